@@ -1,0 +1,54 @@
+"""The exception tree of the package; every message names the operation, the clashing values and a hint.
+
+TacitaError
+├── InputError        text, hidden states or an option that the plan does not admit
+├── CheckpointError   a model folder that is incomplete, misshapen, not finite or not supported
+├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
+│   └── ResourceError too little memory or disk, said before a run starts
+├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another key
+├── LevelError        an operation needs more levels than its operands have left
+├── KeyMissingError   an operation needs a rotation key that the plan did not list
+└── ShapeError        operands whose shapes, periods or counts do not fit
+"""
+
+from __future__ import annotations
+
+
+class TacitaError(Exception):
+    """Base of all errors raised on purpose; the command line prints it as one line and exits with status 2."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InputError(TacitaError):
+    """A text, an array or an option outside what the plan admits."""
+
+
+class CheckpointError(TacitaError):
+    """A model folder that cannot be used; names the file and the tensor."""
+
+
+class PlanError(TacitaError):
+    """A plan that cannot be made or does not fit."""
+
+
+class ResourceError(PlanError):
+    """Too little memory or disk for a run; raised before it starts."""
+
+
+class FileError(TacitaError):
+    """A file that fails its checks; names the path, what was expected and what was found."""
+
+
+class LevelError(TacitaError):
+    """An operation needs more levels than are left; names the operation, the level and the need."""
+
+
+class KeyMissingError(TacitaError):
+    """A rotation has no key; names the steps that the plan must add."""
+
+
+class ShapeError(TacitaError):
+    """Operands whose shapes do not fit; names both."""

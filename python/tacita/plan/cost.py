@@ -1,0 +1,90 @@
+"""Seconds of a circuit: operation counts of `sim` times a price table measured by `tacita bench engine`.
+
+A count is keyed by (operation, level, stage). A price is milliseconds by operation and number of limbs L = level + the
+limbs below level 0 (base prime and slots-to-coefficients primes); between measured limbs it is interpolated linearly,
+outside it is extended from the two nearest. Prices are those of the machine and thread count named in the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tacita.errors import PlanError
+
+Counts: TypeAlias = Mapping[tuple[str, int, str], int]
+DEFAULT_TABLE = "n16.json"
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A measured price table.
+
+    log_n, threads: what was measured. limbs_at_level_0: limbs of a ciphertext at level 0.
+    ms: operation -> {limbs: milliseconds}. bootstrap_ms: kind -> {"alone": one ciphertext with all threads,
+    "each": per ciphertext when at least `threads` of them are refreshed together}.
+    yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other machines.
+    sizes: bytes, see `placement_bytes` in predict.py.
+    """
+
+    machine: str
+    log_n: int
+    threads: int
+    limbs_at_level_0: int
+    yardstick_ms: float
+    ms: Mapping[str, Mapping[int, float]]
+    bootstrap_ms: Mapping[str, Mapping[str, float]]
+    source: str
+
+    @staticmethod
+    def load(path: Path | None = None) -> Prices:
+        """Reads a table; without a path, the one shipped with the package."""
+        text = path.read_text() if path else resources.files(__package__).joinpath("prices", DEFAULT_TABLE).read_text()
+        return Prices.from_json(json.loads(text))
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Prices:
+        """Checks the fields while building; raises PlanError naming what is missing."""
+        try:
+            ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
+            fields = {k: data[k] for k in ("machine", "log_n", "threads", "limbs_at_level_0", "yardstick_ms", "source")}
+            return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], **fields)
+        except KeyError as error:
+            raise PlanError(f"price table has no field {error}", hint="write one with `tacita bench engine`") from error
+
+    @cached_property
+    def _curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        rows = {op: sorted(row.items()) for op, row in self.ms.items()}
+        return {op: (np.array([p[0] for p in r], float), np.array([p[1] for p in r], float)) for op, r in rows.items()}
+
+    def seconds(self, op: str, level: int) -> float:
+        """Price of one operation whose operands are at `level`."""
+        if op not in self._curves:
+            raise PlanError(f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`")
+        limbs, ms = self._curves[op]
+        return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
+
+    def total(self, counts: Counts) -> float:
+        """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch)."""
+        return sum(n * self.seconds(op, level) for (op, level, _), n in counts.items() if op != "bootstrap")
+
+    def bootstrap_seconds(self, kinds: Sequence[str]) -> float:
+        """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""
+        column = "alone" if len(kinds) < self.threads else "each"
+        return sum(self.bootstrap_ms[kind][column] for kind in kinds) / 1e3
+
+
+def _interpolate(at: float, xs: np.ndarray, ys: np.ndarray) -> float:
+    """Piecewise linear through the points, extended beyond both ends; never below zero."""
+    if len(xs) == 1:
+        return float(ys[0])
+    i = int(np.clip(np.searchsorted(xs, at) - 1, 0, len(xs) - 2))
+    slope = (ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i])
+    return max(0.0, float(ys[i] + slope * (at - xs[i])))

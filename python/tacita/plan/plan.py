@@ -1,0 +1,229 @@
+"""The frozen plan: everything that client and server must agree on, and nothing secret.
+
+Written once by `tacita plan`, read by both parties. The hash covers every field but the prediction, so that two
+machines with other price tables still hold the same plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacita.errors import FileError, PlanError
+
+FORMAT = "tacita-plan"
+VERSION = 1
+MAX_BYTES = 64 << 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The checkpoint a plan was made for. sha256: of its weights and configuration, hex."""
+
+    name: str
+    sha256: str
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+    activation: str
+    pooling: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """Encryption parameters. log_qp: bits of the whole modulus. failure_log2: of one bootstrap.
+
+    security_bits: classical, by the table of ePrint 2024/463; below 128 the preset's name says insecure.
+    """
+
+    preset: str
+    log_n: int
+    slots: int
+    max_level: int
+    log_qp: float
+    security_bits: int
+    secret: str
+    failure_log2: float
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of the request or response: so many ciphertexts, at this level, each slot = value / bound.
+
+    secret: whether the client's data is in it (a mask is secret too: it shows the length of the text).
+    """
+
+    name: str
+    count: int
+    level: int
+    kind: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """A stage as it will run: see `placement.Step`."""
+
+    name: str
+    bootstraps: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: Mapping[str, int]
+    out_levels: Mapping[str, int]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a run should cost on the machine of the price table.
+
+    stage_seconds: one per placed stage, bootstraps included; seconds: step -> seconds; bytes: evaluation_keys,
+    request, response (files) and server_memory, client_memory (peak). max_abs_error: of the logits, by `sim`.
+    """
+
+    machine: str
+    threads: int
+    stage_seconds: tuple[float, ...]
+    seconds: Mapping[str, float]
+    bytes: Mapping[str, int]
+    max_abs_error: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """See the module's docstring. circuit: the calibrated intervals and approximations of the scheme, as JSON data.
+
+    rotations: (step, highest level at which the key is used), conjugation excluded.
+    decimals: logits are rounded to so many before anyone sees them (see docs/threat-model.md).
+    """
+
+    model: ModelInfo
+    tokens: int
+    scheme: str
+    parameters: ParameterInfo
+    circuit: Mapping[str, Any]
+    stages: tuple[PlacedStage, ...]
+    rotations: tuple[tuple[int, int], ...]
+    request: tuple[TensorInfo, ...]
+    response: tuple[TensorInfo, ...]
+    decimals: int
+    prediction: Prediction
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256, hex, of the canonical JSON (sorted keys, no spaces) without the prediction."""
+        data = to_json(self)
+        del data["prediction"]
+        return hashlib.sha256(canonical(data)).hexdigest()
+
+    @property
+    def bootstraps(self) -> int:
+        """Ciphertexts bootstrapped in a run; two real ones that share a bootstrap count once."""
+        return sum(len(stage.kinds) for stage in self.stages)
+
+    def to_text(self) -> str:
+        """The file's content: indented JSON with format, version and hash in front."""
+        head = {"format": FORMAT, "version": VERSION, "hash": self.hash}
+        return json.dumps({**head, **to_json(self)}, indent=1) + "\n"
+
+    @staticmethod
+    def load(path: Path) -> Plan:
+        """Reads and checks a plan file. Raises FileError: missing, too large, no plan, of another version, altered."""
+        return parse(_read_capped(path), str(path))
+
+
+def parse(text: str, where: str) -> Plan:
+    """Text -> checked plan. where: named in errors."""
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise FileError(f"{where}: not a complete plan ({error})", hint="make it again with `tacita plan`") from error
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
+    if (version := data.pop("version", None)) != VERSION:
+        raise FileError(f"{where}: plan version {version}, this program reads {VERSION}", hint="make it again")
+    claimed = data.pop("hash", None)
+    try:
+        plan = typing.cast(Plan, from_json(Plan, data))
+    except (KeyError, TypeError, ValueError, PlanError) as error:
+        raise FileError(f"{where}: damaged plan ({error})", hint="make it again with `tacita plan`") from error
+    if plan.hash != claimed:
+        raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
+    return plan
+
+
+def canonical(data: Any) -> bytes:
+    """JSON bytes with one spelling: keys sorted, no spaces, NaN refused."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def to_json(value: Any) -> Any:
+    """Frozen dataclasses, tuples and mappings -> plain JSON data."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(kind: Any, data: Any) -> Any:
+    """The inverse of `to_json` for the types used in a plan; raises on a missing, unknown or mistyped field."""
+    if kind is Any:
+        return data
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_from_json(typing.cast(type, kind), data)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return _tuple_from_json(args, data)
+    if origin is not None and issubclass(origin, Mapping):
+        return {key: from_json(args[1], item) for key, item in _expect(dict, data).items()}
+    if isinstance(kind, types.UnionType):
+        return None if data is None else from_json(next(a for a in args if a is not type(None)), data)
+    if kind is float:
+        return float(_expect((int, float), data))
+    return _expect(kind, data)
+
+
+def _dataclass_from_json(kind: type, data: Any) -> Any:
+    hints = typing.get_type_hints(kind)
+    names = {field.name for field in dataclasses.fields(kind)}
+    if unknown := set(_expect(dict, data)) - names:
+        raise ValueError(f"unknown field {sorted(unknown)[0]} in {kind.__name__}")
+    return kind(**{name: from_json(hints[name], data[name]) for name in names})
+
+
+def _tuple_from_json(args: tuple[Any, ...], data: Any) -> tuple[Any, ...]:
+    items = _expect(list, data)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(from_json(args[0], item) for item in items)
+    if len(items) != len(args):
+        raise ValueError(f"expected {len(args)} items, found {len(items)}")
+    return tuple(from_json(arg, item) for arg, item in zip(args, items, strict=True))
+
+
+def _expect(kind: Any, data: Any) -> Any:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise TypeError(f"expected {getattr(kind, '__name__', kind)}, found {type(data).__name__}")
+    return data
+
+
+def _read_capped(path: Path) -> str:
+    try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise FileError(f"{path}: {size} bytes, a plan has at most {MAX_BYTES}", hint="is this another file?")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read as a plan ({error})", hint="make it with `tacita plan`") from error

@@ -1,0 +1,68 @@
+"""Memory and disk of this machine: checked before a run starts, measured after it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from pathlib import Path
+
+from tacita.errors import ResourceError
+
+GB = 1e9
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken without swapping, the container's limit included; None where the system does not say."""
+    found = [value for value in (_meminfo(), _cgroup()) if value is not None]
+    return min(found) if found else None
+
+
+def require_memory(need: int, what: str) -> None:
+    """Raises ResourceError when `what` would not fit; need in bytes."""
+    free = available_memory()
+    if free is not None and free < need:
+        raise ResourceError(
+            f"{what} needs {need / GB:.1f} GB of memory, {free / GB:.1f} GB are available",
+            hint="close other programs, use fewer tokens, or run this step on a larger machine",
+        )
+
+
+def require_disk(folder: Path, need: int, what: str) -> None:
+    """Raises ResourceError when `what` would not fit into the file system of `folder`; need in bytes."""
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    if free < need:
+        raise ResourceError(
+            f"{what} needs {need / GB:.1f} GB in {folder}, {free / GB:.1f} GB are free", hint="choose another --work"
+        )
+
+
+def peak_memory_gb(*, children: bool = False) -> float:
+    """Largest resident set of this process so far (or of its finished children), in GB."""
+    who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
+    return resource.getrusage(who).ru_maxrss * 1024 / GB
+
+
+def threads() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+
+
+def _cgroup() -> int | None:
+    try:
+        root = Path("/sys/fs/cgroup")
+        limit = (root / "memory.max").read_text().strip()
+        used = int((root / "memory.current").read_text())
+        stat = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
+        return None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))  # cache can go
+    except (OSError, ValueError):
+        return None

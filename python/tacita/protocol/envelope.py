@@ -1,0 +1,142 @@
+"""Requests and responses on disk: named tensors of ciphertexts, bound to one plan and one key.
+
+Layout, little endian:  magic (10) | version u16 | header length u32 | header, canonical JSON | ciphertexts, tensors in
+alphabetical order | sha256 of all that precedes (32).  The header names kind, plan hash, key id and, for each tensor, the byte
+lengths of its ciphertexts. Everything is capped and compared with the plan before a ciphertext is parsed; the
+ciphertexts themselves carry their own header, which the engine checks against the parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from tacita.errors import FileError
+from tacita.plan.plan import ParameterInfo, Plan, TensorInfo, canonical
+from tacita.protocol.files import replacing
+
+MAGIC = b"TACITA-CT\0"
+VERSION = 1
+HEADER_CAP = 1 << 20
+CIPHERTEXT_OVERHEAD = 1 << 16  # headers of one ciphertext, with room
+PREFIX = struct.Struct("<10sHI")
+Kind = Literal["request", "response"]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """kind, plan hash and key id as in the file's header; tensors: name -> serialised ciphertexts."""
+
+    kind: Kind
+    plan: str
+    key: str
+    tensors: Mapping[str, Sequence[bytes]]
+
+
+def write(path: Path, envelope: Envelope) -> int:
+    """Writes the file in one step and returns its size in bytes."""
+    lengths = {name: [len(ct) for ct in cts] for name, cts in envelope.tensors.items()}
+    header = canonical({"kind": envelope.kind, "plan": envelope.plan, "key": envelope.key, "tensors": lengths})
+    digest = hashlib.sha256()
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for part in _parts(header, envelope.tensors):
+            digest.update(part)
+            file.write(part)
+        file.write(digest.digest())
+    return path.stat().st_size
+
+
+def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
+    """Reads the file and checks it against plan and key; raises FileError saying what differs."""
+    expected = plan.request if kind == "request" else plan.response
+    cap = _cap(expected, plan.parameters)
+    try:
+        size = path.stat().st_size
+        if size > cap:
+            raise FileError(f"{path}: {size} bytes, a {kind} of this plan has at most {cap}", hint="wrong file?")
+        with path.open("rb") as file:
+            return _read(file, path, size, kind, plan, key, expected)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read ({error})", hint=f"is it the {kind} file?") from error
+
+
+def _parts(header: bytes, tensors: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
+    yield PREFIX.pack(MAGIC, VERSION, len(header))
+    yield header
+    for name in sorted(tensors):
+        yield from tensors[name]
+
+
+def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:
+    """Largest size that a file with these tensors can have: unpacked residues at the top level, and headers."""
+    limbs = parameters.max_level + 3
+    one = 2 * limbs * 8 * (1 << parameters.log_n) + CIPHERTEXT_OVERHEAD
+    return HEADER_CAP + sum(tensor.count for tensor in tensors) * one
+
+
+def _read(
+    file: BinaryIO, path: Path, size: int, kind: Kind, plan: Plan, key: str, expected: Sequence[TensorInfo]
+) -> Envelope:
+    digest = hashlib.sha256()
+    header = _header(file, path, digest)
+    _check_header(header, path, kind, plan, key, expected)
+    lengths: dict[str, list[int]] = header["tensors"]
+    body = sum(sum(row) for row in lengths.values())
+    if (whole := file.tell() + body + digest.digest_size) != size:
+        raise FileError(f"{path}: {size} bytes where its header says {whole}", hint="truncated; copy it again")
+    tensors = {name: [_take(file, n, digest) for n in row] for name, row in sorted(lengths.items())}
+    if file.read() != digest.digest():
+        raise FileError(f"{path}: checksum does not match", hint="damaged on the way; copy it again")
+    return Envelope(kind, header["plan"], header["key"], tensors)
+
+
+def _header(file: BinaryIO, path: Path, digest: Any) -> dict[str, Any]:
+    prefix = _take(file, PREFIX.size, digest)
+    if len(prefix) < PREFIX.size or prefix[: len(MAGIC)] != MAGIC:
+        raise FileError(f"{path}: not a ciphertext file", hint="expected a file made by `tacita encrypt` or `evaluate`")
+    _, version, length = PREFIX.unpack(prefix)
+    if version != VERSION:
+        raise FileError(f"{path}: format version {version}, this program reads {VERSION}", hint="use one release")
+    if length > HEADER_CAP:
+        raise FileError(f"{path}: header of {length} bytes, the cap is {HEADER_CAP}", hint="damaged file")
+    try:
+        header = json.loads(_take(file, length, digest))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: damaged header ({type(error).__name__})", hint="copy it again") from error
+    if not _well_formed(header):
+        raise FileError(f"{path}: damaged header (fields)", hint="copy it again")
+    return dict(header)
+
+
+def _well_formed(header: Any) -> bool:
+    if not isinstance(header, dict) or set(header) != {"kind", "plan", "key", "tensors"}:
+        return False
+    texts = all(isinstance(header[field], str) for field in ("kind", "plan", "key"))
+    rows = header["tensors"].values() if isinstance(header["tensors"], dict) else [None]
+    return texts and all(isinstance(row, list) and all(type(n) is int and n > 0 for n in row) for row in rows)
+
+
+def _check_header(
+    header: Mapping[str, Any], path: Path, kind: Kind, plan: Plan, key: str, expected: Sequence[TensorInfo]
+) -> None:
+    if header["kind"] != kind:
+        raise FileError(f"{path}: a {header['kind']}, expected a {kind}", hint="the files were mixed up")
+    if header["plan"] != plan.hash:
+        raise FileError(f"{path}: made under plan {header['plan'][:12]}, this is {plan.hash[:12]}", hint="use one plan")
+    if header["key"] != key:
+        raise FileError(f"{path}: made with key {header['key'][:12]}, this is key {key[:12]}", hint="another client's?")
+    found = {name: len(row) for name, row in header["tensors"].items()}
+    wanted = {tensor.name: tensor.count for tensor in expected}
+    if found != wanted:
+        raise FileError(f"{path}: holds {found} ciphertexts, the plan says {wanted}", hint="encrypt it again")
+
+
+def _take(file: BinaryIO, length: int, digest: Any) -> bytes:
+    data = file.read(length)
+    digest.update(data)
+    return data

@@ -1,0 +1,71 @@
+"""Writing files so that an interrupted run leaves either the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacita.errors import FileError
+
+
+@dataclass(frozen=True)
+class Workdir:
+    """The one folder of a party's files. The server's copy never holds `secret_key`."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def secret_key(self) -> Path:
+        return self.path / "secret.key"
+
+    @property
+    def evaluation_keys(self) -> Path:
+        return self.path / "evaluation.keys"
+
+    @property
+    def request(self) -> Path:
+        return self.path / "request.ct"
+
+    @property
+    def response(self) -> Path:
+        return self.path / "response.ct"
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """A temporary path beside `path`; renamed over it on success, removed on any exception, Ctrl-C included."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{path}: the folder cannot be made ({error})", hint="choose another --work") from error
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        yield temporary
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written ({error})", hint="check the folder's space and rights") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces `path` by `text` in one step."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def require(path: Path, made_by: str) -> Path:
+    """The path, if it is a file; otherwise an error that names the command that makes it."""
+    if not path.is_file():
+        raise FileError(f"{path}: no such file", hint=f"make it with `tacita {made_by}`")
+    return path

@@ -1,0 +1,8 @@
+"""Shared test settings: test folders can import each other's helpers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "unit"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacita.errors import LevelError, PlanError
 from tacita.plan.cost import Prices
-from tacita.plan.placement import place, place_greedily
+from tacita.plan.placement import Boundary, place, place_greedily
 from tacita.plan.simulate import StageSimulator
 from tacita.schemes.base import Stage
 
@@ -128,8 +128,9 @@ def brute_force(stages: list[Stage]) -> float:
         for size in range(len(names) + 1):
             for chosen in combinations(names, size):
                 top = {**levels, **dict.fromkeys(chosen, MAX)}
-                cts = sum(sizes[name] for name in chosen)
-                kinds = ["complex"] * (cts // 2) + ["real"] * (cts % 2)
+                pairable = sum(sizes[name] for name in chosen if levels[name])
+                rest = sum(sizes[name] for name in chosen if not levels[name]) + pairable % 2
+                kinds = ["complex"] * (pairable // 2) + ["real"] * rest
                 price = PRICES.bootstrap_seconds(kinds) if kinds else 0.0
                 for entry in product(*(range(top[name] + 1) for name in names)):
                     best = min(best, price + enter(index, dict(zip(names, entry, strict=True)), sizes))
@@ -181,10 +182,10 @@ def test_a_short_circuit_is_encrypted_low() -> None:
 
 
 def test_real_ciphertexts_share_a_complex_bootstrap() -> None:
-    stages = [fork("fork"), side("side", 3), side("more", MAX), join("join")]
-    placed = place(stages, {"x": 1}, simulator(), PRICES)
-    both = next(step for step in placed.steps if "s" in step.bootstraps)
-    assert both.kinds.count("complex") == 1
+    boundary = Boundary({"x": 1, "s": 2, "pv": 1}, frozenset({"pv"}), frozenset())
+    assert boundary.kinds(("x", "s"), {"x": 3, "s": 1}) == ("complex", "real")
+    assert boundary.kinds(("x", "s"), {"x": 0, "s": 1}) == ("complex", "real")  # x has no level for the half
+    assert boundary.kinds(("s", "pv"), {"s": 0, "pv": 0}) == ("complex", "real", "real")
 
 
 def test_masks_stay_at_the_top() -> None:

@@ -70,11 +70,13 @@ class Boundary:
     def axes(self) -> tuple[str, ...]:
         return tuple(name for name in self.shape if name not in self.fixed)
 
-    def kinds(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Kinds of the bootstraps that refresh these tensors: real ciphertexts go in pairs as complex ones."""
-        real = sum(self.shape[n] for n in names if n not in self.complex_tensors)
+    def kinds(self, names: Sequence[str], levels: Levels) -> tuple[str, ...]:
+        """Kinds of the bootstraps that refresh these tensors: real ciphertexts with a level left go in pairs."""
+        real = [name for name in names if name not in self.complex_tensors]
+        pairable = sum(self.shape[n] for n in real if levels[n] >= 1)
+        single = pairable % 2 + sum(self.shape[n] for n in real if levels[n] == 0)
         whole = sum(self.shape[n] for n in names if n in self.complex_tensors)
-        return ("complex",) * (whole + real // 2) + ("real",) * (real % 2)
+        return ("complex",) * (pairable // 2 + whole) + ("real",) * single
 
 
 def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
@@ -92,12 +94,14 @@ def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator,
     """The baseline: stay as high as possible, bootstrap everything live when a stage does not fit any more."""
     boundaries = _boundaries(stages, request, sim)
     levels = dict.fromkeys(boundaries[0].axes, sim.max_level)
-    start, steps = dict(levels), []
+    start, steps = dict(levels), list[Step]()
     for stage, boundary in zip(stages, boundaries, strict=False):
         names: tuple[str, ...] = ()
+        kinds: tuple[str, ...] = ()
         if sim.outcome(stage, boundary.shape, levels) is None:
+            kinds = boundary.kinds(boundary.axes, levels)
             names, levels = boundary.axes, dict.fromkeys(boundary.axes, sim.max_level)
-        steps.append(_step(stage, boundary, names, levels, sim, prices))
+        steps.append(_step(stage, boundary, names, kinds, levels, sim, prices))
         levels = dict(steps[-1].out_levels)
     return _placement(steps, start)
 
@@ -160,7 +164,7 @@ def _run_values(
         if key not in seconds:
             probe = {**levels, **dict.fromkeys(passive, min(key))}
             outcome = sim.outcome(stage, before.shape, probe)
-            seconds[key] = outcome and (prices.total(outcome.counts), outcome)
+            seconds[key] = None if outcome is None else (prices.total(outcome.counts), outcome)
         hit = seconds[key]
         if hit is not None:
             out = tuple(levels[n] if n in passive else hit[1].levels[n] for n in behind.axes)
@@ -174,11 +178,25 @@ def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _refreshed(ready: np.ndarray, before: Boundary, names: Sequence[str], prices: Prices) -> np.ndarray:
-    """Values when `names` are bootstrapped first: their axes are read at the top."""
+    """Values when `names` are bootstrapped first: their axes are read at the top.
+
+    The price depends on which of them are at level 0, as those cannot be paired.
+    """
     for axis, name in enumerate(before.axes):
         if name in names:
             ready = np.broadcast_to(np.take(ready, [ready.shape[axis] - 1], axis=axis), ready.shape)
-    return ready + (prices.bootstrap_seconds(before.kinds(names)) if names else 0.0)
+    values = np.array(ready)
+    for bottom in _subsets(names):
+        region = tuple(_region(name, names, bottom) for name in before.axes)
+        kinds = before.kinds(names, {name: int(name not in bottom) for name in names})
+        values[region] += prices.bootstrap_seconds(kinds) if kinds else 0.0
+    return values
+
+
+def _region(name: str, names: Sequence[str], bottom: Sequence[str]) -> slice:
+    if name not in names:
+        return slice(None)
+    return slice(0, 1) if name in bottom else slice(1, None)
 
 
 def _forward(
@@ -190,13 +208,14 @@ def _forward(
 ) -> Placement:
     """Reads the cheapest path out of the tables, starting with a request at the top (fresh ciphertexts)."""
     levels = dict.fromkeys(boundaries[0].axes, sim.max_level)
-    start, steps = levels, []
+    start, steps = levels, list[Step]()
     for stage, before, table in zip(stages, boundaries, tables, strict=False):
         names = () if not steps else _cheapest_subset(before, table, levels, prices)
+        kinds = before.kinds(names, levels)
         levels = {**levels, **dict.fromkeys(names, sim.max_level)}
         levels = _cheapest_entry(before, table, levels)
         start = levels if not steps else start  # the client encrypts where the first stage wants it
-        steps.append(_step(stage, before, names, levels, sim, prices))
+        steps.append(_step(stage, before, names, kinds, levels, sim, prices))
         levels = dict(steps[-1].out_levels)
     return _placement(steps, start)
 
@@ -213,12 +232,17 @@ def _cheapest_entry(before: Boundary, table: _Table, levels: Levels) -> dict[str
 
 
 def _step(
-    stage: Stage, before: Boundary, names: tuple[str, ...], levels: Levels, sim: StageSimulator, prices: Prices
+    stage: Stage,
+    before: Boundary,
+    names: tuple[str, ...],
+    kinds: tuple[str, ...],
+    levels: Levels,
+    sim: StageSimulator,
+    prices: Prices,
 ) -> Step:
     outcome = sim.outcome(stage, before.shape, levels)
     if outcome is None:
         raise PlanError(f"stage {stage.name} does not run at levels {dict(levels)}", hint="split the stage")
-    kinds = before.kinds(names)
     out = {name: level for name, level in outcome.levels.items() if name not in before.fixed}
     return Step(
         stage=stage.name,

@@ -1,0 +1,114 @@
+"""Runs a placed circuit on any backend: lowers, bootstraps and drops tensors exactly as the plan says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tacita.backends.base import Backend, Ct, Kind
+from tacita.errors import PlanError
+from tacita.plan.plan import PlacedStage
+from tacita.schemes.base import Live, Stage
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Reported before each stage and once at the end. index counts finished stages; left: predicted seconds."""
+
+    stage: str
+    index: int
+    total: int
+    seconds: float
+    left: float
+
+
+def run(
+    placed: Sequence[PlacedStage],
+    stages: Sequence[Stage],
+    be: Backend,
+    live: Live,
+    *,
+    predicted: Sequence[float] = (),
+    progress: Callable[[Progress], None] = lambda _: None,
+    inspect: Callable[[str, Live], None] = lambda _stage, _live: None,
+) -> Live:
+    """The tensors after the last stage.
+
+    live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
+    predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each stage
+    (tests compare layers with it). Raises PlanError when stages and plan differ.
+    """
+    names = [stage.name for stage in stages]
+    if names != [step.name for step in placed]:
+        raise PlanError("the plan was made for other stages than this circuit has", hint="make the plan again")
+    clock = _Clock(predicted or [1.0] * len(names))
+    complex_names: set[str] = set()
+    for index, (step, stage) in enumerate(zip(placed, stages, strict=True)):
+        progress(clock.report(stage.name, index))
+        live = _enter(step, be, live, complex_names)
+        with be.stage(stage.name):
+            before, live = live, stage.run(be, live)
+        complex_names = {n for n in complex_names if live.get(n) is before.get(n)} | set(stage.complex_outputs)
+        inspect(stage.name, live)
+    progress(clock.report("done", len(names)))
+    return live
+
+
+def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: set[str]) -> Live:
+    """Bootstraps, then lowers, the tensors that the step names; others (masks) pass."""
+    live = dict(live)
+    if step.bootstraps:
+        with be.stage(f"{step.name}/bootstrap"):
+            live.update(refresh(be, {name: live[name] for name in step.bootstraps}, complex_names))
+    for name, level in step.levels.items():
+        live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
+    return live
+
+
+def refresh(be: Backend, tensors: Live, complex_names: set[str]) -> Live:
+    """All these tensors at the top level, in one bootstrap call.
+
+    Real ciphertexts that have a level left are refreshed two by two, as (a + ib) / 2: the parts are then z + conj(z)
+    and -i(z - conj(z)), and the half costs a level where levels are worth nothing. `placement.Boundary.kinds` counts
+    by the same rule. Cost beside the bootstraps: one conjugation per pair.
+    """
+    slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
+    pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
+    pairs = list(zip(pairable[0::2], pairable[1::2], strict=False))
+    paired = {s for pair in pairs for s in pair}
+    single = [s for s in slots if s not in paired]
+    inputs = [_join(be, tensors[a[0]][a[1]], tensors[b[0]][b[1]]) for a, b in pairs]
+    inputs += [tensors[name][i] for name, i in single]
+    kinds: list[Kind] = ["complex" if name in complex_names else "real" for name, _ in single]
+    both: list[Kind] = ["complex"] * len(pairs)
+    fresh = be.bootstrap(inputs, both + kinds)
+    found = dict(zip(single, fresh[len(pairs) :], strict=True))
+    for (a, b), ct in zip(pairs, fresh, strict=False):
+        found[a], found[b] = _part(be, ct)
+    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+
+
+def _join(be: Backend, a: Ct, b: Ct) -> Ct:
+    """(a + ib) / 2 at level 0."""
+    return be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
+
+
+def _part(be: Backend, z: Ct) -> tuple[Ct, Ct]:
+    """Twice the real and twice the imaginary part; no level used."""
+    mirrored = be.conjugate(z)
+    return be.add(z, mirrored), be.mul_i(be.sub(mirrored, z))
+
+
+class _Clock:
+    """Time left: predicted seconds of the remaining stages, scaled by how the finished ones turned out."""
+
+    def __init__(self, predicted: Sequence[float]) -> None:
+        self.predicted = list(predicted)
+        self.began = time.monotonic()
+
+    def report(self, stage: str, index: int) -> Progress:
+        spent = time.monotonic() - self.began
+        done, todo = sum(self.predicted[:index]), sum(self.predicted[index:])
+        left = todo * (spent / done if done else 1.0)
+        return Progress(stage, index, len(self.predicted), spent, left)

@@ -1,0 +1,33 @@
+"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU and softmax, one file each.
+
+    spec = gelu.fit((-8.0, 8.0), error=1e-3)      # calibrated interval -> frozen Spec, stored in the plan
+    as JSON y = gelu.evaluate(be, ct, spec)               # any Backend gelu.numpy(x, spec),
+    gelu.depth(spec)         # its float64 value, its levels gelu.candidates((-8.0, 8.0))                  #
+    several (depth, products, error) for the placement to pick from
+
+`from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
+"""
+
+from tacita.approx import exp, gelu, inverse, relu, rsqrt, softmax, tanh
+from tacita.approx.fit import FitError
+from tacita.approx.spec import Spec, choose, depth, evaluate, free_depth, free_scale, from_dict, numpy, pareto
+
+__all__ = [
+    "FitError",
+    "Spec",
+    "choose",
+    "depth",
+    "evaluate",
+    "exp",
+    "free_depth",
+    "free_scale",
+    "from_dict",
+    "gelu",
+    "inverse",
+    "numpy",
+    "pareto",
+    "relu",
+    "rsqrt",
+    "softmax",
+    "tanh",
+]

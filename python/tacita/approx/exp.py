@@ -1,0 +1,117 @@
+"""exp(x - shift) on the calibrated score interval: one series, or a short series squared k times.
+
+shift defaults to the upper end, so values lie in (0, 1] and can be bootstrapped; softmax does not change.
+The error is absolute, i.e. relative to the largest exponential. (series(x / 2^k))^(2^k) is never negative,
+whatever the error, and takes fewer products (THOR section 5.1 uses it with delta_1 = 2^k; MOAI's (1 +
+x/128)^128 is its degree-1 case).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx import poly
+from tacita.approx.fit import Array, Interval
+from tacita.approx.spec import (
+    MARGIN,
+    Spec,
+    choose,
+    depth,
+    evaluate,
+    map_levels,
+    normalise,
+    numpy,
+    pareto,
+    unit,
+    unreachable,
+)
+
+if TYPE_CHECKING:
+    from tacita.backends.base import Backend, Ct
+
+__all__ = ["PowerSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+
+SQUARINGS = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class PowerSpec(Spec):
+    """(sum_k coefficients[k] T_k(u))^(2^squarings), approximating exp(x - shift). Depth of the series +
+    squarings.
+    """
+
+    kind = "power"
+    shift: float
+    squarings: int
+    coefficients: tuple[float, ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        series = poly.series_depth(len(self.coefficients) - 1)
+        return series + self.squarings + map_levels(self.domain, input_scale)
+
+    def multiplications(self) -> int:
+        return poly.series_multiplications(len(self.coefficients) - 1) + self.squarings
+
+    def numpy(self, x: Array) -> Array:
+        base = fitting.evaluate_series(np.array(self.coefficients), unit(x, self.domain))
+        return np.asarray(base ** (2**self.squarings), dtype=np.float64)
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        u = normalise(be, ct, self.domain, input_scale)
+        root = output_scale ** (0.5**self.squarings)
+        result = be.poly(u, np.array(self.coefficients) * root)
+        for _ in range(self.squarings):
+            result = be.square(result)
+        return result
+
+
+def exact(x: Array, shift: float = 0.0) -> Array:
+    """exp(x - shift), elementwise."""
+    return np.asarray(np.exp(np.asarray(x, dtype=np.float64) - shift), dtype=np.float64)
+
+
+def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = 10) -> Spec:
+    """Least depth, then fewest products, with |p - exp(x - shift)| <= error. Raises FitError when out of
+    reach.
+    """
+    specs = [spec for k in SQUARINGS if (spec := _smallest(interval, error, shift, k, max_depth)) is not None]
+    spec = choose(specs, error)
+    if spec is None:
+        best = min(s.error for s in candidates(interval, shift=shift, max_depth=max_depth))
+        raise unreachable("exp", interval, error, best, max_depth)
+    return spec
+
+
+def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 8) -> tuple[Spec, ...]:
+    """Every series depth and number of squarings within max_depth, dominated ones left out."""
+    return pareto(
+        _spec(interval, shift, 2**levels - 1, k) for k in SQUARINGS for levels in range(1, min(7, max_depth - k) + 1)
+    )
+
+
+def _smallest(interval: Interval, error: float, shift: float | None, k: int, max_depth: int) -> Spec | None:
+    return poly.smallest_degree(lambda degree: _spec(interval, shift, degree, k), error, min(7, max_depth - k))
+
+
+def _spec(interval: Interval, shift: float | None, degree: int, squarings: int) -> PowerSpec:
+    """Weighted Remez on the root: an error d of the root makes 2^k root^(2^k - 1) d of the power."""
+    domain = fitting.widen(interval, MARGIN)
+    moved = interval[1] if shift is None else shift
+    power = 2.0**squarings
+    root = fitting.remez(lambda x: np.exp((x - moved) / power), domain, degree, lambda x: _weight(x - moved, power))
+    u = np.linspace(-1.0, 1.0, 4001)
+    x = fitting.from_unit(u, domain)
+    error = float(np.max(np.abs(fitting.evaluate_series(root.coefficients, u) ** power - exact(x, moved))))
+    return PowerSpec("exp", interval, domain, error, False, moved, squarings, tuple(map(float, root.coefficients)))
+
+
+def _weight(x: Array, power: float) -> Array:
+    """Derivative of the power, kept above 1e-3 of its top so that the root stays a fair fit where exp is
+    tiny.
+    """
+    w = power * np.exp(x * (1.0 - 1.0 / power))
+    return np.asarray(np.maximum(w, 1e-3 * power), dtype=np.float64)

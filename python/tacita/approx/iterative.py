@@ -1,0 +1,176 @@
+"""Goldschmidt's 1/x and Newton's 1/sqrt(x) with adaptive relaxation (aSOR; THOR, section 5.1 and appendix C).
+
+1/x: a <- k a (2 - k a), b <- k b (2 - k a) with k = 2 / (1 + eps), eps the smallest a. One level an
+iteration, two products. Since 1 - k a -> (e^2)/(2 - e^2) is the Chebyshev double-angle, T iterations give
+exactly the minimax polynomial of degree 2^T - 1 in relative error, 1 / cosh(2^T acosh((hi + lo) / (hi -
+lo))), with 2T - 2 products where Paterson-Stockmeyer needs about 2^(T/2+1). No single polynomial is better
+at the same depth.
+
+1/sqrt(x): y <- y (alpha - beta x y^2), (alpha, beta) equioscillating on the current range of sqrt(x) y. Two
+levels and three products a step, after a starting polynomial. With a degree-1 start this is THOR's coupled
+iteration (a = x b^2) in self-correcting form. The k_i below are derived from the interval, never copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx.fit import Array, Interval
+from tacita.approx.poly import ChebyshevSpec, chebyshev_spec
+from tacita.approx.spec import MAX_INT, Spec, scale_by
+
+if TYPE_CHECKING:
+    from tacita.backends.base import Backend, Ct
+
+HEADROOM = 1.25  # a stored operand may exceed 1 by this much: squares keep the running constant near 1
+ROUNDING = 4e-15  # no error below what float64 shows is stated
+
+
+@dataclass(frozen=True)
+class GoldschmidtSpec(Spec):
+    """1/x on `domain` = [lo, hi] > 0 by len(relaxation) iterations. Depth: one level each; 2T - 2 products."""
+
+    kind = "goldschmidt"
+    relaxation: tuple[float, ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        return len(self.relaxation) + (1 if self._entry(input_scale) < 1.0 else 0)
+
+    def free_scale(self) -> float:
+        return 1.0 / self.domain[1]
+
+    def multiplications(self) -> int:
+        return 2 * len(self.relaxation) - 2
+
+    def numpy(self, x: Array) -> Array:
+        a = np.asarray(x, dtype=np.float64) / self.domain[1]
+        b = np.full_like(a, _closing(self) / self.domain[1])
+        for k in self.relaxation:
+            a, b = k * a * (2.0 - k * a), k * b * (2.0 - k * a)
+        return b
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        """The factors k_i are carried in a running constant: a_i = c_i * alpha_i, with small integers
+        (free) in place of the level that a multiplication by k_i would cost; what remains is folded into
+        b_1, an affine map of x.
+        """
+        factor = self._entry(input_scale)
+        alpha = scale_by(be, ct, factor)
+        c = 1.0 / (self.domain[1] * input_scale * factor)
+        steps = _integer_steps(self.relaxation, c)
+        k = self.relaxation[0]
+        b_scale = output_scale * _closing(self) / self.domain[1] * float(np.prod([s.rest for s in steps[1:]]))
+        beta = be.add_const(be.mul_const(alpha, -k * k * c * b_scale), 2.0 * k * b_scale)
+        for i in range(1, len(steps)):
+            alpha = scale_by(be, be.mul(alpha, _complement(be, alpha, steps[i - 1].target)), steps[i - 1].a_integer)
+            beta = scale_by(be, be.mul(beta, _complement(be, alpha, steps[i].target)), steps[i].b_integer)
+        return beta
+
+    def _entry(self, input_scale: float) -> float:
+        """Factor that brings the largest stored operand to about 1: an integer (free), or below 1 (one
+        level).
+        """
+        largest = self.domain[1] * input_scale
+        return 1.0 / largest if largest > HEADROOM else float(min(MAX_INT, max(1, int(1.0 / largest))))
+
+
+@dataclass(frozen=True)
+class _Step:
+    target: float  # tau = 2 / (k c): k a (2 - k a) = k^2 c^2 alpha (tau - alpha)
+    a_integer: int  # free integer part of k^2 c^2
+    b_integer: int  # free integer part of k^2 c
+    rest: float  # k^2 c / b_integer, folded into b_1
+
+
+def _integer_steps(relaxation: tuple[float, ...], c: float) -> list[_Step]:
+    steps = []
+    for k in relaxation:
+        a_integer, b_integer = max(1, round(k * k * c * c)), max(1, round(k * k * c))
+        steps.append(_Step(2.0 / (k * c), a_integer, b_integer, k * k * c / b_integer))
+        c = k * k * c * c / a_integer
+    return steps
+
+
+def _complement(be: Backend, a: Ct, target: float) -> Ct:
+    return be.add_const(be.neg(a), target)
+
+
+def _closing(spec: GoldschmidtSpec) -> float:
+    """Last relaxation: centres x*b, which lies in [eps, 1] after the iterations, on 1."""
+    return 2.0 / (1.0 + _smallest(spec.domain, spec.relaxation))
+
+
+def _smallest(domain: Interval, relaxation: tuple[float, ...]) -> float:
+    eps = domain[0] / domain[1]
+    for k in relaxation:
+        eps = k * eps * (2.0 - k * eps)
+    return eps
+
+
+def goldschmidt_spec(interval: Interval, domain: Interval, iterations: int) -> GoldschmidtSpec:
+    """aSOR with `iterations` steps on `domain`; error (relative) = (1 - eps_T) / (1 + eps_T), exact by
+    construction.
+    """
+    fitting.check_interval("goldschmidt", domain, positive=True)
+    relaxation: tuple[float, ...] = ()
+    for _ in range(iterations):
+        relaxation += (2.0 / (1.0 + _smallest(domain, relaxation)),)
+    eps = _smallest(domain, relaxation)
+    error = max((1.0 - eps) / (1.0 + eps), ROUNDING)
+    return GoldschmidtSpec("inverse", interval, domain, error, True, relaxation)
+
+
+@dataclass(frozen=True)
+class NewtonSpec(Spec):
+    """1/sqrt(x): starting series, then one (alpha, beta) per step. Depth of the start plus 2 a step."""
+
+    kind = "newton"
+    start: ChebyshevSpec
+    steps: tuple[tuple[float, float], ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        return self.start.depth(input_scale) + 2 * len(self.steps)
+
+    def multiplications(self) -> int:
+        return self.start.multiplications() + 3 * len(self.steps)
+
+    def numpy(self, x: Array) -> Array:
+        y = self.start.numpy(x)
+        for alpha, beta in self.steps:
+            y = y * (alpha - beta * x * y * y)
+        return y
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        y = self.start.evaluate(be, ct, input_scale, output_scale if not self.steps else 1.0)
+        for i, (alpha, beta) in enumerate(self.steps):
+            out = output_scale if i == len(self.steps) - 1 else 1.0
+            # x is still at its entry level, so scaling it by -beta uses no level on the critical path
+            cubic = be.mul(be.mul(y, be.mul_const(ct, -beta * out / input_scale)), be.square(y))
+            y = be.add(cubic, be.mul_const(y, alpha * out))
+        return y
+
+
+def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
+    """Minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the start's."""
+    start = chebyshev_spec("rsqrt", lambda x: 1.0 / np.sqrt(x), interval, domain, degree, np.sqrt)
+    error, pairs = start.error, []
+    for _ in range(steps):
+        alpha, beta, error = _relaxed(error)
+        pairs.append((alpha, beta))
+    return NewtonSpec("rsqrt", interval, domain, max(error, ROUNDING), True, start, tuple(pairs))
+
+
+def _relaxed(error: float) -> tuple[float, float, float]:
+    """(alpha, beta, new error) with z (alpha - beta z^2) equioscillating about 1 for z in [1 - error, 1 +
+    error].
+
+    z rho - z^3 takes the same value at both ends for rho = lo^2 + lo hi + hi^2 and peaks at sqrt(rho / 3).
+    """
+    lo, hi = 1.0 - error, 1.0 + error
+    rho = lo * lo + lo * hi + hi * hi
+    peak, end = 2.0 * (rho / 3.0) ** 1.5, lo * rho - lo**3
+    return 2.0 * rho / (peak + end), 2.0 / (peak + end), (peak - end) / (peak + end)

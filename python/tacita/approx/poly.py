@@ -1,0 +1,144 @@
+"""Single polynomials: a Chebyshev series, and the even one plus a linear term that halves the products.
+
+`Backend.poly` evaluates a series on [-1, 1] in ceil(log2(degree + 1)) levels, so a degree is only worth
+taking at the top of its level (31, 63, 127, ...) or as low inside it as the stated error allows (fewer
+products).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx.fit import Array, Fit, Function, Interval
+from tacita.approx.spec import Spec, half_width, map_levels, normalise, unit
+
+if TYPE_CHECKING:
+    from tacita.backends.base import Backend, Ct
+
+
+@dataclass(frozen=True)
+class ChebyshevSpec(Spec):
+    """p(x) = sum_k coefficients[k] T_k(u), u the affine image of x in `domain`. Depth ceil(log2(degree+1))."""
+
+    kind = "chebyshev"
+    coefficients: tuple[float, ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        return series_depth(len(self.coefficients) - 1) + map_levels(self.domain, input_scale)
+
+    def multiplications(self) -> int:
+        return series_multiplications(len(self.coefficients) - 1)
+
+    def numpy(self, x: Array) -> Array:
+        return fitting.evaluate_series(np.array(self.coefficients), unit(x, self.domain))
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        u = normalise(be, ct, self.domain, input_scale)
+        return be.poly(u, np.array(self.coefficients) * output_scale)
+
+
+@dataclass(frozen=True)
+class EvenSpec(Spec):
+    """p(x) = linear * u + sum_k coefficients[k] T_k(T_2(u)): GELU and ReLU are x/2 plus an even function.
+
+    T_2(u) = 2u^2 - 1 is one square; the series then has half the degree, hence the same depth as the plain
+    series and about 1/sqrt(2) of its products. The domain is symmetric.
+    """
+
+    kind = "even"
+    linear: float
+    coefficients: tuple[float, ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        return 1 + series_depth(len(self.coefficients) - 1) + map_levels(self.domain, input_scale)
+
+    def multiplications(self) -> int:
+        return 1 + series_multiplications(len(self.coefficients) - 1)
+
+    def numpy(self, x: Array) -> Array:
+        u = unit(x, self.domain)
+        return self.linear * u + fitting.evaluate_series(np.array(self.coefficients), 2.0 * u * u - 1.0)
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        u = normalise(be, ct, self.domain, input_scale)
+        even = be.poly(second_chebyshev(be, u), np.array(self.coefficients) * output_scale)
+        # the linear term is taken from u, far above the series' level, so it costs no level
+        return be.add(even, be.mul_const(u, self.linear * output_scale))
+
+
+def second_chebyshev(be: Backend, u: Ct) -> Ct:
+    """T_2(u) = 2u^2 - 1: one square, one level."""
+    square = be.square(u)
+    return be.add_const(be.add(square, square), -1.0)
+
+
+def series_depth(degree: int) -> int:
+    """ceil(log2(degree + 1)), at least 1."""
+    return max(1, degree.bit_length())
+
+
+def series_multiplications(degree: int) -> int:
+    """Estimated products of a Paterson-Stockmeyer evaluation in the Chebyshev basis, best block size 2^low:
+    2^low - 2 babies T_2.., one double per giant T_(2^low).., one product per block above the first.
+    """
+    levels = series_depth(degree)
+    split = [(1 << low) - 2 + levels - low + (degree >> low) for low in range(1, levels)]
+    return min([degree - 1, *split])
+
+
+def chebyshev_spec(
+    function: str, f: Function, interval: Interval, domain: Interval, degree: int, weight: Function | None = None
+) -> ChebyshevSpec:
+    """Minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is given."""
+    fit = fitting.remez(f, domain, degree, weight)
+    return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, _floats(fit))
+
+
+def even_spec(function: str, even: Function, slope: float, interval: Interval, bound: float, degree: int) -> EvenSpec:
+    """slope*x + minimax fit of the even function on [-bound, bound] by a series of `degree` in T_2
+    (2*degree in x).
+    """
+    fit = fitting.remez(_folded(even, bound), (-1.0, 1.0), degree)
+    domain = (-bound, bound)
+    return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), _floats(fit))
+
+
+def smallest_degree(make: Callable[[int], Spec], error: float, max_depth: int, even: bool = False) -> Spec | None:
+    """The spec of least depth, then least degree, with at most `error`; None when max_depth does not suffice.
+
+    `make(degree)` fits; depth d admits degrees up to 2^d - 1 (2^(d-1) - 1 when `even`: one level goes to
+    T_2).
+    """
+    for levels in range(1, max_depth + 1 - even):
+        top = make(2**levels - 1)
+        if top.error <= error:
+            return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top)
+    return None
+
+
+def _reduce(make: Callable[[int], Spec], error: float, low: int, high: int, best: Spec) -> Spec:
+    """Binary search for the least degree in [low, high] that keeps the error: fewer products at the same
+    depth.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        spec = make(middle)
+        if spec.error <= error:
+            best, high = spec, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _folded(even: Function, bound: float) -> Function:
+    """The even function of x as a function of t = T_2(x / bound)."""
+    return lambda t: even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))
+
+
+def _floats(fit: Fit) -> tuple[float, ...]:
+    return tuple(float(c) for c in fit.coefficients)

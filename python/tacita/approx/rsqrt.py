@@ -1,0 +1,57 @@
+"""1/sqrt(x) on a positive interval, relative error: one minimax polynomial, or a short one and Newton steps.
+
+For hi/lo = 50 a degree-31 series (5 levels, 11 products) reaches about 1e-4; a degree-7 one and one relaxed
+Newton step takes the same 5 levels with fewer products and a larger error; both are offered. Epsilon of
+LayerNorm belongs to x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx import poly
+from tacita.approx.fit import Array, Interval
+from tacita.approx.iterative import newton_spec
+from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, pareto, unreachable
+
+__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+
+MAX_SERIES_DEPTH = 8
+
+
+def exact(x: Array) -> Array:
+    """1/sqrt(x), elementwise."""
+    return 1.0 / np.sqrt(np.asarray(x, dtype=np.float64))
+
+
+def fit(interval: Interval, error: float, *, max_depth: int = 10) -> Spec:
+    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of reach."""
+    series = poly.smallest_degree(lambda degree: _series(interval, degree), error, min(max_depth, MAX_SERIES_DEPTH))
+    specs = [*_newtons(interval, max_depth), *([series] if series else [])]
+    spec = choose(specs, error)
+    if spec is None:
+        raise unreachable("rsqrt", interval, error, min(s.error for s in specs), max_depth)
+    return spec
+
+
+def candidates(interval: Interval, *, max_depth: int = 9) -> tuple[Spec, ...]:
+    """Series of depth 2..8 and Newton variants within max_depth, dominated ones left out."""
+    levels = range(2, min(max_depth, MAX_SERIES_DEPTH) + 1)
+    return pareto([*(_series(interval, 2**level - 1) for level in levels), *_newtons(interval, max_depth)])
+
+
+def _series(interval: Interval, degree: int) -> Spec:
+    domain = fitting.widen_ratio(interval, MARGIN)
+    return poly.chebyshev_spec("rsqrt", exact, interval, domain, degree, np.sqrt)
+
+
+def _newtons(interval: Interval, max_depth: int) -> Iterator[Spec]:
+    """Starts of degree 1 (THOR's aSOR), 3, 7, 15, 31 with one to four steps."""
+    domain = fitting.widen_ratio(interval, MARGIN)
+    for start in range(1, 6):
+        for steps in range(1, 5):
+            if start + 2 * steps <= max_depth:
+                yield newton_spec(interval, domain, 2**start - 1, steps)

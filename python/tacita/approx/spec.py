@@ -1,0 +1,202 @@
+"""What an approximation is: a frozen, JSON-able `Spec` that knows its value, depth, cost and encrypted
+evaluation.
+
+Data flow: calibrated interval -> `fit`/`candidates` of one function's file -> Spec, stored with the plan ->
+`evaluate` on any Backend. `interval` is what was asked for, `domain` the wider interval on which the error
+holds: an input a few percent outside `interval` is still inside `domain`, so the result degrades and does
+not explode.
+
+Scales. The ciphertext holds x * input_scale, the result is f(x) * output_scale. The scale
+`free_scale(spec)` (1 over the half-width of the domain, or that over an integer) costs no level for the
+affine map to [-1, 1]; others cost one. Ranking (`choose`, `pareto`) counts levels at the free scale, which
+a plan can always arrange.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacita.approx.fit import Array, FitError, Interval, to_unit
+
+if TYPE_CHECKING:
+    from tacita.backends.base import Backend, Ct
+
+MARGIN = 0.05  # share by which `domain` exceeds `interval` on each side
+MAX_INT = 1 << 20  # largest |k| that Backend.mul_int accepts
+EXACT = 1e-12  # relative distance at which a factor counts as an integer
+
+_kinds: dict[str, type[Spec]] = {}
+
+
+@dataclass(frozen=True)
+class Spec(ABC):
+    """One approximation of a function of one variable.
+
+    function: name of the exact function. interval: requested. domain: where `error` holds.
+    error: measured maximum over domain, absolute or, when `relative`, divided by |f|.
+    """
+
+    kind: ClassVar[str] = ""
+    function: str
+    interval: Interval
+    domain: Interval
+    error: float
+    relative: bool
+
+    def __init_subclass__(cls) -> None:
+        _kinds[cls.kind] = cls
+
+    @abstractmethod
+    def depth(self, input_scale: float = 1.0) -> int:
+        """Levels that `evaluate` uses."""
+
+    def free_scale(self) -> float:
+        """Input scale for which `evaluate` needs no level to normalise x."""
+        return 1.0 / half_width(self.domain)
+
+    @abstractmethod
+    def multiplications(self) -> int:
+        """Ciphertext-ciphertext products (each with one relinearisation) of `evaluate`."""
+
+    @abstractmethod
+    def numpy(self, x: Array) -> Array:
+        """The value that the polynomial really gives at x (float64, elementwise)."""
+
+    @abstractmethod
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        """Ciphertext of x*input_scale -> ciphertext of f(x)*output_scale, depth(input_scale) levels lower."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` gives back an equal spec, bit for bit."""
+        return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+def from_dict(data: Mapping[str, Any]) -> Spec:
+    """Rebuild a spec from `to_dict`'s output. Errors: FitError naming an unknown kind or the missing/extra
+    fields.
+    """
+    kind = data.get("kind")
+    cls = _kinds.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise FitError(f"spec from_dict: unknown kind {kind!r}", hint=f"known kinds are {sorted(_kinds)}")
+    names = {f.name for f in fields(cls)}
+    given = set(data) - {"kind"}
+    if names != given:
+        raise FitError(
+            f"spec from_dict: kind {kind!r} needs {sorted(names)} but got {sorted(given)}",
+            hint="the plan was written by another version: make it again",
+        )
+    return cls(**{name: _frozen(data[name]) for name in names})
+
+
+def evaluate(be: Backend, ct: Ct, spec: Spec, *, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+    """Ciphertext of x*input_scale -> ciphertext of f(x)*output_scale. Cost: spec.depth levels,
+    spec.multiplications.
+    """
+    return spec.evaluate(be, ct, input_scale, output_scale)
+
+
+def depth(spec: Spec, *, input_scale: float = 1.0) -> int:
+    """Levels used by `evaluate(..., input_scale=input_scale)`."""
+    return spec.depth(input_scale)
+
+
+def free_scale(spec: Spec) -> float:
+    """The input scale at which depth is least: store x * free_scale(spec)."""
+    return spec.free_scale()
+
+
+def free_depth(spec: Spec) -> int:
+    """Depth at the free scale."""
+    return spec.depth(spec.free_scale())
+
+
+def numpy(x: Array, spec: Spec) -> Array:
+    """The float64 value of the polynomial at x, shape of x."""
+    return spec.numpy(np.asarray(x, dtype=np.float64))
+
+
+def half_width(domain: Interval) -> float:
+    """(hi - lo) / 2."""
+    return 0.5 * (domain[1] - domain[0])
+
+
+def normalise(be: Backend, ct: Ct, domain: Interval, input_scale: float) -> Ct:
+    """x * input_scale -> u in [-1, 1]. Levels: map_levels(domain, input_scale)."""
+    factor = 1.0 / (input_scale * half_width(domain))
+    centre = -0.5 * (domain[0] + domain[1]) / half_width(domain)
+    scaled = scale_by(be, ct, factor)
+    return scaled if centre == 0.0 else be.add_const(scaled, centre)
+
+
+def scale_by(be: Backend, ct: Ct, factor: float) -> Ct:
+    """ct * factor; no level when the factor is an integer up to 2^20, else one."""
+    if not is_free(factor):
+        return be.mul_const(ct, factor)
+    return ct if round(factor) == 1 else be.mul_int(ct, round(factor))
+
+
+def is_free(factor: float) -> bool:
+    """Whether multiplying by `factor` takes no level."""
+    return 1 <= abs(round(factor)) <= MAX_INT and abs(factor - round(factor)) <= EXACT * abs(factor)
+
+
+def map_levels(domain: Interval, input_scale: float) -> int:
+    """0 when the affine map of `normalise` is free, else 1."""
+    return 0 if is_free(1.0 / (input_scale * half_width(domain))) else 1
+
+
+def choose(specs: Iterable[Spec], error: float) -> Spec | None:
+    """Among the specs with at most `error`: least depth, then fewest multiplications; None when there is
+    none.
+    """
+    fit = [spec for spec in specs if spec.error <= error]
+    return min(fit, key=_rank) if fit else None
+
+
+def pareto(specs: Iterable[Spec]) -> tuple[Spec, ...]:
+    """Specs that no other beats or equals in all of (depth, multiplications, error), by depth."""
+    kept: list[Spec] = []
+    for spec in sorted(specs, key=_rank):
+        if not any(_dominates(other, spec) for other in kept):
+            kept.append(spec)
+    return tuple(kept)
+
+
+def unreachable(function: str, interval: Interval, error: float, best: float, max_depth: int) -> FitError:
+    """The FitError of a fit whose stated error no candidate reaches."""
+    return FitError(
+        f"{function} fit: error {error:.3g} on [{interval[0]:.6g}, {interval[1]:.6g}] not reached within "
+        f"{max_depth} levels (best {best:.3g})",
+        hint="allow more levels, a larger error or a narrower interval",
+    )
+
+
+def unit(x: Array, domain: Interval) -> Array:
+    """float64 counterpart of `normalise`."""
+    return to_unit(x, domain)
+
+
+def _rank(spec: Spec) -> tuple[int, int, float]:
+    return free_depth(spec), spec.multiplications(), spec.error
+
+
+def _dominates(a: Spec, b: Spec) -> bool:
+    return all(x <= y for x, y in zip(_rank(a), _rank(b), strict=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return from_dict(value)
+    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,42 @@
+"""tanh for the pooler, one ciphertext an inference: a single minimax polynomial, absolute error.
+
+Its poles at +-i pi/2 make the error fall by exp(-pi degree / (2 bound)): degree 63 gives 1e-4 and degree
+127 gives 1e-8 on [-10, 10]. THOR's composition of two degree-15 polynomials (appendix C, with a misprinted
+coefficient) has 8 levels; degree 127 has 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx import poly
+from tacita.approx.fit import Array, Interval
+from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
+
+__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+
+
+def exact(x: Array) -> Array:
+    """tanh(x), elementwise."""
+    return np.tanh(np.asarray(x, dtype=np.float64))
+
+
+def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
+    """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
+    spec = poly.smallest_degree(lambda degree: _spec(interval, degree), error, max_depth)
+    if spec is None:
+        raise unreachable("tanh", interval, error, _spec(interval, 2**max_depth - 1).error, max_depth)
+    return spec
+
+
+def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
+    """The best spec of each depth from 2 to max_depth."""
+    return pareto(_spec(interval, 2**levels - 1) for levels in range(2, max_depth + 1))
+
+
+def _spec(interval: Interval, degree: int) -> Spec:
+    """Symmetric domain, so that storing x / bound makes the affine map free."""
+    fitting.check_interval("tanh", interval)
+    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    return poly.chebyshev_spec("tanh", exact, interval, (-bound, bound), degree)

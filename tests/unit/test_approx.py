@@ -1,0 +1,179 @@
+"""Approximations: measured errors, depths, encrypted evaluation on a stand-in backend, behaviour outside, JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slots import SlotBackend, Slots
+
+from tacita import approx
+from tacita.approx import FitError, exp, fit, gelu, inverse, relu, rsqrt, softmax, tanh
+from tacita.approx.iterative import goldschmidt_spec, newton_spec
+from tacita.approx.poly import series_depth, series_multiplications
+
+# function, interval, stated error, levels allowed at the free scale
+CASES = [
+    (exp, (-10.0, 10.0), 1e-4, 4),
+    (exp, (-30.0, 22.0), 1e-4, 6),
+    (gelu, (-8.0, 8.0), 1e-3, 5),
+    (gelu, (-4.0, 4.0), 1e-3, 4),
+    (gelu, (-61.0, 108.0), 2e-3, 8),
+    (rsqrt, (1.0, 50.0), 1e-4, 5),
+    (rsqrt, (0.75, 2500.0), 1e-3, 8),
+    (inverse, (1.0, 1000.0), 1e-3, 7),
+    (inverse, (0.02, 400.0), 1e-3, 10),
+    (tanh, (-10.0, 10.0), 1e-4, 6),
+    (relu, (-10.0, 10.0), 1e-2, 8),
+]
+IDS = [f"{case[0].__name__.rsplit('.', 1)[1]}{case[1]}" for case in CASES]
+
+
+def exact(module, spec, x):
+    return module.exact(x, spec.shift) if module is exp else module.exact(x)
+
+
+def measured(module, spec, x):
+    difference = np.abs(module.numpy(x, spec) - exact(module, spec, x))
+    return float(np.max(difference / np.abs(exact(module, spec, x)) if spec.relative else difference))
+
+
+def inside(interval, count=20001):
+    lo, hi = interval
+    return np.geomspace(lo, hi, count) if lo > 0 else np.linspace(lo, hi, count)
+
+
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+def test_fit_meets_the_stated_error_within_the_levels(module, interval, error, levels):
+    spec = module.fit(interval, error)
+    assert spec.error <= error
+    assert measured(module, spec, inside(interval)) <= spec.error * 1.02 + 1e-14
+    assert approx.free_depth(spec) <= levels
+
+
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+def test_five_percent_outside_the_error_is_still_the_stated_one(module, interval, error, levels):
+    spec = module.fit(interval, error)
+    lo, hi = interval
+    step = 0.05 * (hi - lo)
+    outside = (lo * 0.95, hi * 1.05) if lo > 0 else (lo - step, hi + step)
+    assert measured(module, spec, np.linspace(*outside, 20001)) <= max(1.05 * spec.error, 1e-12)
+
+
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+@pytest.mark.parametrize("storage", ["raw", "free", "odd"])
+def test_evaluation_equals_numpy_and_uses_the_stated_levels(module, interval, error, levels, storage):
+    spec = module.fit(interval, error)
+    scale = {"raw": 1.0, "free": approx.free_scale(spec), "odd": 0.3 / interval[1]}[storage]
+    x, be = inside(interval, 501), SlotBackend()
+    out = spec.evaluate(be, Slots(x * scale, 20), scale, 0.25)
+    np.testing.assert_allclose(out.values, 0.25 * module.numpy(x, spec), rtol=1e-8, atol=1e-10)
+    assert 20 - out.level == module.depth(spec, input_scale=scale)
+
+
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+def test_candidates_are_a_front_with_distinct_depths_or_products(module, interval, error, levels):
+    specs = module.candidates(interval)
+    ranks = [(approx.free_depth(s), s.multiplications(), s.error) for s in specs]
+    assert len(specs) >= 4
+    assert ranks == sorted(ranks)
+    for i, a in enumerate(ranks):
+        assert not any(all(p <= q for p, q in zip(b, a, strict=True)) for j, b in enumerate(ranks) if j != i)
+
+
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+def test_json_round_trip_is_exact(module, interval, error, levels):
+    for spec in (module.fit(interval, error), *module.candidates(interval)[:2]):
+        assert approx.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+def test_unknown_kind_and_fields_are_refused():
+    spec = tanh.fit((-2.0, 2.0), 1e-2).to_dict()
+    with pytest.raises(FitError, match="unknown kind 'spline'"):
+        approx.from_dict(spec | {"kind": "spline"})
+    with pytest.raises(FitError, match="needs"):
+        approx.from_dict({k: v for k, v in spec.items() if k != "coefficients"})
+
+
+def test_out_of_reach_errors_name_function_interval_and_best():
+    with pytest.raises(FitError, match=r"gelu fit: error 1e-08 on \[-60, 60\] not reached within 5 levels"):
+        gelu.fit((-60.0, 60.0), 1e-8, max_depth=5)
+    with pytest.raises(FitError, match="inverse"):
+        inverse.fit((1e-6, 1.0), 1e-6, max_depth=6)
+    for bad in ((1.0, 1.0), (2.0, 1.0), (float("nan"), 1.0)):
+        with pytest.raises(FitError, match="empty or not finite"):
+            gelu.fit(bad, 1e-2)
+    with pytest.raises(FitError, match="must be positive"):
+        rsqrt.fit((0.0, 1.0), 1e-2)
+
+
+def test_remez_is_minimax_and_least_squares_between():
+    domain, f = (-1.0, 1.0), np.abs
+    minimax, interpolated = fit.remez(f, domain, 30), fit.interpolate(f, domain, 30)
+    squares = fit.least_squares(f, domain, 30)
+    assert minimax.error == pytest.approx(0.2802 / 30, rel=0.02)  # Bernstein's constant
+    assert minimax.error < squares.error
+    assert minimax.error < interpolated.error <= fit.LEBESGUE * minimax.error
+
+
+def test_goldschmidt_is_the_minimax_polynomial_of_its_depth():
+    lo, hi = 1.0, 100.0
+    for iterations in (2, 4, 6):
+        spec = goldschmidt_spec((lo, hi), (lo, hi), iterations)
+        predicted = 1.0 / np.cosh(2**iterations * np.arccosh((hi + lo) / (hi - lo)))
+        assert spec.error == pytest.approx(predicted, rel=1e-9)
+        assert measured(inverse, spec, inside((lo, hi))) == pytest.approx(predicted, rel=1e-3)
+
+
+def test_relaxed_newton_halves_the_error_of_the_plain_step():
+    start = newton_spec((1.0, 20.0), (1.0, 20.0), 7, 0).error
+    assert newton_spec((1.0, 20.0), (1.0, 20.0), 7, 1).error == pytest.approx(0.75 * start**2, rel=0.05)
+
+
+def test_product_counts_agree_with_the_evaluation():
+    for spec in (goldschmidt_spec((1.0, 9.0), (1.0, 9.0), 5), newton_spec((1.0, 9.0), (1.0, 9.0), 1, 2)):
+        be = SlotBackend()
+        spec.evaluate(be, Slots(inside((1.0, 9.0), 11) * spec.free_scale(), 20), spec.free_scale())
+        assert be.products == spec.multiplications()
+
+
+def test_series_counts():
+    assert [series_depth(d) for d in (1, 2, 3, 4, 31, 32, 63)] == [1, 2, 2, 3, 5, 6, 6]
+    assert [series_multiplications(d) for d in (1, 3, 7, 15, 31, 63, 127)] == [0, 2, 4, 7, 11, 16, 24]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.01, 10.0), st.floats(1.5, 2000.0), st.floats(1e-6, 1e-2))
+def test_inverse_on_any_interval(lo, ratio, error):
+    spec = inverse.fit((lo, lo * ratio), error)
+    assert measured(inverse, spec, inside((lo, lo * ratio), 2001)) <= error
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0.01, 10.0), st.floats(1.5, 200.0), st.sampled_from([1e-2, 1e-3, 1e-4]))
+def test_rsqrt_on_any_interval(lo, ratio, error):
+    spec = rsqrt.fit((lo, lo * ratio), error)
+    assert measured(rsqrt, spec, inside((lo, lo * ratio), 2001)) <= 1.02 * error
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_softmax_one_phase_and_two(rounds):
+    rng = np.random.default_rng(7)
+    scores = rng.uniform(-8.0, 6.0, (64, 32))
+    mask = (rng.random((64, 32)) < 0.8) * 1.0
+    mask[:, 0] = 1.0
+    sums = (np.exp((scores - 6.0) / 2**rounds) * mask).sum(axis=1)
+    spec = softmax.fit((-8.0, 6.0), (float(sums.min()), float(sums.max())), 1e-3, rows=32, rounds=rounds)
+    expected = softmax.exact(scores, mask)
+    assert np.abs(softmax.numpy(scores, mask, spec) - expected).max() <= 1e-3
+    assert softmax.spec_from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+    be = SlotBackend()
+    total = lambda ct: Slots(np.broadcast_to(ct.values.sum(axis=-1, keepdims=True), scores.shape), ct.level)  # noqa: E731
+    scale = approx.free_scale(spec.exponential) / 2**rounds
+    out = softmax.evaluate(be, Slots(scores * scale, 60), spec, row_sum=total, mask=Slots(mask, 60), input_scale=scale)
+    np.testing.assert_allclose(out.values, softmax.numpy(scores, mask, spec), atol=1e-9)
+    assert 60 - out.level == softmax.depth(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita.errors import LevelError, PlanError
-from tacita.plan.cost import Prices
+from tacita.plan.cost import Prices, Sizes
 from tacita.plan.placement import Boundary, place, place_greedily
 from tacita.plan.simulate import StageSimulator
 from tacita.schemes.base import Stage
@@ -29,6 +30,7 @@ PRICES = Prices.from_json(
         "source": "test",
         "ms": {"mul": {"3": 10, "9": 70}},
         "bootstrap_ms": {"real": {"alone": 300, "each": 250}, "complex": {"alone": 450, "each": 400}},
+        "sizes": dataclasses.asdict(Sizes.of_ring(10)),
     }
 )
 

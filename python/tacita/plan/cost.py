@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,43 @@ from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
 DEFAULT_TABLE = "n16.json"
+BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of files and memory.
+
+    limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key switching, also
+    limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. process: what a process holds before data.
+    Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
+    """
+
+    limb_file: int
+    limb_memory: int
+    special: int
+    bootstrap_keys_file: int
+    bootstrap_keys_memory: int
+    process: int
+
+    @staticmethod
+    def of_ring(log_n: int) -> Sizes:
+        """Formulas for rings that were not measured: 50-bit residues, 60 bootstrapping keys of 28 limbs."""
+        n = 1 << log_n
+        sizes = Sizes(n * 50 // 8, n * 8, 7, 0, 0, 200_000_000)
+        file, memory = (60 * b for b in sizes.key(25, 3))
+        return replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
+
+    def key(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
+        """(file, memory) bytes of one switching key used at `level`."""
+        limbs = level + limbs_at_level_0
+        polynomials = ceil(limbs / self.special) * (limbs + self.special)
+        return polynomials * self.limb_file, 2 * polynomials * self.limb_memory
+
+    def ciphertext(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
+        """(file, memory) bytes of one ciphertext at `level`."""
+        limbs = 2 * (level + limbs_at_level_0)
+        return limbs * self.limb_file, limbs * self.limb_memory
 
 
 @dataclass(frozen=True)
@@ -31,7 +69,7 @@ class Prices:
     ms: operation -> {limbs: milliseconds}. bootstrap_ms: kind -> {"alone": one ciphertext with all threads,
     "each": per ciphertext when at least `threads` of them are refreshed together}.
     yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other machines.
-    sizes: bytes, see `placement_bytes` in predict.py.
+    sizes: bytes of keys, ciphertexts and processes.
     """
 
     machine: str
@@ -41,6 +79,7 @@ class Prices:
     yardstick_ms: float
     ms: Mapping[str, Mapping[int, float]]
     bootstrap_ms: Mapping[str, Mapping[str, float]]
+    sizes: Sizes
     source: str
 
     @staticmethod
@@ -54,10 +93,13 @@ class Prices:
         """Checks the fields while building; raises PlanError naming what is missing."""
         try:
             ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
-            fields = {k: data[k] for k in ("machine", "log_n", "threads", "limbs_at_level_0", "yardstick_ms", "source")}
-            return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], **fields)
-        except KeyError as error:
-            raise PlanError(f"price table has no field {error}", hint="write one with `tacita bench engine`") from error
+            names = ("machine", "log_n", "threads", "limbs_at_level_0", "yardstick_ms", "source")
+            fields = {name: data[name] for name in names}
+            return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                f"price table: a field is missing or unknown ({error})", hint="write one with `tacita bench engine`"
+            ) from error
 
     @cached_property
     def _curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -73,7 +115,7 @@ class Prices:
 
     def total(self, counts: Counts) -> float:
         """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch)."""
-        return sum(n * self.seconds(op, level) for (op, level, _), n in counts.items() if op != "bootstrap")
+        return sum(n * self.seconds(op, level) for (op, level, _), n in counts.items() if op not in BOOTSTRAPS)
 
     def bootstrap_seconds(self, kinds: Sequence[str]) -> float:
         """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""

@@ -112,8 +112,8 @@ def _describe(be: Simulator, live: Live, out: Live) -> Outcome:
     return Outcome(levels, {n: len(cts) for n, cts in out.items()}, passed, counts, min([*after, *moved], default=0))
 
 
-# Operations that end one level below their operands; the others stay where they are.
-CONSUMING = frozenset({"mul", "square", "dot", "mul_const", "mul_vector", "linear", "poly", "rescale"})
+# Counted operations that end one level below their operands; the others stay where they are.
+CONSUMING = frozenset({"mul", "rescale"})
 
 
 def _same(a: tuple[Ct, ...], b: tuple[Ct, ...]) -> bool:

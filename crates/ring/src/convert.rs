@@ -1,0 +1,163 @@
+//! Fast base conversion between RNS bases: from residues mod Q = q_1 .. q_k to residues mod p_j, without big integers.
+//!
+//! Definition (exact, the same on every path): with y_i = x_i (Q/q_i)^-1 mod q_i in (-q_i/2, q_i/2),
+//! out_j = sum_i y_i (Q/q_i) mod p_j. The integer sum_i y_i (Q/q_i) is congruent to x mod Q and below kQ/2 in absolute value,
+//! so it is the centred x plus e Q with |e| <= k/2: the overflow that hybrid key switching and rescaling tolerate.
+
+use crate::simd::dispatch;
+use crate::Modulus;
+
+/// Constants for converting from one base to another.
+#[derive(Clone, Debug)]
+pub struct BaseConverter {
+    from: Vec<Modulus>,
+    to: Vec<Modulus>,
+    /// (Q/q_i)^-1 mod q_i
+    scales: Vec<u64>,
+    /// (Q/q_i) mod p_j as factors, then -Q mod p_j: [j][i]
+    factors: Vec<Vec<(f64, f64)>>,
+}
+
+/// Adding and subtracting this rounds a double below 2^51 to the nearest integer, ties to even, on every path alike.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+
+fn product_without(from: &[Modulus], i: usize, m: &Modulus) -> u64 {
+    let others = from.iter().enumerate().filter(|&(l, _)| l != i);
+    others.fold(1, |product, (_, q)| m.mul(product, q.p()))
+}
+
+impl BaseConverter {
+    /// The primes of `from` are distinct; `to` may repeat or share primes with it.
+    pub fn new(from: &[Modulus], to: &[Modulus]) -> Self {
+        let k = from.len();
+        let scales = (0..k)
+            .map(|i| from[i].inv(product_without(from, i, &from[i])))
+            .collect();
+        let minus_q = |p: &Modulus| p.factor(p.neg(product_without(from, k, p)));
+        let row = |p: &Modulus| {
+            let factors = (0..k).map(|i| p.factor(product_without(from, i, p)));
+            factors.chain(std::iter::once(minus_q(p))).collect()
+        };
+        Self {
+            from: from.to_vec(),
+            to: to.to_vec(),
+            scales,
+            factors: to.iter().map(row).collect(),
+        }
+    }
+
+    /// In place: canonical x_i to the centred y_i, as [`BaseConverter::convert`] wants them.
+    pub fn scale_inputs(&self, i: usize, limb: &mut [f64]) {
+        scale_and_center(&self.from[i], limb, self.scales[i]);
+    }
+
+    /// out = sum_i ys[i] (Q/q_i) mod `to[j]`, canonical; `ys` are all limbs of the source base, scaled and centred.
+    pub fn convert(&self, ys: &[&[f64]], j: usize, out: &mut [f64]) {
+        assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
+        weighted_sum(&self.to[j], out, ys, &self.factors[j][..ys.len()]);
+    }
+
+    /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <= k/2. Exact but
+    /// for values within 2^-40 of a tie, where either neighbour is a valid result.
+    pub fn overflow(&self, ys: &[&[f64]], out: &mut [f64]) {
+        assert_eq!(ys.len(), self.from.len(), "overflow: one limb per source prime");
+        let inverses: Vec<f64> = self.from.iter().map(|q| 1.0 / q.p() as f64).collect();
+        out.fill(0.0);
+        for (y, inverse) in ys.iter().zip(&inverses) {
+            out.iter_mut().zip(*y).for_each(|(o, y)| *o += y * inverse);
+        }
+        out.iter_mut().for_each(|o| *o = (*o + ROUND) - ROUND);
+    }
+
+    /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
+    pub fn convert_exact(&self, ys: &[&[f64]], overflow: &[f64], j: usize, out: &mut [f64]) {
+        assert_eq!(ys.len(), self.from.len(), "convert_exact: one limb per source prime");
+        let all: Vec<&[f64]> = ys.iter().copied().chain(std::iter::once(overflow)).collect();
+        weighted_sum(&self.to[j], out, &all, &self.factors[j]);
+    }
+}
+
+dispatch! {
+    /// x = c * x, centred.
+    fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64);
+    /// out = sum of ys[i] * factors[i] for centred ys of other moduli (|y| < 2^49).
+    fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
+}
+
+mod reference {
+    use crate::Modulus;
+
+    pub fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64) {
+        for x in x {
+            *x = m.center(m.mul(*x as u64, c)) as f64;
+        }
+    }
+
+    pub fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
+        let factors: Vec<u64> = factors.iter().map(|f| m.from_i64(f.0 as i64)).collect();
+        for (i, out) in out.iter_mut().enumerate() {
+            let terms = ys.iter().zip(&factors).map(|(y, &w)| m.mul(m.from_i64(y[i] as i64), w));
+            *out = terms.fold(0, |sum, term| m.add(sum, term)) as f64;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod generic {
+    use super::reference;
+    use crate::field::Field;
+    use crate::simd::Simd;
+    use crate::Modulus;
+
+    #[inline(always)]
+    pub fn scale_and_center<S: Simd>(s: S, m: &Modulus, x: &mut [f64], c: u64) {
+        if !x.len().is_multiple_of(S::LANES) {
+            return reference::scale_and_center(m, x, c);
+        }
+        let (f, c) = (Field::new(s, m), m.factor(c));
+        let c = f.splat_factor(c);
+        for x in x.chunks_exact_mut(S::LANES) {
+            // SAFETY: the chunk has LANES doubles.
+            unsafe { s.store(x.as_mut_ptr(), f.reduce(f.mul_by(s.load(x.as_ptr()), c))) };
+        }
+    }
+
+    /// Vectors of the output that stay in registers while the terms pass.
+    const ROWS: usize = 4;
+    /// A term is below 9p/16 (|y| < 2^49), a reduced sum below p/2 + 8: thirteen and it stay below 8p.
+    const LAZY_TERMS: usize = 13;
+
+    #[inline(always)]
+    pub fn weighted_sum<S: Simd>(s: S, m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
+        let n = out.len();
+        assert!(ys.len() == factors.len() && ys.iter().all(|y| y.len() == n));
+        if !n.is_multiple_of(ROWS * S::LANES) {
+            return reference::weighted_sum(m, out, ys, factors);
+        }
+        let f = Field::new(s, m);
+        for (block, out) in out.chunks_exact_mut(ROWS * S::LANES).enumerate() {
+            let sums = block_sum(f, ys, factors, block * ROWS * S::LANES);
+            for (out, sum) in out.chunks_exact_mut(S::LANES).zip(sums) {
+                // SAFETY: the chunk has LANES doubles.
+                unsafe { s.store(out.as_mut_ptr(), f.canonical_wide(sum)) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn block_sum<S: Simd>(f: Field<S>, ys: &[&[f64]], factors: &[(f64, f64)], offset: usize) -> [S::V; ROWS] {
+        let mut sums = [f.s.splat(0.0); ROWS];
+        for (t, (y, &factor)) in ys.iter().zip(factors).enumerate() {
+            let (y, w) = (&y[offset..offset + ROWS * S::LANES], f.splat_factor(factor));
+            for (r, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: r < ROWS, so the vector ends within y.
+                let y = unsafe { f.s.load(y.as_ptr().add(r * S::LANES)) };
+                *sum = f.s.add(*sum, f.mul_by(y, w));
+            }
+            if t % LAZY_TERMS == LAZY_TERMS - 1 {
+                sums.iter_mut().for_each(|sum| *sum = f.reduce(*sum));
+            }
+        }
+        sums
+    }
+}

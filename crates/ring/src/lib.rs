@@ -1,0 +1,32 @@
+//! Exact arithmetic on the limbs of RNS ring elements Z_p[X]/(X^n + 1), in doubles.
+//!
+//! A *limb* is a slice of n doubles, integers in [0, p), for an odd prime p with 2^20 < p < 2^50 and p = 1 mod 2n; it lives
+//! in an [`AlignedVec`]. Everything is exact, so the paths (u64/u128 reference, AVX2, AVX-512; see [`simd_path`]) agree bit
+//! for bit. The path is chosen once, from the processor; `TACITA_SIMD=reference|avx2|avx512` overrides it.
+//!
+//! Single-threaded: parallelism over limbs is the caller's.
+
+mod aligned;
+mod automorphism;
+mod convert;
+mod error;
+#[cfg(target_arch = "x86_64")]
+mod field;
+pub mod kernels;
+mod modulus;
+mod ntt;
+mod primes;
+pub mod sample;
+mod simd;
+#[cfg(test)]
+mod testing;
+pub mod yardstick;
+
+pub use aligned::AlignedVec;
+pub use automorphism::{automorphism_coefficients, automorphism_permutation};
+pub use convert::BaseConverter;
+pub use error::RingError;
+pub use modulus::{Modulus, MAX_MODULUS, MIN_MODULUS};
+pub use ntt::NttTable;
+pub use primes::{is_prime, ntt_primes};
+pub use simd::{path as simd_path, Path as SimdPath};

@@ -1,0 +1,145 @@
+//! One prime modulus: its constants in doubles for the SIMD paths, and the u64/u128 arithmetic of the reference path.
+
+use crate::primes::is_prime;
+use crate::RingError;
+
+/// Smallest modulus (exclusive): keeps `|a| / p` small enough for exact quotients in `switch_modulus`.
+pub const MIN_MODULUS: u64 = 1 << 20;
+/// Largest modulus (exclusive): 8p = 2^53 is the range of exact integers in a double.
+pub const MAX_MODULUS: u64 = 1 << 50;
+
+/// An odd prime `2^20 < p < 2^50`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Modulus {
+    p: u64,
+    pub(crate) p_f: f64,
+    /// 1/p rounded to nearest.
+    pub(crate) inv: f64,
+}
+
+impl Modulus {
+    /// Checks the range and primality of `p`.
+    pub fn new(p: u64) -> Result<Self, RingError> {
+        let invalid = |reason| Err(RingError::InvalidModulus { modulus: p, reason });
+        if !(MIN_MODULUS < p && p < MAX_MODULUS) {
+            return invalid("is out of range");
+        }
+        if !is_prime(p) {
+            return invalid("is not prime");
+        }
+        Ok(Self {
+            p,
+            p_f: p as f64,
+            inv: 1.0 / p as f64,
+        })
+    }
+
+    #[inline]
+    pub fn p(&self) -> u64 {
+        self.p
+    }
+
+    /// a + b mod p for a, b < p.
+    #[inline]
+    pub fn add(&self, a: u64, b: u64) -> u64 {
+        let sum = a + b;
+        if sum >= self.p {
+            sum - self.p
+        } else {
+            sum
+        }
+    }
+
+    /// a - b mod p for a, b < p.
+    #[inline]
+    pub fn sub(&self, a: u64, b: u64) -> u64 {
+        if a >= b {
+            a - b
+        } else {
+            a + self.p - b
+        }
+    }
+
+    /// -a mod p for a < p.
+    #[inline]
+    pub fn neg(&self, a: u64) -> u64 {
+        self.sub(0, a)
+    }
+
+    /// a * b mod p for any a, b.
+    #[inline]
+    pub fn mul(&self, a: u64, b: u64) -> u64 {
+        (u128::from(a) * u128::from(b) % u128::from(self.p)) as u64
+    }
+
+    /// base^exponent mod p.
+    pub fn pow(&self, base: u64, mut exponent: u64) -> u64 {
+        let (mut result, mut base) = (1, base % self.p);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                result = self.mul(result, base);
+            }
+            base = self.mul(base, base);
+            exponent >>= 1;
+        }
+        result
+    }
+
+    /// 1/a mod p; 0 for a = 0 mod p (Fermat).
+    pub fn inv(&self, a: u64) -> u64 {
+        self.pow(a, self.p - 2)
+    }
+
+    /// The residue of a signed integer.
+    #[inline]
+    pub fn from_i64(&self, x: i64) -> u64 {
+        x.rem_euclid(self.p as i64) as u64
+    }
+
+    /// The residue of a wide signed integer.
+    #[inline]
+    pub fn from_i128(&self, x: i128) -> u64 {
+        x.rem_euclid(i128::from(self.p)) as u64
+    }
+
+    /// The representative of a < p in (-p/2, p/2).
+    #[inline]
+    pub fn center(&self, a: u64) -> i64 {
+        if a > self.p / 2 {
+            a as i64 - self.p as i64
+        } else {
+            a as i64
+        }
+    }
+
+    /// A factor ready for the SIMD paths: its centred representative w and w/p.
+    pub(crate) fn factor(&self, c: u64) -> (f64, f64) {
+        let w = self.center(c % self.p) as f64;
+        (w, w / self.p_f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_is_no_prime_in_range() {
+        for p in [0, 2, 65537, (1 << 20) + 1, (1 << 50) + 55, 1 << 49] {
+            assert!(matches!(Modulus::new(p), Err(RingError::InvalidModulus { .. })), "{p}");
+        }
+    }
+
+    #[test]
+    fn inverse_center_and_signed_residues() {
+        let m = Modulus::new(1_125_899_906_842_597).unwrap();
+        for a in [1, 2, 12345, m.p() - 1] {
+            assert_eq!(m.mul(a, m.inv(a)), 1);
+            assert_eq!(m.from_i64(m.center(a)), a);
+            assert_eq!(m.add(a, m.neg(a)), 0);
+            assert_eq!(m.from_i128(i128::from(m.p()) * -7 + i128::from(a)), a);
+        }
+        assert_eq!(m.sub(3, 5), m.p() - 2);
+        assert_eq!(m.from_i64(-1), m.p() - 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! The negacyclic number-theoretic transform of one limb: Z_p[X]/(X^n + 1) to its n values and back.
+//!
+//! Index i of the transformed limb holds a(psi^(2 brv(i) + 1)) with brv the reversal of log2(n) bits. A polynomial in X^r
+//! (r a power of two) therefore has runs of r equal values.
+
+#[cfg(target_arch = "x86_64")]
+mod generic;
+#[cfg(target_arch = "x86_64")]
+mod plan;
+pub(crate) mod reference;
+
+use crate::simd::{path, Path};
+use crate::{Modulus, RingError};
+use std::sync::OnceLock;
+
+/// Degrees from 2 (tests) to 2^17.
+pub const MIN_LOG_N: u32 = 1;
+pub const MAX_LOG_N: u32 = 17;
+
+/// Roots for one (modulus, n). Tables of a path are built at its first use; about 16 n bytes each for forward and inverse.
+#[derive(Debug)]
+pub struct NttTable {
+    modulus: Modulus,
+    log_n: u32,
+    psi: u64,
+    integers: OnceLock<reference::Roots>,
+    #[cfg(target_arch = "x86_64")]
+    avx2: OnceLock<plan::Tables>,
+    #[cfg(target_arch = "x86_64")]
+    avx512: OnceLock<plan::Tables>,
+}
+
+impl NttTable {
+    /// Needs p = 1 mod 2n and 1 <= log_n <= 17. Tables are built lazily, in O(n).
+    pub fn new(modulus: Modulus, log_n: u32) -> Result<Self, RingError> {
+        if !(MIN_LOG_N..=MAX_LOG_N).contains(&log_n) {
+            return Err(RingError::InvalidDegree {
+                log_n,
+                min: MIN_LOG_N,
+                max: MAX_LOG_N,
+            });
+        }
+        let no_root = RingError::NoRootOfUnity {
+            modulus: modulus.p(),
+            log_2n: log_n + 1,
+        };
+        let psi = primitive_root(&modulus, log_n).ok_or(no_root)?;
+        Ok(Self {
+            modulus,
+            log_n,
+            psi,
+            integers: OnceLock::new(),
+            #[cfg(target_arch = "x86_64")]
+            avx2: OnceLock::new(),
+            #[cfg(target_arch = "x86_64")]
+            avx512: OnceLock::new(),
+        })
+    }
+
+    pub fn modulus(&self) -> &Modulus {
+        &self.modulus
+    }
+
+    pub fn n(&self) -> usize {
+        1 << self.log_n
+    }
+
+    pub fn log_n(&self) -> u32 {
+        self.log_n
+    }
+
+    /// The primitive 2n-th root of unity: g^((p-1)/2n) for the least g = 2, 3, .. that gives one.
+    pub fn psi(&self) -> u64 {
+        self.psi
+    }
+
+    /// psi^(n/2), a square root of -1: the value of X^(n/2) at indices i < n/2. At i >= n/2 it is p minus this.
+    pub fn sqrt_minus_one(&self) -> u64 {
+        self.modulus.pow(self.psi, self.n() as u64 / 2)
+    }
+
+    /// Coefficients to values, in place: canonical in, canonical and bit-reversed out. Panics unless x.len() == n.
+    pub fn forward(&self, x: &mut [f64]) {
+        assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => generic::forward_avx2(&self.modulus, self.avx2_tables(), x),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => generic::forward_avx512(&self.modulus, self.avx512_tables(), x),
+            _ => reference::forward(&self.modulus, self.integers(), x),
+        }
+    }
+
+    /// Values to coefficients, in place: the exact inverse of [`NttTable::forward`].
+    pub fn inverse(&self, x: &mut [f64]) {
+        assert_eq!(x.len(), self.n(), "inverse: the limb has another length than the table");
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => generic::inverse_avx2(&self.modulus, self.avx2_tables(), x),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => generic::inverse_avx512(&self.modulus, self.avx512_tables(), x),
+            _ => reference::inverse(&self.modulus, self.integers(), x),
+        }
+    }
+
+    /// A path needs n > LANES^2: smaller transforms go to the next narrower one.
+    fn path(&self) -> Path {
+        match path() {
+            Path::Avx512 if self.n() > 64 => Path::Avx512,
+            Path::Avx512 | Path::Avx2 if self.n() > 16 => Path::Avx2,
+            _ => Path::Reference,
+        }
+    }
+
+    fn integers(&self) -> &reference::Roots {
+        self.integers
+            .get_or_init(|| reference::Roots::new(&self.modulus, self.log_n, self.psi))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn avx2_tables(&self) -> &plan::Tables {
+        self.avx2
+            .get_or_init(|| plan::Tables::new(&self.modulus, self.log_n, self.psi, 2))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn avx512_tables(&self) -> &plan::Tables {
+        self.avx512
+            .get_or_init(|| plan::Tables::new(&self.modulus, self.log_n, self.psi, 3))
+    }
+}
+
+fn primitive_root(m: &Modulus, log_n: u32) -> Option<u64> {
+    let order = 2u64 << log_n;
+    if !(m.p() - 1).is_multiple_of(order) {
+        return None;
+    }
+    (2..m.p())
+        .map(|g| m.pow(g, (m.p() - 1) / order))
+        .find(|&psi| m.pow(psi, order / 2) == m.p() - 1)
+}
+
+/// The lowest `bits` bits of i, reversed.
+pub(crate) fn bit_reverse(i: usize, bits: u32) -> usize {
+    if bits == 0 {
+        0
+    } else {
+        i.reverse_bits() >> (usize::BITS - bits)
+    }
+}
+
+/// base^brv(i) for i < n.
+pub(crate) fn powers_bit_reversed(m: &Modulus, base: u64, log_n: u32) -> Vec<u64> {
+    let mut out = vec![0; 1 << log_n];
+    let mut power = 1;
+    for i in 0..1usize << log_n {
+        out[bit_reverse(i, log_n)] = power;
+        power = m.mul(power, base);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

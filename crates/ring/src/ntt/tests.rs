@@ -1,0 +1,137 @@
+use super::*;
+use crate::simd::testing::{on_path, paths, same_on_all_paths};
+use crate::testing::{edge_limb, random_limb, sample_primes};
+use crate::{ntt_primes, AlignedVec};
+
+fn schoolbook(m: &Modulus, a: &[f64], b: &[f64]) -> Vec<f64> {
+    let n = a.len();
+    let mut out = vec![0; n];
+    for i in 0..n {
+        for j in 0..n {
+            let product = m.mul(a[i] as u64, b[j] as u64);
+            let at = (i + j) % n;
+            out[at] = if i + j < n {
+                m.add(out[at], product)
+            } else {
+                m.sub(out[at], product)
+            };
+        }
+    }
+    out.iter().map(|&x| x as f64).collect()
+}
+
+#[test]
+fn values_are_those_of_the_definition() {
+    for log_n in 1..=8 {
+        let m = Modulus::new(ntt_primes(49.9, log_n + 1, 1, &[]).unwrap()[0]).unwrap();
+        let (table, a) = (NttTable::new(m, log_n).unwrap(), random_limb(&m, 1 << log_n, 1));
+        let values = same_on_all_paths(|| {
+            let mut x = a.clone();
+            table.forward(&mut x);
+            x
+        });
+        for (i, &value) in values.iter().enumerate() {
+            let point = m.pow(table.psi(), 2 * bit_reverse(i, log_n) as u64 + 1);
+            let horner = a.iter().rev().fold(0, |sum, &c| m.add(m.mul(sum, point), c as u64));
+            assert_eq!(value, horner as f64, "log_n {log_n}, index {i}");
+        }
+    }
+}
+
+#[test]
+fn all_paths_agree_and_invert_at_every_degree() {
+    for log_n in 1..=17 {
+        for m in sample_primes(18) {
+            let table = NttTable::new(m, log_n).unwrap();
+            for a in [
+                random_limb(&m, 1 << log_n, 2),
+                edge_limb(&m, 1 << log_n),
+                worst_limb(&m, 1 << log_n),
+            ] {
+                let values = same_on_all_paths(|| transformed(&a, |x| table.forward(x)));
+                assert!(values
+                    .iter()
+                    .all(|&v| v >= 0.0 && v < m.p() as f64 && v.to_bits() != (-0.0f64).to_bits()));
+                let back = same_on_all_paths(|| transformed(&values, |x| table.inverse(x)));
+                assert_eq!(back, a, "log_n {log_n}, p {}", m.p());
+                same_on_all_paths(|| transformed(&a, |x| table.inverse(x)));
+            }
+        }
+    }
+}
+
+fn worst_limb(m: &Modulus, n: usize) -> AlignedVec {
+    AlignedVec::from_slice(&vec![(m.p() - 1) as f64; n])
+}
+
+fn transformed(a: &AlignedVec, f: impl Fn(&mut [f64])) -> AlignedVec {
+    let mut x = a.clone();
+    f(&mut x);
+    x
+}
+
+#[test]
+fn products_of_values_are_negacyclic_products() {
+    for log_n in [1, 4, 5, 6, 7, 9] {
+        let m = sample_primes(18)[0];
+        let (n, table) = (1 << log_n, NttTable::new(m, log_n).unwrap());
+        let (a, b) = (random_limb(&m, n, 3), random_limb(&m, n, 4));
+        for path in paths() {
+            on_path(path, || {
+                let (mut x, mut y) = (a.clone(), b.clone());
+                table.forward(&mut x);
+                table.forward(&mut y);
+                crate::kernels::mul_assign(&m, &mut x, &y);
+                table.inverse(&mut x);
+                assert_eq!(&x[..], &schoolbook(&m, &a, &b)[..]);
+            });
+        }
+    }
+}
+
+#[test]
+fn the_square_root_of_minus_one_sits_in_the_lower_half() {
+    for log_n in [1, 5, 10] {
+        let (m, n) = (sample_primes(18)[0], 1usize << log_n);
+        let table = NttTable::new(m, log_n).unwrap();
+        let mut x = AlignedVec::zeroed(n);
+        x[n / 2] = 1.0;
+        table.forward(&mut x);
+        let root = table.sqrt_minus_one();
+        assert_eq!(m.mul(root, root), m.p() - 1);
+        assert!(x[..n / 2].iter().all(|&v| v == root as f64));
+        assert!(x[n / 2..].iter().all(|&v| v == (m.p() - root) as f64));
+    }
+}
+
+#[test]
+fn sparse_polynomials_have_runs() {
+    let (m, log_n, log_run) = (sample_primes(18)[0], 10, 4);
+    let (table, small) = (
+        NttTable::new(m, log_n).unwrap(),
+        NttTable::new(m, log_n - log_run).unwrap(),
+    );
+    let mut y = random_limb(&m, 1 << (log_n - log_run), 5);
+    let mut x = AlignedVec::zeroed(1 << log_n);
+    for (i, &c) in y.iter().enumerate() {
+        x[i << log_run] = c;
+    }
+    table.forward(&mut x);
+    // The small ring's root is psi^run, so that its values are those of the sparse polynomial.
+    assert_eq!(small.psi(), m.pow(table.psi(), 1 << log_run));
+    small.forward(&mut y);
+    for (i, &v) in x.iter().enumerate() {
+        assert_eq!(v, y[i >> log_run]);
+    }
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    let m = Modulus::new(ntt_primes(40.0, 12, 1, &[]).unwrap()[0]).unwrap();
+    assert!(NttTable::new(m, 18).is_err());
+    let unfriendly = Modulus::new((1 << 20) + 7).unwrap();
+    assert!(matches!(
+        NttTable::new(unfriendly, 10),
+        Err(RingError::NoRootOfUnity { .. })
+    ));
+}

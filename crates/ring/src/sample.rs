@@ -1,0 +1,130 @@
+//! Randomness: ChaCha20 streams and the distributions of lattice cryptography.
+//!
+//! Secrets and errors are drawn without branches or addresses that depend on the value drawn (rejected draws are
+//! independent of the accepted ones); [`sparse_ternary`] writes to secret positions. The caller wipes what it no longer needs.
+
+use crate::{Modulus, RingError};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use zeroize::Zeroize;
+
+/// A ChaCha20 stream.
+pub struct Prng(ChaCha20Rng);
+
+impl Prng {
+    /// Seeded by the operating system: for secrets.
+    pub fn from_os() -> Result<Self, RingError> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| RingError::Randomness(e.to_string()))?;
+        let prng = Self::from_seed(seed);
+        seed.zeroize();
+        Ok(prng)
+    }
+
+    /// Seeded by 32 bytes: for the uniform halves that travel as a public seed.
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        Self(ChaCha20Rng::from_seed(seed))
+    }
+
+    /// The next bytes of the stream.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+
+    /// A fresh seed.
+    pub fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.fill(&mut seed);
+        seed
+    }
+}
+
+/// Little-endian words drawn at once.
+const BULK: usize = 512;
+
+/// Uniform canonical residues. The stream is read in little-endian words, masked to the bit length of p; words >= p are skipped.
+pub fn uniform(prng: &mut Prng, m: &Modulus, out: &mut [f64]) {
+    let mask = u64::MAX >> m.p().leading_zeros();
+    let mut bytes = [0; 8 * BULK];
+    let mut filled = 0;
+    while filled < out.len() {
+        let words = BULK.min(out.len() - filled);
+        prng.fill(&mut bytes[..8 * words]);
+        for word in bytes[..8 * words].chunks_exact(8) {
+            let value = u64::from_le_bytes(word.try_into().expect("eight bytes")) & mask;
+            out[filled] = value as f64;
+            filled += usize::from(value < m.p());
+        }
+    }
+}
+
+/// n values uniform in {-1, 0, 1}: pairs of bits, the fourth pair rejected.
+pub fn ternary(prng: &mut Prng, n: usize) -> Vec<i8> {
+    let (mut out, mut bytes) = (vec![0; n], [0u8; BULK]);
+    let mut filled = 0;
+    while filled < n {
+        let count = BULK.min((n - filled).div_ceil(4));
+        prng.fill(&mut bytes[..count]);
+        for pair in bytes[..count]
+            .iter()
+            .flat_map(|b| (0..4).map(move |i| (b >> (2 * i)) & 3))
+        {
+            if filled < n {
+                out[filled] = pair as i8 - 1;
+                filled += usize::from(pair < 3);
+            }
+        }
+    }
+    bytes.zeroize();
+    out
+}
+
+/// n values of which exactly h, at uniform places, are 1 or -1.
+pub fn sparse_ternary(prng: &mut Prng, n: usize, h: usize) -> Vec<i8> {
+    assert!(
+        n.is_power_of_two() && h <= n,
+        "sparse_ternary: cannot place {h} nonzero values in {n}"
+    );
+    let mut out = vec![0i8; n];
+    let mut placed = 0;
+    while placed < h {
+        let draw = prng.0.next_u64();
+        let place = (draw >> 1) as usize & (n - 1);
+        if out[place] == 0 {
+            out[place] = (draw & 1) as i8 * 2 - 1;
+            placed += 1;
+        }
+    }
+    out
+}
+
+/// n values of the discrete Gaussian of standard deviation sigma, cut at 6 sigma. The whole table is compared for every draw.
+pub fn gaussian(prng: &mut Prng, n: usize, sigma: f64) -> Vec<i32> {
+    let table = cumulative(sigma);
+    let mut bytes = vec![0u8; 8 * n];
+    prng.fill(&mut bytes);
+    let draw = |word: &[u8]| {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        let (sign, level) = ((word & 1) as i32, word >> 1);
+        let magnitude: i32 = table.iter().map(|&bound| i32::from(level >= bound)).sum();
+        (magnitude ^ -sign) + sign
+    };
+    let out = bytes.chunks_exact(8).map(draw).collect();
+    bytes.zeroize();
+    out
+}
+
+/// table[k] = 2^63 P(|x| <= k) for k < 6 sigma, where 0 has half its weight on either sign.
+fn cumulative(sigma: f64) -> Vec<u64> {
+    assert!(sigma > 0.0 && sigma < 1e6, "gaussian: sigma = {sigma} is out of range");
+    let tail = (6.0 * sigma).floor() as u32;
+    let weight = |k: u32| (-f64::from(k * k) / (2.0 * sigma * sigma)).exp() * if k == 0 { 0.5 } else { 1.0 };
+    let total: f64 = (0..=tail).map(weight).sum();
+    let mut sum = 0.0;
+    (0..tail)
+        .map(|k| {
+            sum += weight(k);
+            (sum / total * (1u64 << 63) as f64) as u64
+        })
+        .collect()
+}

@@ -1,0 +1,183 @@
+//! The only machine-dependent part: vectors of doubles behind one private trait, and the choice of a path at run time.
+//!
+//! Kernels are written once, generic over [`Simd`], `#[inline(always)]`, and instantiated inside functions that carry
+//! `#[target_feature]`. A value of [`Avx2`] or [`Avx512`] exists only where the processor was checked to have the features.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use {avx2::Avx2, avx512::Avx512};
+
+use std::sync::OnceLock;
+
+/// Vectors of `LANES` doubles. All operations round to nearest, as IEEE 754 demands.
+pub(crate) trait Simd: Copy {
+    type V: Copy;
+    const LANES: usize;
+
+    /// The proof that the processor has the features.
+    ///
+    /// # Safety
+    /// Only where the target features of the path are enabled.
+    unsafe fn assume() -> Self;
+    fn splat(self, x: f64) -> Self::V;
+    /// # Safety
+    /// `at` is valid for reading `LANES` doubles.
+    unsafe fn load(self, at: *const f64) -> Self::V;
+    /// # Safety
+    /// `at` is valid for writing `LANES` doubles.
+    unsafe fn store(self, at: *mut f64, v: Self::V);
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a*b + c
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// a*b - c
+    fn fms(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// c - a*b
+    fn fnma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    fn round(self, a: Self::V) -> Self::V;
+    fn floor(self, a: Self::V) -> Self::V;
+    /// a < 0 ? a + p : a
+    fn add_if_negative(self, a: Self::V, p: Self::V) -> Self::V;
+    /// a >= p ? a - p : a
+    fn sub_if_reached(self, a: Self::V, p: Self::V) -> Self::V;
+    /// a > bound ? a - p : a
+    fn sub_if_above(self, a: Self::V, bound: Self::V, p: Self::V) -> Self::V;
+    /// a == 0 ? 0 : p - a
+    fn negate(self, a: Self::V, p: Self::V) -> Self::V;
+    /// Transposes the LANES x LANES matrix whose rows are `rows` (exactly LANES of them).
+    fn transpose(self, rows: &mut [Self::V]);
+}
+
+/// Which implementation runs. All give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// u64/u128 integers.
+    Reference,
+    Avx2,
+    Avx512,
+}
+
+impl Path {
+    /// Can this processor run it?
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Reference => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_supported() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    fn best() -> Self {
+        [Self::Avx512, Self::Avx2]
+            .into_iter()
+            .find(|p| p.is_supported())
+            .unwrap_or(Self::Reference)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "reference" => Some(Self::Reference),
+            "avx2" => Some(Self::Avx2),
+            "avx512" => Some(Self::Avx512),
+            _ => None,
+        }
+    }
+
+    /// The path of TACITA_SIMD where it is set, known and supported, else the best one.
+    fn choose() -> Self {
+        let wanted = std::env::var("TACITA_SIMD").ok().and_then(|name| Self::named(&name));
+        wanted.filter(|p| p.is_supported()).unwrap_or_else(Self::best)
+    }
+}
+
+static CHOSEN: OnceLock<Path> = OnceLock::new();
+
+/// The path in use: decided once for the process.
+#[inline]
+pub fn path() -> Path {
+    #[cfg(test)]
+    if let Some(forced) = testing::forced() {
+        return forced;
+    }
+    *CHOSEN.get_or_init(Path::choose)
+}
+
+/// Declares a public kernel that runs `generic::name::<V>` or `reference::name` by [`path`].
+macro_rules! dispatch {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {$(
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name($($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Avx2 as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+            fn avx512($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Avx512 as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
+            match $crate::simd::path() {
+                // SAFETY: `path` only names what the processor supports.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Path::Avx512 => unsafe { avx512($($arg),*) },
+                _ => reference::$name($($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use dispatch;
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::Path;
+    use std::cell::Cell;
+
+    thread_local!(static FORCED: Cell<Option<Path>> = const { Cell::new(None) });
+
+    pub fn forced() -> Option<Path> {
+        FORCED.get()
+    }
+
+    /// Runs `f` on one path in this thread.
+    pub fn on_path<T>(path: Path, f: impl FnOnce() -> T) -> T {
+        FORCED.set(Some(path));
+        let result = f();
+        FORCED.set(None);
+        result
+    }
+
+    /// The paths of this processor, the reference first.
+    pub fn paths() -> Vec<Path> {
+        [Path::Reference, Path::Avx2, Path::Avx512]
+            .into_iter()
+            .filter(|p| p.is_supported())
+            .collect()
+    }
+
+    /// Asserts that `f` gives the same value on every path, and returns it.
+    pub fn same_on_all_paths<T: PartialEq + std::fmt::Debug>(mut f: impl FnMut() -> T) -> T {
+        let expected = on_path(Path::Reference, &mut f);
+        for path in paths() {
+            assert!(on_path(path, &mut f) == expected, "{path:?} differs from the reference");
+        }
+        expected
+    }
+}

@@ -1,0 +1,240 @@
+//! The homomorphic DFT as a product of sparse matrices.
+//!
+//! Slots z and coefficients u (as complex numbers u_k + i*u_(k+N/2)) are related by z = B_L ... B_1 R u, with butterflies
+//! B_l and the bit reversal R. Slots-to-coefficients applies B_L ... B_1, coefficients-to-slots its inverse; R cancels
+//! between them (Cheon, Han, Kim, Kim, Song, ePrint 2018/360; Chen, Chillotti, Song, ePrint 2018/1043). Butterflies are
+//! merged in groups; a group has about 2*radix diagonals, or `radix` for the group of the largest strides, which wraps.
+//! A butterfly of length `len` is periodic with period `len`, so all but the largest group have short plaintexts.
+//!
+//! Rotations of a group are made non-negative by letting the previous group deliver its result already rotated: the
+//! wrapping group absorbs that offset for nothing.
+use crate::encoding::Encoder;
+use crate::linear::{LinearTransform, Term};
+use num_complex::Complex64;
+use std::collections::BTreeMap;
+
+/// A matrix as diagonals: out = sum_d v_d * rot(x, d), with periodic v_d.
+#[derive(Clone, Debug)]
+pub struct Diagonals(BTreeMap<i64, Vec<Complex64>>);
+
+impl Diagonals {
+    fn add(&mut self, rotation: i64, v: Vec<Complex64>) {
+        match self.0.get_mut(&rotation) {
+            None => {
+                self.0.insert(rotation, v);
+            }
+            Some(old) => {
+                let period = old.len().max(v.len());
+                *old = (0..period)
+                    .map(|j| old[j % old.len()] + v[j % v.len()])
+                    .collect();
+            }
+        }
+    }
+
+    /// self after `first`.
+    fn after(&self, first: &Self) -> Self {
+        let mut out = Self(BTreeMap::new());
+        for (&a, va) in &self.0 {
+            for (&b, vb) in &first.0 {
+                let period = va.len().max(vb.len());
+                let v = (0..period as i64)
+                    .map(|j| at(va, j) * at(vb, j + a))
+                    .collect();
+                out.add(a + b, v);
+            }
+        }
+        out
+    }
+
+    fn scaled(mut self, c: f64) -> Self {
+        self.0.values_mut().flatten().for_each(|x| *x *= c);
+        self
+    }
+
+    /// The matrix whose result is rotated left by `o`.
+    fn shift_output(self, o: i64) -> Self {
+        let rotate = |v: Vec<Complex64>| (0..v.len() as i64).map(|j| at(&v, j + o)).collect();
+        Self(self.0.into_iter().map(|(d, v)| (d + o, rotate(v))).collect())
+    }
+
+    /// The matrix for an input that arrives rotated left by `o`.
+    fn shift_input(self, o: i64) -> Self {
+        Self(self.0.into_iter().map(|(d, v)| (d - o, v)).collect())
+    }
+
+    fn wrapped(self, slots: i64) -> Self {
+        let mut out = Self(BTreeMap::new());
+        for (d, v) in self.0 {
+            out.add(d.rem_euclid(slots), v);
+        }
+        out
+    }
+
+    /// Baby-step giant-step form with Horner's rule; rotations must be non-negative multiples of `stride`.
+    fn baby_giant(&self, stride: i64, babies: i64) -> LinearTransform {
+        let step = stride * babies;
+        let (mut vectors, mut terms) = (Vec::new(), Vec::new());
+        for (&d, v) in &self.0 {
+            let giant = d / step * step;
+            let shifted = (0..v.len() as i64).map(|j| at(v, j - giant)).collect();
+            terms.push(Term {
+                output: 0,
+                giant,
+                input: 0,
+                baby: d - giant,
+                vector: vectors.len(),
+            });
+            vectors.push(shifted);
+        }
+        LinearTransform {
+            vectors,
+            terms,
+            outputs: 1,
+            horner_step: Some(step),
+        }
+    }
+}
+
+fn at(v: &[Complex64], j: i64) -> Complex64 {
+    v[j.rem_euclid(v.len() as i64) as usize]
+}
+
+/// Butterfly of length 2^(l+1): coefficients towards slots, or its inverse.
+fn butterfly(encoder: &Encoder, l: u32, inverse: bool) -> Diagonals {
+    let half = 1usize << l;
+    let (zero, one) = (Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0));
+    let w = |j: usize| encoder.twiddle(2 * half, j);
+    let vector = |first: &dyn Fn(usize) -> Complex64, second: &dyn Fn(usize) -> Complex64| {
+        (0..2 * half)
+            .map(|j| if j < half { first(j) } else { second(j - half) })
+            .collect::<Vec<_>>()
+    };
+    let (diagonal, up, down) = if inverse {
+        let h = Complex64::new(0.5, 0.0);
+        (
+            vector(&|_| h, &|j| -h * w(j).conj()),
+            vector(&|_| h, &|_| zero),
+            vector(&|_| zero, &|j| h * w(j).conj()),
+        )
+    } else {
+        (
+            vector(&|_| one, &|j| -w(j)),
+            vector(&w, &|_| zero),
+            vector(&|_| zero, &|_| one),
+        )
+    };
+    let mut out = Diagonals(BTreeMap::new());
+    out.add(0, diagonal);
+    out.add(half as i64, up);
+    out.add(-(half as i64), down);
+    out
+}
+
+/// Butterflies lo..hi merged, in the order in which they act.
+fn group(encoder: &Encoder, lo: u32, hi: u32, inverse: bool) -> Diagonals {
+    let each = (lo..hi).map(|l| butterfly(encoder, l, inverse));
+    let ordered: Vec<Diagonals> = if inverse { each.rev().collect() } else { each.collect() };
+    let mut iter = ordered.into_iter();
+    let first = iter.next().unwrap_or(Diagonals(BTreeMap::new()));
+    iter.fold(first, |acc, b| b.after(&acc))
+}
+
+/// Cuts `total` butterflies into `groups` runs, larger strides getting the smaller runs' leftovers last.
+fn cuts(total: u32, groups: u32) -> Vec<(u32, u32)> {
+    let base = total / groups;
+    let extra = total % groups;
+    let mut out = Vec::new();
+    let mut lo = 0;
+    for g in 0..groups {
+        let hi = lo + base + u32::from(g >= groups - extra);
+        out.push((lo, hi));
+        lo = hi;
+    }
+    out
+}
+
+fn babies_for(bits: u32) -> i64 {
+    1 << bits.div_ceil(2)
+}
+
+/// Slots-to-coefficients in two groups, smallest strides first.
+pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTransform> {
+    let runs = cuts(slots.trailing_zeros(), crate::params::STC_LEVELS as u32);
+    let (a, b) = (runs[0], runs[1]);
+    let offset = 1i64 << b.0;
+    let first = group(encoder, a.0, a.1, false).shift_output(offset);
+    let second = group(encoder, b.0, b.1, false)
+        .shift_input(offset)
+        .wrapped(slots as i64);
+    vec![
+        first.baby_giant(1, babies_for(a.1 - a.0 + 1)),
+        second.baby_giant(offset, babies_for(b.1 - b.0)),
+    ]
+}
+
+/// Coefficients-to-slots in three groups, largest strides first; every group is multiplied by the cube root of `factor`.
+pub fn coefficients_to_slots(
+    encoder: &Encoder,
+    slots: usize,
+    factor: f64,
+) -> Vec<LinearTransform> {
+    let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
+    let c = factor.powf(1.0 / runs.len() as f64);
+    let matrix = |r: (u32, u32)| group(encoder, r.0, r.1, true).scaled(c);
+    let (small, middle, large) = (runs[0], runs[1], runs[2]);
+    let (o3, o2) = (1i64 << middle.0, 1i64 << large.0);
+    let first = matrix(large).shift_output(-o2).wrapped(slots as i64);
+    let second = matrix(middle).shift_input(-o2).shift_output(-o3);
+    let third = matrix(small).shift_input(-o3);
+    vec![
+        first.baby_giant(o2, babies_for(large.1 - large.0)),
+        second.baby_giant(o3, babies_for(middle.1 - middle.0 + 1)),
+        third.baby_giant(1, babies_for(small.1 - small.0 + 1)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(t: &LinearTransform, x: &[Complex64]) -> Vec<Complex64> {
+        let n = x.len() as i64;
+        let mut out = vec![Complex64::new(0.0, 0.0); x.len()];
+        for term in &t.terms {
+            assert!(term.giant >= 0 && term.baby >= 0);
+            let v = &t.vectors[term.vector];
+            for j in 0..n {
+                let k = j + term.giant;
+                out[j as usize] += at(v, k) * at(x, k + term.baby);
+            }
+        }
+        let _ = n;
+        out
+    }
+
+    #[test]
+    fn the_two_transforms_are_inverse_and_match_the_encoder() {
+        for log in [6u32, 7, 8, 9] {
+            let slots = 1usize << log;
+            let e = Encoder::new(slots);
+            let x: Vec<Complex64> = (0..slots)
+                .map(|j| Complex64::new((j * 7 % 13) as f64 - 6.0, (j % 5) as f64))
+                .collect();
+            let stc = slots_to_coefficients(&e, slots)
+                .iter()
+                .fold(x.clone(), |v, t| apply(t, &v));
+            // the polynomial whose slots are `stc` has the bit-reversed x as coefficients
+            let c = e.coefficients(&stc);
+            for (j, want) in x.iter().enumerate() {
+                let r = j.reverse_bits() >> (usize::BITS - log);
+                let got = Complex64::new(c[r], c[r + slots]);
+                assert!((got - want).norm() < 1e-8, "{log} {j} {got} {want}");
+            }
+            let back = coefficients_to_slots(&e, slots, 1.0)
+                .iter()
+                .fold(stc, |v, t| apply(t, &v));
+            assert!(back.iter().zip(&x).all(|(a, b)| (a - b).norm() < 1e-8));
+        }
+    }
+}

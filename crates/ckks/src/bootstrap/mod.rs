@@ -1,0 +1,267 @@
+//! Bootstrapping, slots-to-coefficients first: StC, mod-raise, CtS, modular reduction. Each stage is callable alone.
+//!
+//! | stage | native level | what the ciphertext holds |
+//! |---|---|---|
+//! | input | 2 | slots w, parts in [-1, 1] |
+//! | [`Bootstrapper::slots_to_coefficients`] | 0 | coefficients w (bit-reversed) at scale q0 / 2^9 |
+//! | [`Bootstrapper::mod_raise`] | 27 | coefficients w + q0*I, I integer, abs(I) <= 16 |
+//! | [`Bootstrapper::coefficients_to_slots`] | 24 | slots (w + q0*I) / (17*q0) |
+//! | [`Bootstrapper::modular_reduction`] | 15 | slots w at the canonical scale |
+//!
+//! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a *real* input
+//! needs one reduction instead of two: the imaginary halves of the coefficients are noise that is never read.
+//!
+//! Failure: with the ephemeral secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-9 for *every*
+//! ciphertext, inside the range 17 of the series: the failure probability is zero, not merely small, as long as the
+//! message and its noise stay below 2^-8 of q0 (see docs/decisions).
+pub mod dft;
+pub mod eval_mod;
+
+use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
+use crate::linear::{required_rotations, EncodedTransform, LinearTransform};
+use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
+use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use num_complex::Complex64;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use tacita_rlwe::{keyswitch, RnsPoly};
+
+/// What the slots of an input hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Real values: one modular reduction.
+    Real,
+    /// Complex values: two.
+    Complex,
+}
+
+/// Encoded matrices and series of bootstrapping.
+pub struct Bootstrapper {
+    stc: Vec<EncodedTransform>,
+    cts: Vec<EncodedTransform>,
+    series: Vec<Complex64>,
+}
+
+fn stc_matrices(evaluator_encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
+    dft::slots_to_coefficients(evaluator_encoder, p.slots())
+}
+
+fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
+    dft::coefficients_to_slots(encoder, p.slots(), 0.5)
+}
+
+/// The keys bootstrapping needs, each at the lowest number of limbs that serves it.
+pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
+    let encoder = crate::encoding::Encoder::new(p.slots());
+    let all = p.rlwe().q_len();
+    let mut limbs: BTreeMap<KeyKind, usize> = BTreeMap::new();
+    let mut need = |kind: KeyKind, l: usize| {
+        let e = limbs.entry(kind).or_insert(l);
+        *e = (*e).max(l);
+    };
+    let matrices = stc_matrices(&encoder, p)
+        .into_iter()
+        .zip((1..=p.bottom_level()).rev().map(|l| l + 1))
+        .chain(cts_matrices(&encoder, p).into_iter().zip((0..CTS_LEVELS).map(|i| all - i)));
+    for (matrix, at) in matrices {
+        for step in required_rotations(&matrix) {
+            need(KeyKind::Galois(galois_of_rotation(p, step)), at);
+        }
+    }
+    need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
+    need(KeyKind::Relinearise, all - CTS_LEVELS);
+    need(KeyKind::ToSparse, 1);
+    need(KeyKind::ToDense, all);
+    limbs
+        .into_iter()
+        .map(|(kind, limbs)| KeySpec { kind, limbs })
+        .collect()
+}
+
+impl Bootstrapper {
+    /// Encodes the matrices: about 1 GB at N = 2^16 (two groups have full-length diagonals).
+    ///
+    /// # Errors
+    /// Encoding errors only.
+    pub fn new(e: &Evaluator) -> Result<Self, CkksError> {
+        let p = e.params();
+        let top = p.rlwe().q_len() - 1;
+        let stc = stc_matrices(e.encoder(), p)
+            .iter()
+            .zip(stc_scales(p))
+            .enumerate()
+            .map(|(i, (t, s))| e.encode_transform(t, p.bottom_level() + 1 - i, s, false))
+            .collect::<Result<Vec<_>, _>>()?;
+        let cts = cts_matrices(e.encoder(), p)
+            .iter()
+            .zip(cts_scales(p))
+            .enumerate()
+            .map(|(i, (t, s))| e.encode_transform(t, top + 1 - i, s, true))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            stc,
+            cts,
+            series: eval_mod::coefficients(),
+        })
+    }
+
+    /// Bytes of the encoded matrices.
+    pub fn bytes(&self) -> usize {
+        self.stc.iter().chain(&self.cts).map(EncodedTransform::bytes).sum()
+    }
+
+    /// Refreshes ciphertexts, each on its own core as far as there are cores. Inputs at any native level >= 2 with parts in
+    /// [-1, 1]; results at the top residual level.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`] below the bottom level, missing keys.
+    pub fn bootstrap_many(
+        &self,
+        e: &Evaluator,
+        inputs: &[(Ciphertext, Content)],
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        inputs
+            .par_iter()
+            .map(|(c, content)| self.bootstrap(e, c, *content))
+            .collect()
+    }
+
+    /// Refreshes one ciphertext.
+    ///
+    /// # Errors
+    /// As [`Self::bootstrap_many`].
+    pub fn bootstrap(
+        &self,
+        e: &Evaluator,
+        c: &Ciphertext,
+        content: Content,
+    ) -> Result<Ciphertext, CkksError> {
+        let low = self.slots_to_coefficients(e, c)?;
+        let raised = self.mod_raise(e, &low)?;
+        let slots = self.coefficients_to_slots(e, raised)?;
+        self.modular_reduction(e, &slots, content)
+    }
+
+    /// Slots -> coefficients: two levels, ends at native level 0.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`] below the bottom level.
+    pub fn slots_to_coefficients(
+        &self,
+        e: &Evaluator,
+        c: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        let p = e.params();
+        e.need_level(c, "bootstrap", p.bottom_level())?;
+        let mut x = e.drop_to(c, p.bottom_level())?;
+        for t in &self.stc {
+            x = e.apply_transform(&[x], t)?.remove(0);
+        }
+        Ok(x)
+    }
+
+    /// Native level 0 -> top of the chain. The ciphertext passes through the ephemeral sparse secret, so that the
+    /// multiples of q0 are small; its modulus there is q0 and one special prime only.
+    ///
+    /// # Errors
+    /// Missing keys.
+    pub fn mod_raise(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let (p, rlwe) = (e.params(), e.rlwe());
+        let centred = |x: &RnsPoly| -> Vec<i64> {
+            let m = rlwe.modulus(0);
+            x.limb_coefficients(rlwe, 0)
+                .iter()
+                .map(|&v| m.center(v as u64))
+                .collect()
+        };
+        let low = c.truncated(1);
+        let to_sparse = e.keys().get(KeyKind::ToSparse, 1)?;
+        let (mut c0, c1) = keyswitch::switch_small(rlwe, &centred(&low.polys[1]), to_sparse);
+        c0.add_assign(rlwe, &low.polys[0]);
+        let all = rlwe.q_len();
+        let to_dense = e.keys().get(KeyKind::ToDense, all)?;
+        let (mut u0, u1) = keyswitch::switch_small(rlwe, &centred(&c1), to_dense);
+        u0.add_assign(rlwe, &RnsPoly::from_small(rlwe, &centred(&c0), all, 0));
+        Ok(Ciphertext {
+            polys: vec![u0, u1],
+            scale: MOD_RANGE * p.prime(0),
+        })
+    }
+
+    /// Coefficients -> slots: three levels; half the value, so that adding the conjugate gives the real part.
+    ///
+    /// # Errors
+    /// Missing keys.
+    pub fn coefficients_to_slots(
+        &self,
+        e: &Evaluator,
+        c: Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        let mut x = c;
+        for t in &self.cts {
+            x = e.apply_transform(&[x], t)?.remove(0);
+        }
+        Ok(x)
+    }
+
+    /// Removes the multiples of q0 from real and imaginary parts: nine levels.
+    ///
+    /// # Errors
+    /// Missing keys.
+    pub fn modular_reduction(
+        &self,
+        e: &Evaluator,
+        c: &Ciphertext,
+        content: Content,
+    ) -> Result<Ciphertext, CkksError> {
+        let conjugate = e.conjugate(c)?;
+        let real = e.add(c, &conjugate)?;
+        let minus_i = |x: &Ciphertext| e.neg(&e.mul_i(x));
+        let (sum, difference) = match content {
+            Content::Real => {
+                let a = minus_i(&self.wave(e, &real)?);
+                (a.clone(), a)
+            }
+            Content::Complex => {
+                let imaginary = minus_i(&e.sub(c, &conjugate)?);
+                let parts = [real, imaginary];
+                let waves = parts
+                    .par_iter()
+                    .map(|x| self.wave(e, x))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let a = minus_i(&waves[0]);
+                (e.add(&a, &waves[1])?, e.sub(&a, &waves[1])?)
+            }
+        };
+        let mut out = e.add(&sum, &e.conjugate(&difference)?)?;
+        // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the scale by that
+        // factor, and the coefficient scale was chosen so that the product is the canonical scale.
+        let p = e.params();
+        out.scale *= 24.0 * std::f64::consts::PI * p.coefficient_scale() / p.prime(0);
+        Ok(out)
+    }
+
+    /// 8z - z^2 for z = exp(2*pi*i*t).
+    fn wave(&self, e: &Evaluator, x: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let mut z = e.chebyshev(x, &self.series, Some(e.params().boot_scale()))?;
+        for _ in 0..DOUBLINGS {
+            z = e.mul(&z, &z)?;
+        }
+        let eight_minus = e.add_constant(&e.neg(&z), Complex64::new(8.0, 0.0));
+        e.mul(&z, &eight_minus)
+    }
+}
+
+/// Plaintext scales of slots-to-coefficients: from the canonical scale to the coefficient scale.
+fn stc_scales(p: &CkksParameters) -> Vec<f64> {
+    let l = p.bottom_level();
+    let first = p.prime(l);
+    vec![first, p.coefficient_scale() * p.prime(l - 1) / p.scale(l)]
+}
+
+/// Plaintext scales of coefficients-to-slots: from 17*q0 to the bootstrapping scale in equal steps.
+fn cts_scales(p: &CkksParameters) -> Vec<f64> {
+    let top = p.rlwe().q_len() - 1;
+    let step = (p.boot_scale() / (MOD_RANGE * p.prime(0))).powf(1.0 / CTS_LEVELS as f64);
+    (0..CTS_LEVELS).map(|i| step * p.prime(top - i)).collect()
+}

@@ -1,0 +1,117 @@
+//! Encoding: complex slots <-> integer coefficients.
+//!
+//! Slot j is the value of the polynomial at zeta^(5^j), zeta = exp(i*pi/N). A vector whose length p divides the number of
+//! slots is repeated over them: it is a polynomial in X^(N/2p), so its NTT has only 2p different values, each repeated in
+//! a run of N/2p. Such *periodic* plaintexts are stored as those 2p values.
+use num_complex::Complex64;
+use std::f64::consts::PI;
+
+/// Special FFT (Cheon, Han, Kim, Kim, Song, ePrint 2018/1043) for every power of two up to `slots`.
+pub struct Encoder {
+    slots: usize,
+    /// exp(2*pi*i*k / (4*slots)).
+    roots: Vec<Complex64>,
+    /// 5^j mod 4*slots.
+    rot_group: Vec<usize>,
+}
+
+impl Encoder {
+    /// Tables for a ring of degree 2*slots.
+    pub fn new(slots: usize) -> Self {
+        let m = 4 * slots;
+        let root = |k: usize| Complex64::from_polar(1.0, 2.0 * PI * k as f64 / m as f64);
+        let mut rot_group = Vec::with_capacity(slots);
+        let mut power = 1usize;
+        for _ in 0..slots {
+            rot_group.push(power);
+            power = power * 5 % m;
+        }
+        Self {
+            slots,
+            roots: (0..m).map(root).collect(),
+            rot_group,
+        }
+    }
+
+    /// The twiddle factor of position `j` in a butterfly of length `len`: exp(2*pi*i * 5^j / (4*len)).
+    pub fn twiddle(&self, len: usize, j: usize) -> Complex64 {
+        let period = 4 * len;
+        self.roots[(self.rot_group[j] % period) * (4 * self.slots / period)]
+    }
+
+    /// Coefficients (first real parts, then imaginary parts; 2p values) of the polynomial with the given p slots.
+    pub fn coefficients(&self, values: &[Complex64]) -> Vec<f64> {
+        let mut v = values.to_vec();
+        let n = v.len();
+        let mut len = n;
+        while len >= 2 {
+            let half = len / 2;
+            for block in v.chunks_exact_mut(len) {
+                for j in 0..half {
+                    let (x, y) = (block[j], block[j + half]);
+                    block[j] = x + y;
+                    block[j + half] = (x - y) * self.twiddle(len, j).conj();
+                }
+            }
+            len /= 2;
+        }
+        bit_reverse(&mut v);
+        let scale = 1.0 / n as f64;
+        let (re, im): (Vec<f64>, Vec<f64>) = v.iter().map(|z| (z.re * scale, z.im * scale)).unzip();
+        [re, im].concat()
+    }
+
+    /// The slots of the polynomial with these 2p coefficients.
+    pub fn slots(&self, coefficients: &[f64]) -> Vec<Complex64> {
+        let n = coefficients.len() / 2;
+        let mut v: Vec<Complex64> = (0..n)
+            .map(|k| Complex64::new(coefficients[k], coefficients[k + n]))
+            .collect();
+        bit_reverse(&mut v);
+        let mut len = 2;
+        while len <= n {
+            let half = len / 2;
+            for block in v.chunks_exact_mut(len) {
+                for j in 0..half {
+                    let (x, y) = (block[j], block[j + half] * self.twiddle(len, j));
+                    block[j] = x + y;
+                    block[j + half] = x - y;
+                }
+            }
+            len *= 2;
+        }
+        v
+    }
+}
+
+fn bit_reverse<T>(v: &mut [T]) {
+    let bits = v.len().trailing_zeros();
+    if bits == 0 {
+        return;
+    }
+    for i in 0..v.len() {
+        let j = i.reverse_bits() >> (usize::BITS - bits);
+        if i < j {
+            v.swap(i, j);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_evaluations_at_powers_of_five() {
+        let e = Encoder::new(8);
+        let c: Vec<f64> = (0..16).map(|i| (i * i % 7) as f64 - 3.0).collect();
+        let s = e.slots(&c);
+        for (j, &got) in s.iter().enumerate() {
+            let zeta = Complex64::from_polar(1.0, PI / 16.0).powu(5u32.pow(j as u32) % 32);
+            let want: Complex64 = c.iter().enumerate().map(|(k, &x)| x * zeta.powu(k as u32)).sum();
+            assert!((got - want).norm() < 1e-9);
+        }
+        let back = e.coefficients(&s);
+        assert!(back.iter().zip(&c).all(|(a, b)| (a - b).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,166 @@
+//! Evaluation keys: which ones there are, where each lives, and how the client makes them one at a time.
+use crate::{CkksError, CkksParameters};
+use std::collections::HashMap;
+use tacita_rlwe::switching::Gadget;
+use tacita_rlwe::{RlweError, RnsPoly, SecretKey, SwitchingKey};
+
+/// What an evaluation key switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyKind {
+    /// s^2 -> s.
+    Relinearise,
+    /// Automorphism X -> X^g (rotations and the conjugation).
+    Galois(u64),
+    /// s -> ephemeral sparse secret, under q0 and one special prime.
+    ToSparse,
+    /// Ephemeral sparse secret -> s, for a small input.
+    ToDense,
+}
+
+/// A key to be made: what it switches and its number of ciphertext limbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// What it switches.
+    pub kind: KeyKind,
+    /// Ciphertext limbs: the key serves native levels below this.
+    pub limbs: usize,
+}
+
+impl KeySpec {
+    /// Special limbs and decomposition of this kind of key.
+    pub fn shape(&self, params: &CkksParameters) -> (usize, Gadget) {
+        match self.kind {
+            KeyKind::ToSparse => (1, Gadget::Single),
+            KeyKind::ToDense => (2, Gadget::Single),
+            _ => (params.rlwe().p_len(), Gadget::Rns),
+        }
+    }
+    /// Bytes in the server's memory.
+    pub fn bytes(&self, params: &CkksParameters) -> usize {
+        let (special, gadget) = self.shape(params);
+        let digits = SwitchingKey::digits(params.rlwe(), self.limbs, gadget);
+        2 * digits * (self.limbs + special) * params.rlwe().n() * 8
+    }
+}
+
+/// Galois element of a left rotation by `steps` slots.
+pub fn galois_of_rotation(params: &CkksParameters, steps: i64) -> u64 {
+    let m = 2 * params.rlwe().n() as u64;
+    let mut e = steps.rem_euclid(params.slots() as i64) as u64;
+    let (mut base, mut acc) = (5u64, 1u64);
+    while e > 0 {
+        if e & 1 == 1 {
+            acc = acc * base % m;
+        }
+        base = base * base % m;
+        e >>= 1;
+    }
+    acc
+}
+
+/// Galois element of the complex conjugation.
+pub fn galois_of_conjugation(params: &CkksParameters) -> u64 {
+    2 * params.rlwe().n() as u64 - 1
+}
+
+/// The client's key maker: holds the secret and the ephemeral sparse one, makes one key per call so that keys can be
+/// streamed to disk.
+pub struct KeyGenerator<'a> {
+    params: &'a CkksParameters,
+    secret: &'a SecretKey,
+    ephemeral: SecretKey,
+}
+
+impl<'a> KeyGenerator<'a> {
+    /// A generator with a fresh ephemeral secret. All keys of one client come from one generator.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn new(params: &'a CkksParameters, secret: &'a SecretKey) -> Result<Self, CkksError> {
+        Ok(Self {
+            params,
+            secret,
+            ephemeral: SecretKey::generate_ephemeral(params.rlwe())?,
+        })
+    }
+
+    /// Makes one key.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn generate(&self, spec: KeySpec) -> Result<SwitchingKey, CkksError> {
+        let rlwe = self.params.rlwe();
+        let (special, gadget) = spec.shape(self.params);
+        let s = self.secret.ntt();
+        let make = |from: &RnsPoly, to: &RnsPoly| {
+            SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget)
+        };
+        Ok(match spec.kind {
+            KeyKind::Relinearise => {
+                let mut square = s.clone();
+                square.mul_assign(rlwe, s);
+                make(&square, s)?
+            }
+            KeyKind::Galois(g) => {
+                let inverse = inverse_mod_power_of_two(g, 2 * rlwe.n() as u64);
+                let rotated = self.secret.automorphism(rlwe, inverse);
+                make(s, rotated.ntt())?
+            }
+            KeyKind::ToSparse => make(s, self.ephemeral.ntt())?,
+            KeyKind::ToDense => make(self.ephemeral.ntt(), s)?,
+        })
+    }
+}
+
+fn inverse_mod_power_of_two(g: u64, m: u64) -> u64 {
+    let mut x = 1u64;
+    for _ in 0..6 {
+        x = x.wrapping_mul(2u64.wrapping_sub(g.wrapping_mul(x)));
+    }
+    x % m
+}
+
+/// The evaluation keys that a server holds.
+#[derive(Default)]
+pub struct EvaluationKeys {
+    keys: HashMap<KeyKind, SwitchingKey>,
+}
+
+impl EvaluationKeys {
+    /// Adds a key.
+    pub fn insert(&mut self, kind: KeyKind, key: SwitchingKey) {
+        self.keys.insert(kind, key);
+    }
+
+    /// The key of this kind, for ciphertexts of `limbs` limbs.
+    ///
+    /// # Errors
+    /// [`RlweError::MissingKey`] naming the kind when it is absent or lives too low.
+    pub fn get(&self, kind: KeyKind, limbs: usize) -> Result<&SwitchingKey, CkksError> {
+        let missing = |why: String| CkksError::from(RlweError::MissingKey(why));
+        let key = self
+            .keys
+            .get(&kind)
+            .ok_or_else(|| missing(format!("{kind:?}")))?;
+        if key.limbs < limbs {
+            return Err(missing(format!(
+                "{kind:?} at {limbs} limbs (the key was made for {})",
+                key.limbs
+            )));
+        }
+        Ok(key)
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+    /// Bytes in memory.
+    pub fn bytes(&self, params: &CkksParameters) -> usize {
+        self.keys.values().map(|k| k.bytes(params.rlwe())).sum()
+    }
+}

@@ -1,0 +1,30 @@
+//! CKKS over `tacita-rlwe`.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`params`] | presets: the modulus chain, canonical scales by level, bootstrapping constants |
+//! | [`encoding`] | slots <-> coefficients (special FFT), periodic vectors as sparse polynomials |
+//! | [`keys`] | which evaluation keys exist and how they are made |
+//! | [`evaluator`] | the arithmetic: add, multiply, rescale, rotate, with exact levels and scales |
+//! | [`linear`] | linear transforms: baby-step giant-step with double hoisting |
+//! | [`polynomial`] | Chebyshev series by Paterson-Stockmeyer at optimal depth |
+//! | [`bootstrap`] | slots-to-coefficients first bootstrapping and its stages |
+//!
+//! *Native level* = limbs - 1. Users count from the bottom of the residual levels: `level = native level - stc levels`.
+#![forbid(unsafe_code)]
+
+pub mod bootstrap;
+pub mod encoding;
+pub mod error;
+pub mod evaluator;
+pub mod keys;
+pub mod linear;
+pub mod params;
+pub mod polynomial;
+
+pub use error::CkksError;
+pub use evaluator::Evaluator;
+pub use keys::{EvaluationKeys, KeyKind};
+pub use num_complex::Complex64;
+pub use params::CkksParameters;
+pub use tacita_rlwe::Ciphertext;

@@ -1,0 +1,456 @@
+//! Linear transforms: out_j = sum over terms (j, G, i, B, v) of rot(v * rot(x_i, B), G).
+//!
+//! Babies B are hoisted rotations of the inputs (one decomposition per input), kept over QP (*lifted*) so that no mod-down
+//! happens before the sums; giants G rotate inner sums. Double hoisting: Bossuat, Mouchet, Troncoso-Pastoriza, Hubaux,
+//! Eurocrypt 2021. When all giants are multiples of one step, Horner's rule needs the key of that step alone at the same
+//! number of key switches, which is how bootstrapping keys stay small.
+use crate::keys::{galois_of_rotation, KeyKind};
+use crate::{Ciphertext, CkksError, Evaluator};
+use num_complex::Complex64;
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use tacita_ring::{kernels, AlignedVec};
+use tacita_rlwe::keyswitch::{self, Decomposed};
+use tacita_rlwe::RnsPoly;
+
+/// One term of a transform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Output ciphertext.
+    pub output: usize,
+    /// Giant rotation, applied after the product.
+    pub giant: i64,
+    /// Input ciphertext.
+    pub input: usize,
+    /// Baby rotation, applied before the product.
+    pub baby: i64,
+    /// Index of the vector.
+    pub vector: usize,
+}
+
+/// A linear transform in clear: vectors (each of a power-of-two length dividing the slots) and terms.
+#[derive(Clone, Debug)]
+pub struct LinearTransform {
+    /// Diagonal vectors, repeated over the slots.
+    pub vectors: Vec<Vec<Complex64>>,
+    /// Terms.
+    pub terms: Vec<Term>,
+    /// Number of outputs.
+    pub outputs: usize,
+    /// Step of Horner's rule, when every giant is a non-negative multiple of it.
+    pub horner_step: Option<i64>,
+}
+
+/// The rotations a transform needs keys for.
+pub fn required_rotations(t: &LinearTransform) -> BTreeSet<i64> {
+    let mut steps: BTreeSet<i64> = t.terms.iter().map(|x| x.baby).collect();
+    match t.horner_step {
+        Some(s) if t.terms.iter().any(|x| x.giant != 0) => {
+            steps.insert(s);
+        }
+        Some(_) => {}
+        None => steps.extend(t.terms.iter().map(|x| x.giant)),
+    }
+    steps.remove(&0);
+    steps
+}
+
+/// A transform encoded for one level and scale.
+pub struct EncodedTransform {
+    terms: Vec<Term>,
+    outputs: usize,
+    horner_step: Option<i64>,
+    /// `vectors[v][limb]`: the 2p run values.
+    vectors: Vec<Vec<AlignedVec>>,
+    limbs: usize,
+    lifted: bool,
+    plain_scale: f64,
+}
+
+impl EncodedTransform {
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.vectors.iter().flatten().map(|v| v.len() * 8).sum()
+    }
+    /// Limbs of the ciphertexts it applies to.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+}
+
+/// A ciphertext's two polynomials over Q or over QP (times P).
+struct Pair(RnsPoly, RnsPoly);
+
+impl Evaluator {
+    /// Encodes a transform for ciphertexts of `limbs` limbs. `lifted` keeps babies over QP (right for small plaintexts);
+    /// otherwise babies are brought back to Q and the plaintexts need no special limbs.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] for bad vectors or giants that Horner's step does not divide.
+    pub fn encode_transform(
+        &self,
+        t: &LinearTransform,
+        limbs: usize,
+        plain_scale: f64,
+        lifted: bool,
+    ) -> Result<EncodedTransform, CkksError> {
+        check(t)?;
+        let lifted = lifted && t.terms.iter().any(|x| x.baby != 0);
+        let special = if lifted { self.rlwe().p_len() } else { 0 };
+        let vectors = t
+            .vectors
+            .par_iter()
+            .map(|v| self.encode_periodic(v, plain_scale, limbs, special))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(EncodedTransform {
+            terms: t.terms.clone(),
+            outputs: t.outputs,
+            horner_step: t.horner_step,
+            vectors,
+            limbs,
+            lifted,
+            plain_scale,
+        })
+    }
+
+    /// Encodes and applies a transform; the outputs have the canonical scale one level below. One level.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`], missing rotation keys, [`CkksError::Shape`].
+    pub fn linear(
+        &self,
+        inputs: &[Ciphertext],
+        t: &LinearTransform,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let first = inputs.first().ok_or(CkksError::Shape {
+            op: "linear",
+            detail: "no inputs".into(),
+        })?;
+        let lowest = inputs.iter().min_by_key(|c| c.level()).unwrap_or(first);
+        self.need_level(lowest, "linear", 1)?;
+        let (level, scale) = (lowest.level(), lowest.scale);
+        let aligned = inputs
+            .iter()
+            .map(|c| self.align_to(c, level, scale))
+            .collect::<Result<Vec<_>, _>>()?;
+        let encoded = self.encode_transform(t, level + 1, self.plain_scale(&aligned[0]), true)?;
+        self.apply_transform(&aligned, &encoded)
+    }
+
+    /// Applies an encoded transform and rescales.
+    ///
+    /// # Errors
+    /// As [`Self::linear`].
+    pub fn apply_transform(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        self.check_inputs(inputs, t)?;
+        let scale = inputs[0].scale * t.plain_scale / self.params().prime(t.limbs - 1);
+        let sums = if t.terms.iter().all(|x| x.giant == 0) {
+            self.babies_only(inputs, t)?
+        } else {
+            self.baby_giant(inputs, t)?
+        };
+        sums.into_iter()
+            .map(|p| {
+                let down = |x: RnsPoly| {
+                    if x.p_len() > 0 {
+                        keyswitch::mod_down_rescale(self.rlwe(), x)
+                    } else {
+                        keyswitch::rescale(self.rlwe(), x)
+                    }
+                };
+                Ok(Ciphertext {
+                    polys: vec![down(p.0), down(p.1)],
+                    scale,
+                })
+            })
+            .collect()
+    }
+
+    fn check_inputs(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<(), CkksError> {
+        let wanted = t.terms.iter().map(|x| x.input + 1).max().unwrap_or(0);
+        let bad = inputs.iter().any(|c| c.limbs() != t.limbs);
+        if wanted > inputs.len() || bad || t.limbs < 2 {
+            return Err(CkksError::Shape {
+                op: "linear",
+                detail: format!(
+                    "transform wants {wanted} inputs of {} limbs, got {} ({:?} limbs)",
+                    t.limbs,
+                    inputs.len(),
+                    inputs.first().map(Ciphertext::limbs)
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Few inputs, many outputs: rotated inputs are made in chunks and added into all outputs.
+    fn babies_only(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Pair>, CkksError> {
+        let special = if t.lifted { self.rlwe().p_len() } else { 0 };
+        let mut sums: Vec<Pair> = (0..t.outputs)
+            .map(|_| self.zero_pair(t.limbs, special))
+            .collect();
+        let pair_bytes = 2 * (t.limbs + special) * self.rlwe().n() * 8;
+        let chunk = (CHUNK_BYTES / pair_bytes).max(2);
+        let steps = steps_of(t);
+        let digits = self.decompose_inputs(inputs, t)?;
+        for part in steps.chunks(chunk) {
+            let babies = self.babies(inputs, &digits, part, t)?;
+            for (j, sum) in sums.iter_mut().enumerate() {
+                let terms = pick(t, &babies, part, |x| x.output == j);
+                self.accumulate(sum, &terms, t);
+            }
+        }
+        Ok(sums)
+    }
+
+    fn baby_giant(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Pair>, CkksError> {
+        let steps = steps_of(t);
+        let digits = self.decompose_inputs(inputs, t)?;
+        let babies = self.babies(inputs, &digits, &steps, t)?;
+        drop(digits);
+        let special = if t.lifted { self.rlwe().p_len() } else { 0 };
+        (0..t.outputs)
+            .map(|j| {
+                let inner = |giant: i64| {
+                    let terms = pick(t, &babies, &steps, |x| x.output == j && x.giant == giant);
+                    let mut sum = self.zero_pair(t.limbs, special);
+                    self.accumulate(&mut sum, &terms, t);
+                    sum
+                };
+                let giants: BTreeSet<i64> = t
+                    .terms
+                    .iter()
+                    .filter(|x| x.output == j)
+                    .map(|x| x.giant)
+                    .collect();
+                match t.horner_step {
+                    Some(step) => self.horner(&giants, step, inner),
+                    None => self.sum_giants(&giants, inner),
+                }
+            })
+            .collect()
+    }
+
+    fn horner(
+        &self,
+        giants: &BTreeSet<i64>,
+        step: i64,
+        inner: impl Fn(i64) -> Pair,
+    ) -> Result<Pair, CkksError> {
+        let mut giant = giants.last().copied().unwrap_or(0);
+        let mut acc = inner(giant);
+        while giant > 0 {
+            giant -= step;
+            acc = self.rotate_pair(acc, step)?;
+            if giants.contains(&giant) {
+                self.add_pair(&mut acc, inner(giant));
+            }
+        }
+        Ok(acc)
+    }
+
+    fn sum_giants(
+        &self,
+        giants: &BTreeSet<i64>,
+        inner: impl Fn(i64) -> Pair,
+    ) -> Result<Pair, CkksError> {
+        let mut acc: Option<Pair> = None;
+        let ordered = giants.iter().filter(|g| **g != 0).chain(giants.get(&0));
+        for &g in ordered {
+            let part = match g {
+                0 => inner(0),
+                _ => self.rotate_pair(inner(g), g)?,
+            };
+            match &mut acc {
+                Some(a) => self.add_pair(a, part),
+                None => acc = Some(part),
+            }
+        }
+        acc.ok_or(CkksError::Shape {
+            op: "linear",
+            detail: "an output has no terms".into(),
+        })
+    }
+
+    /// Rotates a pair over Q or QP; the result is over QP.
+    fn rotate_pair(&self, p: Pair, steps: i64) -> Result<Pair, CkksError> {
+        let rlwe = self.rlwe();
+        let galois = galois_of_rotation(self.params(), steps);
+        let key = self.keys().get(KeyKind::Galois(galois), p.1.q_len)?;
+        let over_qp = p.1.p_len() > 0;
+        let c1 = if over_qp {
+            keyswitch::mod_down(rlwe, p.1)
+        } else {
+            p.1
+        };
+        let digits = keyswitch::decompose(rlwe, &c1);
+        let (mut u0, u1) = keyswitch::inner_product(rlwe, &digits, key)?;
+        drop(digits);
+        if over_qp {
+            u0.add_assign(rlwe, &p.0);
+        } else {
+            u0.add_lifted(rlwe, &p.0);
+        }
+        let perm = self.permutation(galois);
+        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
+    }
+
+    /// acc += part, where acc is over QP whenever part is, or part is over Q.
+    fn add_pair(&self, acc: &mut Pair, part: Pair) {
+        let rlwe = self.rlwe();
+        if acc.0.p_len() == part.0.p_len() {
+            acc.0.add_assign(rlwe, &part.0);
+            acc.1.add_assign(rlwe, &part.1);
+        } else {
+            acc.0.add_lifted(rlwe, &part.0);
+            acc.1.add_lifted(rlwe, &part.1);
+        }
+    }
+
+    fn decompose_inputs(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Option<Decomposed>>, CkksError> {
+        Ok(inputs
+            .iter()
+            .enumerate()
+            .map(|(i, c)| {
+                let rotated = t.terms.iter().any(|x| x.input == i && x.baby != 0);
+                rotated.then(|| keyswitch::decompose(self.rlwe(), &c.polys[1]))
+            })
+            .collect())
+    }
+
+    /// The rotated inputs of `steps` (input, rotation), lifted or not.
+    fn babies(
+        &self,
+        inputs: &[Ciphertext],
+        digits: &[Option<Decomposed>],
+        steps: &[(usize, i64)],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Pair>, CkksError> {
+        steps
+            .iter()
+            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t.lifted))
+            .collect()
+    }
+
+    fn baby(
+        &self,
+        x: &Ciphertext,
+        digits: Option<&Decomposed>,
+        step: i64,
+        lifted: bool,
+    ) -> Result<Pair, CkksError> {
+        let rlwe = self.rlwe();
+        let (c0, c1) = (&x.polys[0], &x.polys[1]);
+        let Some(digits) = digits.filter(|_| step != 0) else {
+            return Ok(if lifted {
+                Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))
+            } else {
+                Pair(c0.clone(), c1.clone())
+            });
+        };
+        let galois = galois_of_rotation(self.params(), step);
+        let key = self.keys().get(KeyKind::Galois(galois), x.limbs())?;
+        let (mut u0, mut u1) = keyswitch::inner_product(rlwe, digits, key)?;
+        if lifted {
+            u0.add_lifted(rlwe, c0);
+        } else {
+            u0 = keyswitch::mod_down(rlwe, u0);
+            u1 = keyswitch::mod_down(rlwe, u1);
+            u0.add_assign(rlwe, c0);
+        }
+        let perm = self.permutation(galois);
+        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
+    }
+
+    fn zero_pair(&self, limbs: usize, special: usize) -> Pair {
+        let zero = || RnsPoly::zero(self.rlwe(), limbs, special);
+        Pair(zero(), zero())
+    }
+
+    /// sum += sum over terms of vector * baby, limb by limb, fused over the terms.
+    fn accumulate(&self, sum: &mut Pair, terms: &[(&Pair, usize)], t: &EncodedTransform) {
+        if terms.is_empty() {
+            return;
+        }
+        let rlwe = self.rlwe();
+        let half = |x: &mut RnsPoly, side: fn(&Pair) -> &RnsPoly| {
+            let q_len = x.q_len;
+            x.limbs.par_iter_mut().enumerate().for_each(|(i, limb)| {
+                let index = if i < q_len {
+                    i
+                } else {
+                    rlwe.p_index(i - q_len)
+                };
+                let products: Vec<(&[f64], &[f64])> = terms
+                    .iter()
+                    .map(|(p, v)| (&side(p).limbs[i][..], &t.vectors[*v][i][..]))
+                    .collect();
+                kernels::mac_runs(rlwe.modulus(index), limb, &products);
+            });
+        };
+        half(&mut sum.0, |p| &p.0);
+        half(&mut sum.1, |p| &p.1);
+    }
+}
+
+/// Memory for rotated inputs in [`Evaluator::babies_only`].
+const CHUNK_BYTES: usize = 1 << 29;
+
+fn check(t: &LinearTransform) -> Result<(), CkksError> {
+    let bad_index = t
+        .terms
+        .iter()
+        .find(|x| x.vector >= t.vectors.len() || x.output >= t.outputs);
+    let bad_giant = t
+        .horner_step
+        .and_then(|s| t.terms.iter().find(|x| s <= 0 || x.giant % s != 0 || x.giant < 0));
+    match bad_index.or(bad_giant) {
+        Some(x) => Err(CkksError::Shape {
+            op: "linear",
+            detail: format!(
+                "term {x:?} does not fit {} vectors, {} outputs, Horner step {:?}",
+                t.vectors.len(),
+                t.outputs,
+                t.horner_step
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn steps_of(t: &EncodedTransform) -> Vec<(usize, i64)> {
+    let set: BTreeSet<(usize, i64)> = t.terms.iter().map(|x| (x.input, x.baby)).collect();
+    set.into_iter().collect()
+}
+
+fn pick<'a>(
+    t: &EncodedTransform,
+    babies: &'a [Pair],
+    steps: &[(usize, i64)],
+    wanted: impl Fn(&Term) -> bool,
+) -> Vec<(&'a Pair, usize)> {
+    t.terms
+        .iter()
+        .filter(|x| wanted(x))
+        .filter_map(|x| {
+            let at = steps.binary_search(&(x.input, x.baby)).ok()?;
+            Some((&babies[at], x.vector))
+        })
+        .collect()
+}

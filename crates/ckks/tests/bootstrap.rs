@@ -1,0 +1,31 @@
+//! Bootstrapping on a toy ring: precision, level, both contents, every stage.
+mod common;
+use common::{average, values, worst, Toy};
+use tacita_ckks::bootstrap::{Bootstrapper, Content};
+
+#[test]
+fn a_bootstrapped_ciphertext_holds_the_same_values_at_the_top_level() {
+    let t = Toy::new("insecure_toy_n10", &[], true);
+    let e = &t.evaluator;
+    let b = Bootstrapper::new(e).unwrap();
+    for (content, complex) in [(Content::Complex, true), (Content::Real, false)] {
+        let x = values(512, 1, complex);
+        let low = t.encrypt(&x, e.params().bottom_level());
+        let out = b.bootstrap(e, &low, content).unwrap();
+        assert_eq!(out.level(), e.params().top_level());
+        let scale = e.params().scale(out.level());
+        assert!((out.scale / scale - 1.0).abs() < 1e-9);
+        let y = t.decrypt(&out);
+        assert!(average(&y, &x).log2() < -20.0, "{}", average(&y, &x).log2());
+        assert!(worst(&y, &x).log2() < -17.0, "{}", worst(&y, &x).log2());
+    }
+}
+
+#[test]
+fn too_low_a_ciphertext_is_refused() {
+    let t = Toy::new("insecure_toy_n8", &[], true);
+    let e = &t.evaluator;
+    let b = Bootstrapper::new(e).unwrap();
+    let c = t.encrypt(&values(128, 2, true), e.params().bottom_level() - 1);
+    assert!(b.bootstrap(e, &c, Content::Complex).is_err());
+}

@@ -1,0 +1,58 @@
+//! Ciphertexts: c0 + c1*s (+ c2*s^2) = scale * message, in NTT form.
+use crate::{Parameters, RlweError, RnsPoly};
+
+/// A ciphertext of degree 1 (or 2 before relinearisation). `scale` is exact: it changes only with the operation that
+/// changes it, never by assignment.
+#[derive(Clone)]
+pub struct Ciphertext {
+    /// The polynomials, lowest power of the secret first.
+    pub polys: Vec<RnsPoly>,
+    /// Scale of the message.
+    pub scale: f64,
+}
+
+impl Ciphertext {
+    /// Level: number of limbs minus one.
+    pub fn level(&self) -> usize {
+        self.polys[0].q_len - 1
+    }
+    /// Number of limbs.
+    pub fn limbs(&self) -> usize {
+        self.polys[0].q_len
+    }
+    /// Drops limbs down to `limbs`; the scale is unchanged.
+    pub fn truncate(&mut self, limbs: usize) {
+        self.polys.iter_mut().for_each(|p| p.truncate(limbs));
+    }
+    /// A copy with `limbs` limbs.
+    pub fn truncated(&self, limbs: usize) -> Self {
+        Self {
+            polys: self.polys.iter().map(|p| p.truncated(limbs)).collect(),
+            scale: self.scale,
+        }
+    }
+    /// Bytes held in memory.
+    pub fn bytes(&self, params: &Parameters) -> usize {
+        self.polys.len() * self.limbs() * params.n() * 8
+    }
+    /// Fails unless both operands have the same number of limbs and scales that agree to 2^-30.
+    ///
+    /// # Errors
+    /// [`RlweError::Shape`] naming both values.
+    pub fn check_aligned(&self, other: &Self, op: &'static str) -> Result<(), RlweError> {
+        let ratio = (self.scale / other.scale - 1.0).abs();
+        if self.limbs() != other.limbs() || ratio > 1e-9 {
+            return Err(RlweError::Shape {
+                op,
+                detail: format!(
+                    "levels {} and {}, log2 scales {:.6} and {:.6} do not match; hint: align the operands first",
+                    self.level(),
+                    other.level(),
+                    self.scale.log2(),
+                    other.scale.log2()
+                ),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Encryption and decryption of RLWE plaintexts (NTT form, already scaled).
+use crate::switching::error_poly;
+use crate::{Ciphertext, Parameters, RlweError, RnsPoly, SecretKey};
+use tacita_ring::sample;
+use zeroize::Zeroize;
+
+/// A public key (b, a) with b = -a*s + e over the first `limbs` primes.
+pub struct PublicKey {
+    /// b.
+    pub b: RnsPoly,
+    /// a, uniform.
+    pub a: RnsPoly,
+}
+
+impl PublicKey {
+    /// A public key for levels up to `limbs - 1`.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn generate(
+        params: &Parameters,
+        secret: &SecretKey,
+        limbs: usize,
+    ) -> Result<Self, RlweError> {
+        let (b, a) = zero_encryption(params, secret, limbs)?;
+        Ok(Self { b, a })
+    }
+
+    /// Encrypts `plain` (NTT form): (b*u + e0 + m, a*u + e1) with ternary u.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness, or the plaintext has more limbs than the key.
+    pub fn encrypt(
+        &self,
+        params: &Parameters,
+        plain: &RnsPoly,
+        scale: f64,
+    ) -> Result<Ciphertext, RlweError> {
+        let limbs = plain.q_len;
+        if limbs > self.b.q_len {
+            return Err(RlweError::Shape {
+                op: "encrypt",
+                detail: format!(
+                    "plaintext has {limbs} limbs, the public key {}",
+                    self.b.q_len
+                ),
+            });
+        }
+        let mut prng = sample::Prng::from_os()?;
+        let mut small: Vec<i64> = sample::ternary(&mut prng, params.n())
+            .into_iter()
+            .map(i64::from)
+            .collect();
+        let u = RnsPoly::from_small(params, &small, limbs, 0);
+        small.zeroize();
+        let mut half = |k: &RnsPoly| {
+            let mut c = u.clone();
+            c.mul_assign(params, &k.truncated(limbs));
+            c.add_assign(params, &error_poly(params, &mut prng, limbs, 0));
+            c
+        };
+        let (mut c0, c1) = (half(&self.b), half(&self.a));
+        c0.add_assign(params, plain);
+        Ok(Ciphertext {
+            polys: vec![c0, c1],
+            scale,
+        })
+    }
+}
+
+/// Encrypts `plain` (NTT form) under the secret key: (-a*s + e + m, a).
+///
+/// # Errors
+/// When the operating system gives no randomness.
+pub fn encrypt_secret(
+    params: &Parameters,
+    secret: &SecretKey,
+    plain: &RnsPoly,
+    scale: f64,
+) -> Result<Ciphertext, RlweError> {
+    let (mut b, a) = zero_encryption(params, secret, plain.q_len)?;
+    b.add_assign(params, plain);
+    Ok(Ciphertext {
+        polys: vec![b, a],
+        scale,
+    })
+}
+
+fn zero_encryption(
+    params: &Parameters,
+    secret: &SecretKey,
+    limbs: usize,
+) -> Result<(RnsPoly, RnsPoly), RlweError> {
+    let mut prng = sample::Prng::from_os()?;
+    let mut seed = [0u8; 32];
+    prng.fill(&mut seed);
+    let mut a = RnsPoly::zero(params, limbs, 0);
+    a.for_each_limb(params, |i, limb| {
+        let mut stream = sample::Prng::from_seed(
+            *blake3::Hasher::new_keyed(&seed)
+                .update(&(i as u64).to_le_bytes())
+                .finalize()
+                .as_bytes(),
+        );
+        sample::uniform(&mut stream, params.modulus(i), limb);
+    });
+    let mut b = a.clone();
+    b.mul_assign(params, &secret.ntt().truncated(limbs));
+    b.neg_assign(params);
+    b.add_assign(params, &error_poly(params, &mut prng, limbs, 0));
+    Ok((b, a))
+}
+
+/// Decrypts: c0 + c1*s + c2*s^2 ..., in NTT form (scale unchanged). The result is secret material.
+pub fn decrypt(params: &Parameters, secret: &SecretKey, ct: &Ciphertext) -> RnsPoly {
+    let s = secret.ntt().truncated(ct.limbs());
+    let mut acc = ct.polys[ct.polys.len() - 1].clone();
+    for c in ct.polys.iter().rev().skip(1) {
+        acc.mul_assign(params, &s);
+        acc.add_assign(params, c);
+    }
+    acc
+}

@@ -1,0 +1,211 @@
+//! Parameters: a literal with public fields goes in, an immutable checked object comes out.
+use crate::{security, RlweError};
+use std::sync::{Arc, OnceLock};
+use tacita_ring::{BaseConverter, Modulus, NttTable};
+
+/// Unchecked description of an RLWE instance.
+#[derive(Clone, Debug)]
+pub struct ParametersLiteral {
+    /// Preset name; must start with `insecure_` when below 128 bits.
+    pub name: String,
+    /// log2 of the ring degree N.
+    pub log_n: u32,
+    /// Ciphertext primes, bottom limb first.
+    pub q: Vec<u64>,
+    /// Special primes.
+    pub p: Vec<u64>,
+    /// Limbs per key-switching digit.
+    pub digit_limbs: usize,
+}
+
+/// Checked parameters with every table that follows from them. Cheap to clone.
+#[derive(Clone)]
+pub struct Parameters(Arc<Inner>);
+
+struct Inner {
+    literal: ParametersLiteral,
+    tables: Vec<NttTable>,
+    /// Mod-up converters by first limb of the digit and digit length.
+    mod_up: Vec<Vec<OnceLock<BaseConverter>>>,
+    /// Mod-down from the first `np` special primes, optionally with the top ciphertext limb `l` as one more.
+    mod_down: Vec<OnceLock<BaseConverter>>,
+    mod_down_rescale: Vec<OnceLock<BaseConverter>>,
+    hash: [u8; 32],
+}
+
+impl Parameters {
+    /// Checks a literal and builds its tables.
+    ///
+    /// # Errors
+    /// [`RlweError::Insecure`] when log2(QP) exceeds the table and the name does not start with `insecure_`;
+    /// [`RlweError::Parameters`] for repeated primes or empty chains; ring errors for bad primes.
+    pub fn new(literal: ParametersLiteral) -> Result<Self, RlweError> {
+        check(&literal)?;
+        let primes: Vec<u64> = literal.q.iter().chain(&literal.p).copied().collect();
+        let tables = primes
+            .iter()
+            .map(|&p| NttTable::new(Modulus::new(p)?, literal.log_n))
+            .collect::<Result<Vec<_>, _>>()?;
+        let hash = fingerprint(&literal);
+        let digits = literal.q.len().div_ceil(literal.digit_limbs);
+        let lock_row = |n: usize| (0..n).map(|_| OnceLock::new()).collect::<Vec<_>>();
+        Ok(Self(Arc::new(Inner {
+            mod_up: (0..digits)
+                .map(|_| lock_row(literal.digit_limbs))
+                .collect(),
+            mod_down: lock_row(literal.p.len()),
+            mod_down_rescale: lock_row(literal.q.len()),
+            tables,
+            hash,
+            literal,
+        })))
+    }
+
+    /// Preset name.
+    pub fn name(&self) -> &str {
+        &self.0.literal.name
+    }
+    /// log2 of the ring degree.
+    pub fn log_n(&self) -> u32 {
+        self.0.literal.log_n
+    }
+    /// Ring degree N.
+    pub fn n(&self) -> usize {
+        1 << self.log_n()
+    }
+    /// Number of ciphertext primes.
+    pub fn q_len(&self) -> usize {
+        self.0.literal.q.len()
+    }
+    /// Number of special primes.
+    pub fn p_len(&self) -> usize {
+        self.0.literal.p.len()
+    }
+    /// Ciphertext primes, bottom limb first.
+    pub fn q(&self) -> &[u64] {
+        &self.0.literal.q
+    }
+    /// Special primes.
+    pub fn p(&self) -> &[u64] {
+        &self.0.literal.p
+    }
+    /// Limbs per key-switching digit.
+    pub fn digit_limbs(&self) -> usize {
+        self.0.literal.digit_limbs
+    }
+    /// Digits needed for a ciphertext of `limbs` limbs.
+    pub fn digits(&self, limbs: usize) -> usize {
+        limbs.div_ceil(self.digit_limbs())
+    }
+    /// log2 of the product of all primes.
+    pub fn log_qp(&self) -> f64 {
+        self.q()
+            .iter()
+            .chain(self.p())
+            .map(|&p| (p as f64).log2())
+            .sum()
+    }
+    /// Security in bits, by table, for the dense secret.
+    pub fn security_bits(&self) -> u32 {
+        security::security_bits(self.log_n(), self.log_qp())
+    }
+    /// Fingerprint of the literal: files made under other parameters are refused by it.
+    pub fn hash(&self) -> &[u8; 32] {
+        &self.0.hash
+    }
+    /// NTT table by global prime index: ciphertext primes first, then special ones.
+    pub fn table(&self, index: usize) -> &NttTable {
+        &self.0.tables[index]
+    }
+    /// Modulus by global prime index.
+    pub fn modulus(&self, index: usize) -> &Modulus {
+        self.0.tables[index].modulus()
+    }
+    /// Global index of special prime `k`.
+    pub fn p_index(&self, k: usize) -> usize {
+        self.q_len() + k
+    }
+
+    /// Converter from limbs `[digit * a, digit * a + len)` to all primes (targets by global index).
+    pub fn mod_up(&self, digit: usize, len: usize) -> &BaseConverter {
+        self.0.mod_up[digit][len - 1].get_or_init(|| {
+            let first = digit * self.digit_limbs();
+            self.converter(&(first..first + len).collect::<Vec<_>>())
+        })
+    }
+
+    /// Converter from the first `np` special primes to all primes.
+    pub fn mod_down(&self, np: usize) -> &BaseConverter {
+        self.0.mod_down[np - 1].get_or_init(|| {
+            self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>())
+        })
+    }
+
+    /// Converter from all special primes and ciphertext limb `top` to all primes: mod-down and rescale in one.
+    pub fn mod_down_rescale(&self, top: usize) -> &BaseConverter {
+        self.0.mod_down_rescale[top].get_or_init(|| {
+            let mut from: Vec<usize> = (0..self.p_len()).map(|k| self.p_index(k)).collect();
+            from.push(top);
+            self.converter(&from)
+        })
+    }
+
+    fn converter(&self, from: &[usize]) -> BaseConverter {
+        let pick = |i: &usize| *self.modulus(*i);
+        let all: Vec<Modulus> = (0..self.q_len() + self.p_len()).map(|i| pick(&i)).collect();
+        BaseConverter::new(&from.iter().map(pick).collect::<Vec<_>>(), &all)
+    }
+}
+
+impl std::fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Parameters({}, N=2^{}, {}+{} primes, log2(QP)={:.1})",
+            self.name(),
+            self.log_n(),
+            self.q_len(),
+            self.p_len(),
+            self.log_qp()
+        )
+    }
+}
+
+fn check(l: &ParametersLiteral) -> Result<(), RlweError> {
+    let fail = |m: String| Err(RlweError::Parameters(m));
+    if !(5..=17).contains(&l.log_n) {
+        return fail(format!("log_n = {} is outside 5..=17", l.log_n));
+    }
+    if l.q.is_empty() || l.p.is_empty() || l.digit_limbs == 0 {
+        return fail("empty prime chain or zero digit_limbs".into());
+    }
+    let mut all: Vec<u64> = l.q.iter().chain(&l.p).copied().collect();
+    all.sort_unstable();
+    if all.windows(2).any(|w| w[0] == w[1]) {
+        return fail("a prime occurs twice in Q and P".into());
+    }
+    let log_qp: f64 = all.iter().map(|&p| (p as f64).log2()).sum();
+    let limit = security::max_log_qp(l.log_n).unwrap_or(0.0);
+    if log_qp > limit && !l.name.starts_with("insecure_") {
+        return Err(RlweError::Insecure {
+            log_n: l.log_n,
+            log_qp,
+            limit,
+        });
+    }
+    Ok(())
+}
+
+fn fingerprint(l: &ParametersLiteral) -> [u8; 32] {
+    let mut h = blake3::Hasher::new();
+    h.update(b"tacita parameters v1");
+    h.update(&u64::from(l.log_n).to_le_bytes());
+    for part in [&l.q, &l.p] {
+        h.update(&(part.len() as u64).to_le_bytes());
+        part.iter().for_each(|p| {
+            h.update(&p.to_le_bytes());
+        });
+    }
+    h.update(&(l.digit_limbs as u64).to_le_bytes());
+    *h.finalize().as_bytes()
+}

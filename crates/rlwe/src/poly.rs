@@ -1,0 +1,150 @@
+//! RNS polynomials: one aligned buffer per limb. Limb `i` belongs to global prime `primes[i]`.
+use crate::Parameters;
+use rayon::prelude::*;
+use tacita_ring::{kernels, AlignedVec, Modulus};
+
+/// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's business; every
+/// ciphertext and key in this crate is in NTT form.
+#[derive(Clone)]
+pub struct RnsPoly {
+    /// Residues, canonical in [0, p).
+    pub limbs: Vec<AlignedVec>,
+    /// Ciphertext limbs come first; the rest are special primes.
+    pub q_len: usize,
+}
+
+impl RnsPoly {
+    /// The zero polynomial over the first `q_len` ciphertext primes and first `p_len` special primes.
+    pub fn zero(params: &Parameters, q_len: usize, p_len: usize) -> Self {
+        let limbs = (0..q_len + p_len)
+            .map(|_| AlignedVec::zeroed(params.n()))
+            .collect();
+        Self { limbs, q_len }
+    }
+
+    /// Number of special-prime limbs.
+    pub fn p_len(&self) -> usize {
+        self.limbs.len() - self.q_len
+    }
+
+    /// Global prime index of limb `i`.
+    pub fn prime_index(&self, params: &Parameters, i: usize) -> usize {
+        prime_index(params, self.q_len, i)
+    }
+
+    /// Modulus of limb `i`.
+    pub fn modulus<'a>(&self, params: &'a Parameters, i: usize) -> &'a Modulus {
+        params.modulus(self.prime_index(params, i))
+    }
+
+    /// Small signed integers (coefficients) reduced modulo every prime and brought into NTT form.
+    pub fn from_small(params: &Parameters, coeffs: &[i64], q_len: usize, p_len: usize) -> Self {
+        let mut out = Self::zero(params, q_len, p_len);
+        out.for_each_limb(params, |table_index, limb| {
+            let m = params.modulus(table_index);
+            for (x, &c) in limb.iter_mut().zip(coeffs) {
+                *x = m.from_i64(c) as f64;
+            }
+            params.table(table_index).forward(limb);
+        });
+        out
+    }
+
+    /// Runs `f(global prime index, limb)` over all limbs in parallel.
+    pub fn for_each_limb(&mut self, params: &Parameters, f: impl Fn(usize, &mut [f64]) + Sync) {
+        let q_len = self.q_len;
+        self.limbs
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(i, limb)| f(prime_index(params, q_len, i), limb));
+    }
+
+    /// self += other, over self's limbs.
+    pub fn add_assign(&mut self, params: &Parameters, other: &Self) {
+        self.zip(params, other, |m, x, a| kernels::add_assign(m, x, a));
+    }
+    /// self -= other, over self's limbs.
+    pub fn sub_assign(&mut self, params: &Parameters, other: &Self) {
+        self.zip(params, other, |m, x, a| kernels::sub_assign(m, x, a));
+    }
+    /// self *= other (NTT form, pointwise).
+    pub fn mul_assign(&mut self, params: &Parameters, other: &Self) {
+        self.zip(params, other, |m, x, a| kernels::mul_assign(m, x, a));
+    }
+    /// self = -self.
+    pub fn neg_assign(&mut self, params: &Parameters) {
+        self.for_each_limb(params, |i, x| kernels::neg_assign(params.modulus(i), x));
+    }
+
+    fn zip(
+        &mut self,
+        params: &Parameters,
+        other: &Self,
+        f: impl Fn(&Modulus, &mut [f64], &[f64]) + Sync,
+    ) {
+        assert!(
+            self.q_len <= other.q_len && self.p_len() <= other.p_len(),
+            "operand has fewer limbs"
+        );
+        let q_len = self.q_len;
+        self.limbs.par_iter_mut().enumerate().for_each(|(i, x)| {
+            let j = if i < q_len {
+                i
+            } else {
+                other.q_len + i - q_len
+            };
+            f(
+                params.modulus(prime_index(params, q_len, i)),
+                x,
+                &other.limbs[j],
+            );
+        });
+    }
+
+    /// Keeps the first `q_len` ciphertext limbs and drops the others (special ones too).
+    pub fn truncate(&mut self, q_len: usize) {
+        debug_assert!(q_len <= self.q_len);
+        self.limbs.truncate(q_len);
+        self.q_len = q_len;
+    }
+
+    /// A copy with only the first `q_len` ciphertext limbs.
+    pub fn truncated(&self, q_len: usize) -> Self {
+        Self {
+            limbs: self.limbs[..q_len].to_vec(),
+            q_len,
+        }
+    }
+
+    /// X -> X^g by a permutation of the NTT values.
+    pub fn permuted(&self, perm: &[u32]) -> Self {
+        let limbs = self
+            .limbs
+            .par_iter()
+            .map(|a| {
+                let mut out = AlignedVec::zeroed(a.len());
+                kernels::permute(&mut out, a, perm);
+                out
+            })
+            .collect();
+        Self {
+            limbs,
+            q_len: self.q_len,
+        }
+    }
+
+    /// Coefficient form of ciphertext limb `i`.
+    pub fn limb_coefficients(&self, params: &Parameters, i: usize) -> AlignedVec {
+        let mut x = self.limbs[i].clone();
+        params.table(self.prime_index(params, i)).inverse(&mut x);
+        x
+    }
+}
+
+fn prime_index(params: &Parameters, q_len: usize, i: usize) -> usize {
+    if i < q_len {
+        i
+    } else {
+        params.p_index(i - q_len)
+    }
+}

@@ -1,0 +1,125 @@
+"""A placed circuit gives the same numbers on plain as the circuit without levels, and the counts that were planned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.backends.plain import PlainBackend
+from tacita.backends.sim import SimBackend
+from tacita.errors import PlanError
+from tacita.plan import executor
+from tacita.plan.formulas import formula_prices
+from tacita.plan.placement import Placement, place, place_greedily
+from tacita.plan.plan import PlacedStage
+from tacita.plan.simulate import StageSimulator
+from tacita.schemes.base import Stage
+
+SLOTS, MAX = 64, 5
+
+
+def _split(be: Any, live: Any) -> Any:
+    x = live["x"][0]
+    return {**live, "s": (be.square(x), be.mul_const(x, 0.5)), "z": (be.add(x, be.mul_i(be.rotate(x, 3))),)}
+
+
+def _deep(be: Any, live: Any) -> Any:
+    cts = live["s"]
+    for _ in range(2):
+        cts = tuple(be.mul_const(be.add(be.square(ct), live["mask"][0]), 0.5) for ct in cts)
+    return {**live, "s": cts}
+
+
+def _join(be: Any, live: Any) -> Any:
+    z = be.mul(live["z"][0], live["s"][0])
+    return {"y": (be.add(z, be.mul(live["x"][0], live["s"][1])),)}
+
+
+def circuit() -> list[Stage]:
+    return [
+        Stage("split", _split, frozenset({"z"})),
+        Stage("deep", _deep),
+        Stage("join", _join),
+        Stage("tail", lambda be, live: {"y": (be.poly(live["y"][0], np.array([0.1, 0.5, 0.2, 0.1, 0.05])),)}),
+    ]
+
+
+def sim() -> StageSimulator:
+    return StageSimulator(lambda: SimBackend(SLOTS, MAX), fixed=frozenset({"mask"}))
+
+
+def placed(placement: Placement) -> list[PlacedStage]:
+    return [PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps]
+
+
+def execute(be: Any, placement: Placement, **options: Any) -> Any:
+    rng = np.random.default_rng(7)
+    x, mask = rng.uniform(-0.5, 0.5, SLOTS), (rng.random(SLOTS) < 0.5).astype(float)
+    live = {"x": (be.encrypt(x, placement.request["x"]),), "mask": (be.encrypt(mask),)}
+    return executor.run(placed(placement), circuit(), be, live, **options)
+
+
+@pytest.mark.parametrize("how", [place, place_greedily])
+def test_placed_run_equals_run_with_unlimited_levels(how: Any) -> None:
+    placement = how(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
+    assert placement.bootstraps > 0
+    be, free = PlainBackend(SLOTS, MAX), PlainBackend(SLOTS, 100)
+    found = be.decrypt(execute(be, placement)["y"][0])
+    rng = np.random.default_rng(7)
+    live: Any = {"x": (free.encrypt(rng.uniform(-0.5, 0.5, SLOTS)),)}
+    live["mask"] = (free.encrypt((rng.random(SLOTS) < 0.5).astype(float)),)
+    expected = _unlimited(free, live)
+    assert np.allclose(found, expected, atol=1e-12)
+
+
+def _unlimited(be: Any, live: Any) -> Any:
+    for stage in circuit():
+        live = stage.run(be, {n: tuple(be.drop_to(c, MAX) for c in cts) for n, cts in live.items()})
+        live = {n: tuple(_raise(c) for c in cts) for n, cts in live.items()}
+    return live["y"][0].values
+
+
+def _raise(ct: Any) -> Any:
+    return type(ct)(ct.values, 100)
+
+
+def test_planned_counts_are_executed_counts() -> None:
+    placement = place(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
+    be = SimBackend(SLOTS, MAX)
+    execute(be, placement)
+    found: Counter[str] = Counter()
+    for (op, _, stage), n in be.counts.items():
+        if not stage.endswith("/bootstrap"):
+            found[op] += n
+    planned: Counter[str] = Counter()
+    for step in placement.steps:
+        planned.update(step.counts)
+    assert found == planned
+    kinds = Counter(kind for step in placement.steps for kind in step.kinds)
+    ran = Counter(
+        {op: sum(n for (o, _, _), n in be.counts.items() if o == op) for op in ("bootstrap", "bootstrap_real")}
+    )
+    assert (ran["bootstrap"], ran["bootstrap_real"]) == (kinds["complex"], kinds["real"])
+
+
+def test_progress_ends_with_nothing_left_and_inspect_sees_each_stage() -> None:
+    placement = place(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
+    seen: list[str] = []
+    reports: list[executor.Progress] = []
+    execute(
+        PlainBackend(SLOTS, MAX),
+        placement,
+        progress=reports.append,
+        inspect=lambda name, live: seen.append(f"{name}:{'+'.join(sorted(live))}"),
+    )
+    assert seen == ["split:mask+s+x+z", "deep:mask+s+x+z", "join:y", "tail:y"]
+    assert [r.stage for r in reports] == ["split", "deep", "join", "tail", "done"]
+    assert reports[-1].left == 0.0
+
+
+def test_another_circuit_is_refused() -> None:
+    with pytest.raises(PlanError, match="other stages"):
+        executor.run([], circuit(), PlainBackend(SLOTS, MAX), {})

@@ -1,0 +1,1 @@
+"""Packing x approximation x level policy, as lists of stages."""

@@ -1,0 +1,111 @@
+"""A Hugging Face folder -> Checkpoint. The only way in: what is returned has been checked completely."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.checkpoint.config import check_size, read_config
+from tacita.checkpoint.weights import check_tensors, has_tensor, read_raw, read_tensors
+from tacita.errors import CheckpointError
+from tacita.models.bert import BertConfig, tensor_shapes
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Array = NDArray[np.float64]
+
+MAX_TOKENIZER_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checked model. tensors: read-only float64 arrays by name (see models.bert). tokenizer: None without
+    one.
+
+    sha256: hex, of the configuration and all tensors; the same weights in another file format have the same
+    hash.
+    """
+
+    name: str
+    config: BertConfig
+    tensors: Mapping[str, Array] = field(repr=False)
+    tokenizer: Tokenizer | None = field(repr=False, compare=False)
+    sha256: str
+
+
+def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
+    """Read config.json, model.safetensors and tokenizer.json of `folder`.
+
+    pooling: "cls" or "mean"; by default what the folder says (classifier or pooler: cls; sentence-
+    transformers or no pooler: mean). embeddings=False: start from hidden states; embedding tables and
+    tokenizer are not needed. Errors: CheckpointError naming the file, the tensor or field, both values, and
+    a hint.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise CheckpointError(f"load: {path} is not a folder", hint="pass a local Hugging Face model folder")
+    weights = path / "model.safetensors"
+    raw = read_raw(weights)
+    config = read_config(path, pooling, embeddings, has_tensor(raw, "pooler.dense.weight"))
+    tensors = read_tensors(weights, raw, tensor_shapes(config))
+    tokenizer = _tokenizer(path / "tokenizer.json", config) if embeddings else None
+    return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(weights))
+
+
+def from_tensors(
+    config: BertConfig,
+    tensors: Mapping[str, Array],
+    tokenizer: Tokenizer | None = None,
+    *,
+    name: str = "model",
+    where: str = "from_tensors",
+) -> Checkpoint:
+    """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
+    shapes = tensor_shapes(config)
+    check_tensors(where, tensors, shapes)
+    frozen = {key: _frozen(tensors[key]) for key in shapes}
+    return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
+
+
+def _frozen(tensor: Array) -> Array:
+    copy = np.array(tensor, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy
+
+
+def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
+    digest = hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name], dtype="<f8").tobytes())
+    return digest.hexdigest()
+
+
+def _tokenizer(path: Path, config: BertConfig) -> Tokenizer:
+    """Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long
+    text.
+    """
+    from tokenizers import Tokenizer
+
+    check_size(path, MAX_TOKENIZER_BYTES)
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises a bare Exception
+        raise CheckpointError(f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    top = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if not 0 <= top < config.vocab:
+        raise CheckpointError(
+            f"{path}: token ids reach {top}, vocab_size is {config.vocab}", hint="tokenizer of another model?"
+        )
+    return tokenizer

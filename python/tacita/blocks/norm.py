@@ -1,0 +1,80 @@
+"""LayerNorm on rows: variance, then inverse square root and the affine map.
+
+The input arrives centred (see linear.py), so its variance is its mean square. Both steps are stages of their own: the
+variance is one ciphertext and may be bootstrapped in place of the (up to several) ciphertexts of the tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.backends.base import Backend, Ct
+from tacita.blocks.stored import Stored, apply, output_bound
+from tacita.packing.rows import Array, FeatureLayout, restore_copies, rotate_sum, spread
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """layout: of the result, with copies; the input uses its first copies only.
+
+    rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta: (size,).
+    only: if given, the one token whose result is kept; the others become zero (the pooler reads one token).
+    """
+
+    layout: FeatureLayout
+    rsqrt: Spec
+    epsilon: float
+    gamma: Array
+    beta: Array
+    entry: float
+    exit: float
+    only: int | None = None
+
+    def variance(self, be: Backend, x: Cts) -> Ct:
+        """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2 levels."""
+        form = Stored.input_of(self.rsqrt)
+        scale = self.entry**2 * form.scale / self.layout.size
+        offset = (self.epsilon - form.centre) * form.scale
+        total = be.dot(x, x) if len(x) > 1 else be.square(x[0])
+        block, window = max(self.layout.blocks), self.layout.shape.window
+        first = np.arange(window) < block
+        if 2 * block <= window:
+            total = rotate_sum(be, be.add(total, be.rotate(total, -block)), block)
+            # beyond the first copy the sums mix two tokens: cut them off, they could leave the interval
+            return be.add_vector(be.mul_vector(total, np.where(first, scale, 0.0)), np.where(first, offset, 0.0))
+        total = be.mul_vector(rotate_sum(be, total, window), np.where(np.arange(window) == 0, scale, 0.0))
+        return be.add_const(spread(be, total, window), offset)
+
+    def root(self, be: Backend, variance: Ct) -> Ct:
+        """Stored variance -> 1/sqrt(variance + epsilon) / its largest value. Levels: the spec's."""
+        return apply(be, variance, self.rsqrt, 1.0 / output_bound(self.rsqrt))
+
+    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
+        """(x * root * gamma + beta) / exit with copies. 2 levels below x, 1 below root."""
+        scale = self.entry * output_bound(self.rsqrt) / self.exit
+        gammas = self._vectors(self.gamma * scale)
+        betas = self._vectors(self.beta / self.exit)
+        scaled = [be.mul(be.mul_vector(ct, g), root) for ct, g in zip(x, gammas, strict=True)]
+        return restore_copies(be, [be.add_vector(y, b) for y, b in zip(scaled, betas, strict=True)], self.layout)
+
+    def at_token(self, token: int) -> Norm:
+        """The same norm with the result of one token kept."""
+        return replace(self, only=token)
+
+    def _vectors(self, per_feature: Array) -> list[Array]:
+        vectors = self.layout.vectors(per_feature)
+        if self.only is None:
+            return vectors
+        return [_at_token(v, self.only, self.layout.shape.tokens) for v in vectors]
+
+
+def _at_token(v: Array, token: int, tokens: int) -> Array:
+    """A window's vector at one token, zero at the others (period: all slots)."""
+    rows = np.zeros((tokens, v.size))
+    rows[token] = v
+    return rows.reshape(-1)

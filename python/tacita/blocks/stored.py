@@ -1,0 +1,55 @@
+"""How tensors cross stage boundaries: as value / bound, or centred for the approximation that reads them next.
+
+Every boundary tensor must lie in [-1, 1] to be bootstrapped. The input of a function with calibrated domain [lo, hi]
+is stored as (x - centre) * scale with centre = (lo + hi)/2 and scale = the spec's free scale, so that stored values
+fill the interval, slots without a meaning may hold anything in it without harm, and no level goes into normalising.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.backends.base import Backend, Ct
+
+
+@dataclass(frozen=True)
+class Stored:
+    """stored = (x - centre) * scale."""
+
+    scale: float
+    centre: float = 0.0
+
+    @staticmethod
+    def bounded(bound: float) -> Stored:
+        """x / bound."""
+        return Stored(1.0 / bound)
+
+    @staticmethod
+    def input_of(spec: Spec) -> Stored:
+        """The form in which `apply` expects the input of spec."""
+        return Stored(spec.free_scale(), 0.5 * (spec.domain[0] + spec.domain[1]))
+
+    @property
+    def offset(self) -> float:
+        """What is added to x * scale."""
+        return -self.centre * self.scale
+
+
+def reach(spec: Spec) -> float:
+    """Largest stored magnitude of the spec's input."""
+    return 0.5 * (spec.domain[1] - spec.domain[0]) * spec.free_scale()
+
+
+def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
+    """Ciphertext stored as `Stored.input_of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels lower."""
+    form = Stored.input_of(spec)
+    moved = be.add_const(ct, -form.offset) if form.offset else ct
+    return spec.evaluate(be, moved, form.scale, output_scale)
+
+
+def output_bound(spec: Spec) -> float:
+    """Largest |f| that the approximation takes on its domain (sampled)."""
+    return float(np.max(np.abs(spec.numpy(np.linspace(*spec.domain, 4001)))))

@@ -1,0 +1,1 @@
+"""Where tensor entries live in slots, as data, and the slot-linear maps between such layouts."""

@@ -1,0 +1,106 @@
+"""Whole circuits on plain and sim against the float reference: shapes, activations, poolings, padding, checks."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+
+from tacita.backends.plain import PlainBackend
+from tacita.backends.sim import SimBackend
+from tacita.errors import PlanError
+from tacita.models.circuit import FIXED, CircuitSpecs, build_circuit
+from tacita.schemes.greedy import run_greedily
+
+
+def run(model, slots, tokens, real, *, be=None, error=1e-5, spoil=1.0):
+    """(circuit, reference, answer, layer errors, largest boundary value)"""
+    hidden, mask = tiny.inputs(model, tokens, real)
+    reference = tiny.run_reference(model, hidden, mask)
+    circuit = build_circuit(model, tiny.specs(model, reference, mask, error), slots, tokens)
+    be = be or PlainBackend(slots)
+    request = circuit.request.pack(hidden * spoil, mask)
+    live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in request.items()}
+    errors, largest = {}, []
+
+    def inspect(name, tensors):
+        largest.append(max(np.max(np.abs(be.decrypt(ct))) for cts in tensors.values() for ct in cts))
+        if name in circuit.bounds:
+            x = tensors["y" if name.endswith("1") else "x"]
+            got = circuit.layout.unpack([be.decrypt(ct).real for ct in x]) * circuit.bounds[name]
+            want = reference.trace[name.replace("norm2", "output")]
+            rows = slice(0, 1) if "check" in tensors and model.config.pooling == "cls" else slice(None)
+            errors[name] = np.max(np.abs(got - want)[rows])
+
+    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED, inspect=inspect)
+    answer = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
+    return circuit, reference, answer, errors, max(largest)
+
+
+SHAPES = {
+    "one window": (512, 16, {"hidden": 16, "heads": 2, "ff": 32}),
+    "odd sizes": (512, 16, {"hidden": 24, "heads": 3, "ff": 70}),
+    "heads not powers of two": (1024, 16, {"hidden": 60, "heads": 5, "ff": 50}),
+    "several windows": (512, 16, {"hidden": 96, "heads": 6, "ff": 130}),
+    "two layers": (1024, 16, {"hidden": 32, "heads": 2, "ff": 64, "layers": 2}),
+    "three classes": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "classes": 3}),
+    "relu": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "activation": "relu"}),
+    "mean of tokens": (512, 16, {"hidden": 40, "heads": 2, "ff": 32, "pooling": "mean", "classes": 0}),
+    "mean and classes": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean"}),
+    "pooled vector": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "classes": 0}),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_plain_equals_the_reference(shape):
+    slots, tokens, sizes = SHAPES[shape]
+    _, reference, answer, errors, largest = run(tiny.checkpoint(**sizes), slots, tokens, 11)
+    tolerance = 0.1 if shape == "relu" else 1e-3
+    assert max(errors.values()) < tolerance
+    assert np.max(np.abs(answer.values - reference.logits)) < tolerance
+    assert largest <= 1.0 + 1e-3, "every boundary tensor can be bootstrapped"
+    assert answer.sound(0.01)
+
+
+def test_padding_does_not_reach_the_answer():
+    model = tiny.checkpoint()
+    hidden, mask = tiny.inputs(model, 16, 5)
+    reference = tiny.run_reference(model, hidden, mask)
+    circuit = build_circuit(model, tiny.specs(model, reference, mask), 512, 16)
+    answers = []
+    for noise in (0.0, 0.2):
+        be = PlainBackend(512)
+        moved = hidden + noise * (1 - mask)[:, None]
+        live = {n: tuple(be.encrypt(v) for v in vs) for n, vs in circuit.request.pack(moved, mask).items()}
+        out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+        answers.append(circuit.response.read([be.decrypt(ct) for ct in out["answer"]]).values)
+    assert np.max(np.abs(answers[0] - answers[1])) < 1e-4
+
+
+def test_sim_with_noise_stays_near_the_reference():
+    model = tiny.checkpoint(layers=2)
+    be = SimBackend(512, inject=True)
+    _, reference, answer, _, _ = run(model, 512, 16, 9, be=be, error=1e-4)
+    assert np.max(np.abs(answer.values - reference.logits)) < 0.01
+    assert answer.sound()
+
+
+def test_an_input_far_outside_the_calibrated_interval_is_noticed():
+    with np.errstate(all="ignore"):  # values explode
+        _, _, answer, _, _ = run(tiny.checkpoint(), 512, 16, 11, spoil=6.0)
+    assert not answer.sound()
+
+
+def test_specs_survive_json():
+    model = tiny.checkpoint(layers=2)
+    hidden, mask = tiny.inputs(model, 16, 9)
+    specs = tiny.specs(model, tiny.run_reference(model, hidden, mask), mask)
+    assert CircuitSpecs.from_json(json.loads(json.dumps(specs.to_dict()))) == specs
+
+
+def test_specs_of_another_model_are_refused():
+    one, two = tiny.checkpoint(layers=1), tiny.checkpoint(layers=2)
+    hidden, mask = tiny.inputs(one, 16, 9)
+    specs = tiny.specs(one, tiny.run_reference(one, hidden, mask), mask)
+    with pytest.raises(PlanError, match="2"):
+        build_circuit(two, specs, 512, 16)

@@ -1,0 +1,89 @@
+"""Random checkpoints of any shape, and a calibration of them from one input: enough to test circuits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacita.approx import exp, gelu, inverse, relu, rsqrt, tanh
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.models.bert import BertConfig, Reference, reference, tensor_shapes
+from tacita.models.circuit import CircuitSpecs, LayerSpecs
+
+
+def checkpoint(
+    *, layers=1, hidden=16, heads=2, ff=32, activation="gelu", pooling="cls", classes=2, seed=0
+) -> Checkpoint:
+    config = BertConfig(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        intermediate=ff,
+        vocab=8,
+        positions=512,
+        types=2,
+        activation=activation,
+        pooling=pooling,
+        norm_eps=1e-12,
+        labels=tuple(f"L{i}" for i in range(classes)),
+        embeddings=False,
+    )
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in tensor_shapes(config).items():
+        scale = 1.0 / np.sqrt(shape[-1]) if len(shape) == 2 else 0.1
+        tensors[name] = rng.normal(0.0, scale, shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
+    return from_tensors(config, tensors)
+
+
+def inputs(model: Checkpoint, tokens: int, real: int, seed: int = 1):
+    """(hidden states, mask) with `real` tokens before the padding."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(tokens, model.config.hidden)), (np.arange(tokens) < real).astype(float)
+
+
+def bound(x, margin=1.25) -> float:
+    return float(np.max(np.abs(x))) * margin
+
+
+def interval(x, margin=0.2):
+    low, high = float(np.min(x)), float(np.max(x))
+    return low - margin * (high - low), high + margin * (high - low)
+
+
+def positive(x, ratio=1.5):
+    return float(np.min(x)) / ratio, float(np.max(x)) * ratio
+
+
+def specs(model: Checkpoint, run: Reference, mask, error=1e-5) -> CircuitSpecs:
+    """Intervals of this one run, widened."""
+    t = run.trace
+    layers = tuple(_layer(model, t, i, mask, error) for i in range(model.config.layers))
+    top = tanh.fit(interval(t["pooler_input"]), error) if "pooler_input" in t else None
+    return CircuitSpecs(layers, bound(t["layer0.input"]), top, bound(run.logits, 2.0))
+
+
+def _layer(model, t, i, mask, error) -> LayerSpecs:
+    def at(name):
+        return t[f"layer{i}.{name}"]
+
+    scores = interval(at("scores"))
+    shift = scores[1]
+    sums = np.exp(at("log_sum_exp") - shift)
+    activate = {"gelu": gelu, "relu": relu}[model.config.activation]
+    context = at("context").reshape(len(mask), model.config.heads, -1) * sums.T[:, :, None]
+    return LayerSpecs(
+        exp=exp.fit(scores, error * float(sums.min()), shift=shift),
+        inverse=inverse.fit(positive(sums), error),
+        rsqrt1=rsqrt.fit(positive(at("variance1")), error),
+        rsqrt2=rsqrt.fit(positive(at("variance2")), error),
+        activation=activate.fit(interval(at("activation_input")), error if model.config.activation == "gelu" else 0.02),
+        context=bound(context),
+        sum1=bound(at("pre_norm1") - at("pre_norm1").mean(axis=1, keepdims=True)),
+        norm1=bound(at("norm1")),
+        sum2=bound(at("pre_norm2") - at("pre_norm2").mean(axis=1, keepdims=True)),
+        output=bound(at("output")),
+    )
+
+
+def run_reference(model: Checkpoint, hidden, mask) -> Reference:
+    return reference(model, hidden, mask)

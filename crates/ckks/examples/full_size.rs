@@ -43,7 +43,7 @@ fn main() {
     let b = timed("encode matrices", || Bootstrapper::new(e).unwrap());
     println!("matrices {:.2} GB", b.bytes() as f64 / 1e9);
     let low = t.encrypt(&x, p.bottom_level());
-    for content in [Content::Complex, Content::Real] {
+    for content in [Content::Complex, Content::Complex, Content::Real] {
         println!("{content:?}");
         let start = Instant::now();
         let c = timed("slots to coefficients", || b.slots_to_coefficients(e, &low).unwrap());

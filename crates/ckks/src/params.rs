@@ -3,14 +3,14 @@
 //! | part (bottom first) | limbs | bits | used by |
 //! |---|---|---|---|
 //! | base | 1 | 50 | mod-raise |
-//! | slots-to-coefficients | 2 | 46.5 | bootstrapping, before mod-raise |
-//! | residual | 13 | 46.5 | the user's circuit |
+//! | slots-to-coefficients | 2 | 48.0 | bootstrapping, before mod-raise |
+//! | residual | 13 | 48.0 | the user's circuit |
 //! | modular reduction | 9 | 49.3 | bootstrapping |
 //! | coefficients-to-slots | 3 | 49.3 | bootstrapping |
 //! | special | 7 | 50 | key switching |
 //!
 //! Every ciphertext at native level l up to the top residual level has the canonical scale `scales[l]`, defined by
-//! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near 2^46.5 (reduced-error CKKS, Kim et al.,
+//! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near 2^48 (reduced-error CKKS, Kim et al.,
 //! ePrint 2020/1118). The scale that bootstrapping returns is scales[top] *by construction*: the slots-to-coefficients
 //! matrices carry the factor that makes it so (see `bootstrap`).
 use crate::CkksError;
@@ -29,7 +29,7 @@ pub const CTS_LEVELS: usize = 3;
 /// Special primes and limbs per key-switching digit.
 pub const SPECIAL: usize = 7;
 /// log2 of the residual scale.
-const LOG_SCALE: f64 = 46.5;
+const LOG_SCALE: f64 = 48.0;
 /// log2 of the scale inside bootstrapping.
 const LOG_BOOT_SCALE: f64 = 49.3;
 /// Bound on |message + q0*I| / q0 after mod-raise: (32 + 1) / 2 for an ephemeral secret of weight 32, plus the message.
@@ -171,7 +171,7 @@ mod tests {
         for l in 0..=p.top_level() {
             assert!((p.scale(l).log2() - LOG_SCALE).abs() < 0.01);
         }
-        assert!((8.5..9.5).contains(&p.log_message_ratio()));
+        assert!((7.0..8.0).contains(&p.log_message_ratio()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod field;
 pub mod kernels;
 mod modulus;
 mod ntt;
+mod pool;
 mod primes;
 pub mod sample;
 mod simd;

@@ -55,7 +55,7 @@ fn extend_digit(params: &Parameters, c: &RnsPoly, ys: &[AlignedVec], d: usize) -
             } else {
                 params.p_index(i - limbs)
             };
-            let mut x = AlignedVec::zeroed(params.n());
+            let mut x = AlignedVec::scratch(params.n());
             converter.convert(&inputs, index, &mut x);
             params.table(index).forward(&mut x);
             x
@@ -104,8 +104,8 @@ pub(crate) fn inner_product_any(
             let ds: Vec<&[f64]> = digits.iter().map(|d| &d.limbs[i][..]).collect();
             let bs: Vec<&[f64]> = key.b[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
             let ks: Vec<&[f64]> = key.a[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
-            let mut out0 = AlignedVec::zeroed(params.n());
-            let mut out1 = AlignedVec::zeroed(params.n());
+            let mut out0 = AlignedVec::scratch(params.n());
+            let mut out1 = AlignedVec::scratch(params.n());
             kernels::inner_product2(
                 params.modulus(index),
                 &mut out0,
@@ -153,21 +153,30 @@ pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
     let mut last = x.limbs.swap_remove(top);
     let (table, from) = (params.table(top), *params.modulus(top));
     table.inverse(&mut last);
-    x.q_len = top;
-    x.limbs.truncate(top);
-    x.for_each_limb(params, |i, limb| {
-        let m = params.modulus(i);
-        let mut lifted = AlignedVec::zeroed(params.n());
-        kernels::switch_modulus(&from, m, &mut lifted, &last);
-        params.table(i).forward(&mut lifted);
-        subtract_and_scale(m, limb, &lifted, m.inv(from.p() % m.p()));
-    });
-    x
+    let limbs = (0..top)
+        .into_par_iter()
+        .map(|i| {
+            let m = params.modulus(i);
+            let mut lifted = AlignedVec::scratch(params.n());
+            kernels::switch_modulus(&from, m, &mut lifted, &last);
+            subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(from.p() % m.p()))
+        })
+        .collect();
+    RnsPoly { limbs, q_len: top }
 }
 
-fn subtract_and_scale(m: &tacita_ring::Modulus, limb: &mut [f64], lifted: &[f64], c: u64) {
-    kernels::sub_assign(m, limb, lifted);
-    kernels::mul_scalar_assign(m, limb, c);
+/// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
+fn subtract_and_scale(
+    params: &Parameters,
+    i: usize,
+    x: &[f64],
+    mut lifted: AlignedVec,
+    c: u64,
+) -> AlignedVec {
+    params.table(i).forward(&mut lifted);
+    let mut out = AlignedVec::scratch(params.n());
+    kernels::sub_mul_scalar(params.modulus(i), &mut out, x, &lifted, c);
+    out
 }
 
 /// Divides `x` by the product of the primes `from` (global indices) and keeps the first `keep` ciphertext limbs.
@@ -197,29 +206,24 @@ fn divide(
         })
         .collect();
     let inputs: Vec<&[f64]> = ys.iter().map(|y| &y[..]).collect();
-    let mut overflow = AlignedVec::zeroed(params.n());
+    let mut overflow = AlignedVec::scratch(params.n());
     converter.overflow(&inputs, &mut overflow);
-    let mut out = x;
-    out.truncate_limbs(keep);
-    out.for_each_limb(params, |i, limb| {
-        let m = params.modulus(i);
-        let mut lifted = AlignedVec::zeroed(params.n());
-        converter.convert_exact(&inputs, &overflow, i, &mut lifted);
-        params.table(i).forward(&mut lifted);
-        let product = from
-            .iter()
-            .fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
-        subtract_and_scale(m, limb, &lifted, m.inv(product));
-    });
-    out
+    let limbs = (0..keep)
+        .into_par_iter()
+        .map(|i| {
+            let m = params.modulus(i);
+            let mut lifted = AlignedVec::scratch(params.n());
+            converter.convert_exact(&inputs, &overflow, i, &mut lifted);
+            let product = from
+                .iter()
+                .fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
+            subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(product))
+        })
+        .collect();
+    RnsPoly { limbs, q_len: keep }
 }
 
 impl RnsPoly {
-    fn truncate_limbs(&mut self, keep: usize) {
-        self.limbs.truncate(keep);
-        self.q_len = keep;
-    }
-
     /// Multiplies the ciphertext limbs by P and appends zero special limbs: Q -> QP.
     pub fn lift_by_p(&self, params: &Parameters) -> Self {
         let np = params.p_len();

@@ -122,7 +122,7 @@ impl RnsPoly {
             .limbs
             .par_iter()
             .map(|a| {
-                let mut out = AlignedVec::zeroed(a.len());
+                let mut out = AlignedVec::scratch(a.len());
                 kernels::permute(&mut out, a, perm);
                 out
             })

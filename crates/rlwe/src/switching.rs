@@ -153,7 +153,7 @@ fn digit_body(
             };
             let m = params.modulus(index);
             let at = if special { secret_q + i - q_len } else { i };
-            let mut product = AlignedVec::zeroed(params.n());
+            let mut product = AlignedVec::scratch(params.n());
             kernels::mul(m, &mut product, &a.limbs[i], &to.limbs[at]);
             kernels::sub_assign(m, out, &product);
             let in_digit = gadget == Gadget::Single || i / dl == digit;

@@ -1,4 +1,4 @@
-//! The modular reduction: t -> t - round(t) for t within 2^-9 of an integer, |t| <= 16.5.
+//! The modular reduction: t -> t - round(t) for t within 2^-7.5 of an integer, |t| <= 16.5.
 //!
 //! z = exp(2*pi*i*t / 8) is a complex Chebyshev series of degree 31 in t/17, fitted by least squares on the 33 intervals
 //! where t can lie (Han and Ki, CT-RSA 2020, fit the cosine near integers likewise); three squarings give
@@ -13,7 +13,7 @@ pub const DEGREE: usize = 31;
 /// Largest multiple of q0 after mod-raise, for a secret of weight 32.
 const MAX_MULTIPLE: i64 = 16;
 /// Half-width of the intervals of the fit.
-const HALF_WIDTH: f64 = 1.1 / 512.0;
+const HALF_WIDTH: f64 = 1.05 / 181.0;
 const POINTS: usize = 12;
 
 /// Chebyshev coefficients of exp(2*pi*i * 17x / 2^3).
@@ -90,7 +90,7 @@ mod tests {
         let mut worst = 0f64;
         for k in -16i64..=16 {
             for i in -20i32..=20 {
-                let r = f64::from(i) / 20.0 / 512.0;
+                let r = f64::from(i) / 20.0 / 181.0;
                 let theta = ((k as f64 + r) / MOD_RANGE).acos();
                 let z: Complex64 = c
                     .iter()
@@ -99,9 +99,9 @@ mod tests {
                     .sum();
                 let z = z.powu(8);
                 let t = (8.0 * z - z * z).im / (12.0 * PI);
-                worst = worst.max((t - r).abs() * 512.0);
+                worst = worst.max((t - r).abs() * 181.0);
             }
         }
-        assert!(worst < 2f64.powi(-25), "2^{}", worst.log2());
+        assert!(worst < 2f64.powi(-23), "2^{}", worst.log2());
     }
 }

@@ -3,7 +3,7 @@
 //! | stage | native level | what the ciphertext holds |
 //! |---|---|---|
 //! | input | 2 | slots w, parts in [-1, 1] |
-//! | [`Bootstrapper::slots_to_coefficients`] | 0 | coefficients w (bit-reversed) at scale q0 / 2^9 |
+//! | [`Bootstrapper::slots_to_coefficients`] | 0 | coefficients w (bit-reversed) at scale q0 / 2^7.5 |
 //! | [`Bootstrapper::mod_raise`] | 27 | coefficients w + q0*I, I integer, abs(I) <= 16 |
 //! | [`Bootstrapper::coefficients_to_slots`] | 24 | slots (w + q0*I) / (17*q0) |
 //! | [`Bootstrapper::modular_reduction`] | 15 | slots w at the canonical scale |
@@ -11,9 +11,9 @@
 //! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a *real* input
 //! needs one reduction instead of two: the imaginary halves of the coefficients are noise that is never read.
 //!
-//! Failure: with the ephemeral secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-9 for *every*
+//! Failure: with the ephemeral secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for *every*
 //! ciphertext, inside the range 17 of the series: the failure probability is zero, not merely small, as long as the
-//! message and its noise stay below 2^-8 of q0 (see docs/decisions).
+//! message and its noise stay below 2^-7 of q0 (see docs/decisions).
 pub mod dft;
 pub mod eval_mod;
 

@@ -120,9 +120,9 @@ def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: Record
     hidden: (tokens, hidden) after the embedding LayerNorm; mask: (tokens,), 1 for a real token, 0 for
     padding. record: called with (name, value) as each intermediate appears; the trace holds the same pairs.
     Names, with i = 0..layers-1: `layer{i}.` + input, scores (heads, tokens, tokens; all keys), log_sum_exp
-    (heads, tokens; real keys), context, pre_norm1, variance1 (tokens,), norm1, activation_input,
-    activation, pre_norm2, variance2, output; then pooler_input and pooled. Variances include epsilon.
-    Errors: InputError on shapes, values or an empty mask.
+    (heads, tokens; real keys), context, pre_norm1, centred1, variance1 (tokens,), norm1, activation_input,
+    activation, pre_norm2, centred2, variance2, output; then pooler_input, pooled, logits. Variances include
+    epsilon. Errors: InputError on shapes, values or an empty mask.
     """
     _check(checkpoint.config, hidden, mask)
     trace: dict[str, Array] = {}
@@ -147,11 +147,11 @@ def _layer(checkpoint: Checkpoint, index: int, x: Array, mask: Array, see: _See)
     note("input", x)
     context = note("context", _attention(checkpoint, name, x, mask, note))
     summed = note("pre_norm1", x + _linear(checkpoint, f"{name}attention.output.dense", context))
-    y = note("norm1", _layer_norm(checkpoint, f"{name}attention.output.LayerNorm", summed, note, "variance1"))
+    y = note("norm1", _layer_norm(checkpoint, f"{name}attention.output.LayerNorm", summed, note, "1"))
     inner = note("activation_input", _linear(checkpoint, f"{name}intermediate.dense", y))
     wide = note("activation", ACTIVATIONS[config.activation](inner))
     summed = note("pre_norm2", y + _linear(checkpoint, f"{name}output.dense", wide))
-    return note("output", _layer_norm(checkpoint, f"{name}output.LayerNorm", summed, note, "variance2"))
+    return note("output", _layer_norm(checkpoint, f"{name}output.LayerNorm", summed, note, "2"))
 
 
 def _attention(checkpoint: Checkpoint, name: str, x: Array, mask: Array, note: _See) -> Array:
@@ -170,9 +170,9 @@ def _attention(checkpoint: Checkpoint, name: str, x: Array, mask: Array, note: _
     return mixed.reshape(len(x), config.hidden)
 
 
-def _layer_norm(checkpoint: Checkpoint, name: str, x: Array, note: _See, key: str) -> Array:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = note(key, (centred**2).mean(axis=-1) + checkpoint.config.norm_eps)
+def _layer_norm(checkpoint: Checkpoint, name: str, x: Array, note: _See, which: str) -> Array:
+    centred = note(f"centred{which}", x - x.mean(axis=-1, keepdims=True))
+    variance = note(f"variance{which}", (centred**2).mean(axis=-1) + checkpoint.config.norm_eps)
     scaled = centred / np.sqrt(variance)[:, None]
     return np.asarray(scaled * checkpoint.tensors[f"{name}.weight"] + checkpoint.tensors[f"{name}.bias"])
 

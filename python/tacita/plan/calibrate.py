@@ -1,0 +1,231 @@
+"""Calibration: intervals per layer and function, measured with the float model on sample text, widened,
+stored.
+
+Intervals are properties of a checkpoint and a layer. Every approximation of a plan is fitted on them, and
+every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
+signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
+max(2, log(hi/lo))), bounds by 1 + 2 * margin. The fits widen their domain once more (`approx.spec.MARGIN`).
+
+Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
+their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint.embed import Text, tokenize
+from tacita.errors import InputError, PlanError
+from tacita.models.bert import reference
+from tacita.plan.ranges import Interval, Ranges
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+Progress = Callable[[int, int], None]
+
+MARGIN = 0.1
+MAX_TEXT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class LayerCalibration:
+    """Intervals (lo, hi) and bounds (largest magnitude) of one encoder layer, margin included.
+
+    input: bound of x. scores: scaled scores, excluded keys too. shift: subtracted before exp (upper end of
+    scores). sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij -
+    shift) V_j|. context: bound after normalisation. centred1/2: bound of the LayerNorm input minus its
+    mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result. activation: interval of
+    its input. hidden: bound of its output. pre_norm1/2: bound of the LayerNorm input. output: bound of the
+    layer's result.
+    """
+
+    input: float
+    scores: Interval
+    shift: float
+    sums: Interval
+    mixed: float
+    context: float
+    pre_norm1: float
+    centred1: float
+    variance1: Interval
+    norm1: float
+    activation: Interval
+    hidden: float
+    pre_norm2: float
+    centred2: float
+    variance2: Interval
+    output: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Intervals of a checkpoint (by sha256) at a margin.
+
+    samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
+    the input of tanh, None with mean pooling. answer: bound of logits or pooled vector.
+    """
+
+    sha256: str
+    margin: float
+    samples: int
+    rows: int
+    layers: tuple[LayerCalibration, ...]
+    pooler: Interval | None
+    answer: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; intervals become lists of two."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Calibration:
+        """Inverse of `to_dict`, bit for bit. Errors: PlanError on missing, extra or ill-typed fields."""
+        checked = _fields(Calibration, data)
+        layers = tuple(LayerCalibration(**_fields(LayerCalibration, layer)) for layer in checked.pop("layers"))
+        return Calibration(layers=layers, **checked)
+
+
+def calibrate(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
+    texts are not) and over given samples; record, widen.
+
+    tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
+    total). Cost: one float64 forward pass a sample. Errors: InputError, CheckpointError, PlanError (bad
+    margin, no sample).
+    """
+    if not 0.0 <= margin <= 1.0:
+        raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
+    if texts is None and not hidden_states:
+        texts = load_texts()
+    chosen = list(texts or ())
+    total, rows = len(chosen) + len(hidden_states), 0
+    ranges = Ranges(checkpoint.config.heads)
+    for done, sample in enumerate(_samples(checkpoint, tokens, chosen, hidden_states), 1):
+        reference(checkpoint, *sample, ranges.see)
+        rows += len(sample[1])
+        if progress is not None:
+            progress(done, total)
+    if not total:
+        raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
+    return _widened(checkpoint, ranges, margin, total, rows)
+
+
+def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
+    """One text a line, `#` lines left out; default: the shipped file. Errors: InputError (absent, too
+    large, empty).
+    """
+    shipped = resources.files("tacita.data").joinpath("calibration.txt")
+    content = shipped.read_text(encoding="utf-8") if path is None else _read(Path(path))
+    texts = tuple(line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#"))
+    if not texts:
+        raise InputError(f"load_texts: {path} holds no text", hint="one text a line")
+    return texts
+
+
+def _read(path: Path) -> str:
+    if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
+        raise InputError(f"load_texts: {path} is absent or over {MAX_TEXT_BYTES} bytes", hint="one text a line")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from None
+
+
+def _samples(checkpoint: Checkpoint, tokens: int, texts: Sequence[Text], given: Sequence[Sample]) -> Iterable[Sample]:
+    for text in texts:
+        fitting = _cut(checkpoint, text, tokens)
+        yield embed(checkpoint, fitting, len(tokenize(checkpoint, fitting)[0]))
+    yield from given
+
+
+def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
+    """The text without the last words that do not fit; a pair is refused by `embed` rather than cut."""
+    if not isinstance(text, str):
+        return text
+    words = text.split()
+    while (excess := len(tokenize(checkpoint, " ".join(words))[0]) - tokens) > 0 and len(words) > 1:
+        words = words[: max(1, len(words) - max(1, excess // 4))]
+    return " ".join(words)
+
+
+def _widened(checkpoint: Checkpoint, ranges: Ranges, margin: float, samples: int, rows: int) -> Calibration:
+    config = checkpoint.config
+    layers = tuple(_layer(ranges, f"layer{i}.", margin) for i in range(config.layers))
+    pooler = _signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None
+    answer = ranges.bound("logits") * (1.0 + 2.0 * margin)
+    return Calibration(checkpoint.sha256, margin, samples, rows, layers, pooler, answer)
+
+
+def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
+    def bound(key: str) -> float:
+        return ranges.bound(name + key) * (1.0 + 2.0 * margin)
+
+    scores = _signed(ranges.interval(f"{name}scores"), margin)
+    shift = scores[1]
+    low, high = ranges.interval(f"{name}log_sum_exp")
+    return LayerCalibration(
+        input=bound("input"),
+        scores=scores,
+        shift=shift,
+        sums=_positive((math.exp(low - shift), math.exp(high - shift)), margin),
+        mixed=math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin),
+        context=bound("context"),
+        pre_norm1=bound("pre_norm1"),
+        centred1=bound("centred1"),
+        variance1=_positive(ranges.interval(f"{name}variance1"), margin),
+        norm1=bound("norm1"),
+        activation=_signed(ranges.interval(f"{name}activation_input"), margin),
+        hidden=bound("activation"),
+        pre_norm2=bound("pre_norm2"),
+        centred2=bound("centred2"),
+        variance2=_positive(ranges.interval(f"{name}variance2"), margin),
+        output=bound("output"),
+    )
+
+
+def _signed(interval: Interval, margin: float) -> Interval:
+    lo, hi = interval
+    pad = margin * max(hi - lo, np.finfo(np.float64).eps)
+    return lo - pad, hi + pad
+
+
+def _positive(interval: Interval, margin: float) -> Interval:
+    lo, hi = interval
+    factor = math.exp(margin * max(2.0, math.log(hi / lo)))
+    return lo / factor, hi * factor
+
+
+def _fields(cls: type[Calibration] | type[LayerCalibration], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The checked keyword arguments of cls: exactly its fields, intervals as tuples, numbers finite."""
+    names = {f.name for f in fields(cls)}
+    if not isinstance(data, Mapping) or set(data) != names:
+        raise PlanError(
+            f"{cls.__name__}: the stored fields are not the expected {len(names)}", hint="made by another version?"
+        )
+    return {name: _value(cls.__name__, name, data[name]) for name in names}
+
+
+def _value(where: str, name: str, value: Any) -> Any:
+    if name in ("layers", "sha256") or (value is None and name == "pooler"):
+        return value
+    numbers = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        raise PlanError(f"{where}: {name} is {value!r}", hint="the plan is damaged: make it again")
+    return numbers if isinstance(value, list | tuple) else value

@@ -1,0 +1,157 @@
+"""Calibration: what is recorded, how it is widened, padding, JSON, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import arion
+import numpy as np
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita.approx import gelu, inverse, rsqrt
+from tacita.checkpoint import embed, pad_hidden
+from tacita.errors import InputError, PlanError
+from tacita.models.bert import reference
+from tacita.plan.calibrate import Calibration, calibrate, load_texts
+
+TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return make_random_checkpoint()
+
+
+def trace_of(checkpoint, text, tokens=16):
+    return reference(checkpoint, *embed(checkpoint, text, tokens)).trace
+
+
+def test_every_value_of_the_samples_is_inside(checkpoint):
+    calibration = calibrate(checkpoint, 16, TEXTS)
+    assert calibration.samples == 4
+    assert calibration.sha256 == checkpoint.sha256
+    for text in TEXTS:
+        trace = trace_of(checkpoint, text)
+        for i, layer in enumerate(calibration.layers):
+            scores, log_sum = trace[f"layer{i}.scores"], trace[f"layer{i}.log_sum_exp"]
+            inside = {
+                "scores": scores,
+                "sums": np.exp(log_sum - layer.shift),
+                "variance1": trace[f"layer{i}.variance1"],
+                "variance2": trace[f"layer{i}.variance2"],
+                "activation": trace[f"layer{i}.activation_input"],
+            }
+            for name, value in inside.items():
+                lo, hi = getattr(layer, name)
+                assert lo < value.min() <= value.max() < hi, name
+            for name in ("input", "context", "pre_norm1", "centred1", "norm1", "pre_norm2", "centred2", "output"):
+                assert np.abs(trace[f"layer{i}.{name}"]).max() < getattr(layer, name), name
+            assert np.abs(trace[f"layer{i}.activation"]).max() < layer.hidden
+            assert np.exp(scores - layer.shift).max() < 1.0
+        assert np.abs(trace["logits"]).max() < calibration.answer
+
+
+def test_mixed_bounds_the_unnormalised_context(checkpoint):
+    calibration = calibrate(checkpoint, 16, TEXTS[:1], margin=0.0)
+    hidden, mask = embed(checkpoint, TEXTS[0], 5)
+    trace = reference(checkpoint, hidden, mask).trace
+    name = "encoder.layer.0.attention.self.value"
+    value = hidden @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"]
+    weights = np.exp(trace["layer0.scores"] - calibration.layers[0].shift)
+    mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(5, 2, 8))
+    assert np.abs(mixed).max() == pytest.approx(calibration.layers[0].mixed, rel=1e-12)
+
+
+def test_margin_widens_by_the_documented_amounts(checkpoint):
+    exact, wide = (calibrate(checkpoint, 16, TEXTS, margin=m) for m in (0.0, 0.2))
+    a, b = exact.layers[0], wide.layers[0]
+    width = a.activation[1] - a.activation[0]
+    assert b.activation == pytest.approx((a.activation[0] - 0.2 * width, a.activation[1] + 0.2 * width))
+    factor = math.exp(0.2 * max(2.0, math.log(a.variance1[1] / a.variance1[0])))
+    assert b.variance1 == pytest.approx((a.variance1[0] / factor, a.variance1[1] * factor))
+    assert b.input == pytest.approx(1.4 * a.input)
+    assert b.shift == b.scores[1]
+
+
+def test_padded_rows_widen_nothing(checkpoint):
+    short = calibrate(checkpoint, 16, TEXTS)
+    padded = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, text, 16) for text in TEXTS])
+    assert padded.rows == 64 > short.rows
+    for a, b in zip(short.layers, padded.layers, strict=True):
+        for name, value in a.__dict__.items():
+            assert getattr(b, name) == pytest.approx(value, rel=1e-9), name
+
+
+def test_other_padding_in_given_states_is_recorded(checkpoint):
+    hidden, mask = embed(checkpoint, "fine", 8)
+    loud = np.where(mask[:, None] > 0, hidden, 9.0)
+    assert calibrate(checkpoint, 8, hidden_states=[(loud, mask)]).layers[0].input == pytest.approx(1.2 * 9.0)
+
+
+def test_json_round_trip_is_exact_and_checked(checkpoint):
+    calibration = calibrate(checkpoint, 16, TEXTS)
+    data = json.loads(json.dumps(calibration.to_dict()))
+    assert Calibration.from_dict(data) == calibration
+    with pytest.raises(PlanError, match="stored fields"):
+        Calibration.from_dict({k: v for k, v in data.items() if k != "margin"})
+    with pytest.raises(PlanError, match="stored fields"):
+        Calibration.from_dict(data | {"layers": [{"input": 1.0}]})
+    with pytest.raises(PlanError, match="answer is 'x'"):
+        Calibration.from_dict(data | {"answer": "x"})
+    with pytest.raises(PlanError, match="pooler is"):
+        Calibration.from_dict(data | {"pooler": [0.0, float("nan")]})
+
+
+def test_mean_pooling_has_no_pooler_interval():
+    model = make_random_checkpoint(pooling="mean", activation="relu")
+    calibration = calibrate(model, 16, TEXTS)
+    assert calibration.pooler is None
+    assert Calibration.from_dict(calibration.to_dict()) == calibration
+
+
+def test_shipped_texts_and_cutting(checkpoint):
+    texts = load_texts()
+    assert len(texts) >= 190
+    assert len(set(texts)) == len(texts)
+    seen = []
+    calibration = calibrate(checkpoint, 16, texts[:20] + texts[-2:], progress=lambda *pair: seen.append(pair))
+    assert seen[-1] == (22, 22)
+    assert calibration.rows <= 16 * 22
+
+
+def test_user_texts(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("# note\nfirst\n\n second \n", encoding="utf-8")
+    assert load_texts(path) == ("first", "second")
+    path.write_text("# nothing\n")
+    with pytest.raises(InputError, match="holds no text"):
+        load_texts(path)
+    path.write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InputError, match="not UTF-8"):
+        load_texts(path)
+    with pytest.raises(InputError, match="absent"):
+        load_texts(tmp_path / "none.txt")
+
+
+def test_bad_arguments(checkpoint):
+    for margin in (-0.1, 1.5, float("nan")):
+        with pytest.raises(PlanError, match="margin"):
+            calibrate(checkpoint, 16, TEXTS, margin=margin)
+    with pytest.raises(PlanError, match="no sample"):
+        calibrate(checkpoint, 16, [])
+    with pytest.raises(InputError, match="empty"):
+        calibrate(checkpoint, 16, ["fine", " "])
+    with pytest.raises(InputError, match="do not fit hidden size"):
+        calibrate(checkpoint, 16, hidden_states=[(np.zeros((16, 3)), np.ones(16))])
+
+
+@pytest.mark.skipif(not arion.available(), reason=arion.MISSING)
+def test_a_real_models_intervals_are_fitted_in_few_levels():
+    example = arion.load_example()
+    calibration = calibrate(example.checkpoint, 16, hidden_states=[pad_hidden(example.hidden, 16)])
+    for layer in calibration.layers:
+        assert gelu.fit(layer.activation, 1e-3).depth(1.0) <= 7
+        assert rsqrt.fit(layer.variance1, 1e-4).depth(1.0) <= 6
+        assert inverse.fit(layer.sums, 1e-3).depth(1.0) <= 10

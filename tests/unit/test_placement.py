@@ -30,6 +30,7 @@ PRICES = Prices.from_json(
         "source": "test",
         "ms": {"mul": {"3": 10, "9": 70}},
         "bootstrap_ms": {"real": {"alone": 300, "each": 250}, "complex": {"alone": 450, "each": 400}},
+        "keygen_seconds_per_gb": 10.0,
         "sizes": dataclasses.asdict(Sizes.of_ring(10)),
     }
 )

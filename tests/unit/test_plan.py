@@ -25,15 +25,15 @@ from tacita.plan.plan import (
 
 def make_plan() -> Plan:
     return Plan(
-        model=ModelInfo("tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "cls", ("negative", "positive")),
+        model=ModelInfo("tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "cls", ("negative", "positive"), True),
         tokens=128,
         scheme="rows",
         parameters=ParameterInfo("n16", 16, 32768, 13, 1746.5, 128, "uniform ternary", -128.0),
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
         rotations=((1, 13), (256, 5)),
-        request=(TensorInfo("x", 1, 5, "real", 6.5), TensorInfo("mask", 1, 13, "real", 1.0)),
-        response=(TensorInfo("logits", 1, 0, "real", 8.0),),
+        request=(TensorInfo("x", 1, 5, "real"), TensorInfo("mask", 1, 13, "real")),
+        response=(TensorInfo("logits", 1, 0, "real"),),
         decimals=3,
         prediction=Prediction("here", 2, (1.5,), {"evaluate": 1.5}, {"request": 100}, 0.001),
     )

@@ -21,7 +21,6 @@ import numpy as np
 from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
-DEFAULT_TABLE = "n16.json"
 BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
 
 
@@ -31,6 +30,7 @@ class Sizes:
 
     limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key switching, also
     limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. process: what a process holds before data.
+    working_ciphertexts: top-level ciphertexts that a stage holds at its peak.
     Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
     """
 
@@ -40,12 +40,13 @@ class Sizes:
     bootstrap_keys_file: int
     bootstrap_keys_memory: int
     process: int
+    working_ciphertexts: int
 
     @staticmethod
     def of_ring(log_n: int) -> Sizes:
         """Formulas for rings that were not measured: 50-bit residues, 60 bootstrapping keys of 28 limbs."""
         n = 1 << log_n
-        sizes = Sizes(n * 50 // 8, n * 8, 7, 0, 0, 200_000_000)
+        sizes = Sizes(n * 50 // 8, n * 8, 7, 0, 0, 200_000_000, 64)
         file, memory = (60 * b for b in sizes.key(25, 3))
         return replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
 
@@ -69,7 +70,7 @@ class Prices:
     ms: operation -> {limbs: milliseconds}. bootstrap_ms: kind -> {"alone": one ciphertext with all threads,
     "each": per ciphertext when at least `threads` of them are refreshed together}.
     yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other machines.
-    sizes: bytes of keys, ciphertexts and processes.
+    sizes: bytes of keys, ciphertexts and processes. keygen_seconds_per_gb: per 10^9 bytes of the key file.
     """
 
     machine: str
@@ -80,20 +81,39 @@ class Prices:
     ms: Mapping[str, Mapping[int, float]]
     bootstrap_ms: Mapping[str, Mapping[str, float]]
     sizes: Sizes
+    keygen_seconds_per_gb: float
     source: str
 
     @staticmethod
-    def load(path: Path | None = None) -> Prices:
-        """Reads a table; without a path, the one shipped with the package."""
-        text = path.read_text() if path else resources.files(__package__).joinpath("prices", DEFAULT_TABLE).read_text()
-        return Prices.from_json(json.loads(text))
+    def load(path: Path) -> Prices:
+        """Reads a table written by `tacita bench engine`."""
+        try:
+            return Prices.from_json(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise PlanError(
+                f"{path}: not a price table ({error})", hint="write one with `tacita bench engine`"
+            ) from error
+
+    @staticmethod
+    def shipped(log_n: int) -> Prices | None:
+        """The measured table of the package for this ring degree, if there is one."""
+        table = resources.files(__package__).joinpath("prices", f"n{log_n}.json")
+        return Prices.from_json(json.loads(table.read_text())) if table.is_file() else None
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Prices:
         """Checks the fields while building; raises PlanError naming what is missing."""
         try:
             ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
-            names = ("machine", "log_n", "threads", "limbs_at_level_0", "yardstick_ms", "source")
+            names = (
+                "machine",
+                "log_n",
+                "threads",
+                "limbs_at_level_0",
+                "yardstick_ms",
+                "keygen_seconds_per_gb",
+                "source",
+            )
             fields = {name: data[name] for name in names}
             return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
         except (KeyError, TypeError) as error:

@@ -36,6 +36,7 @@ def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -
             "real": {"alone": 0.62 * whole, "each": 0.62 * whole},
         },
         sizes=Sizes.of_ring(log_n),
+        keygen_seconds_per_gb=15.0,
         source="tacita.plan.formulas",
     )
 

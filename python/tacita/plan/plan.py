@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """The checkpoint a plan was made for. sha256: of its weights and configuration, hex."""
+    """The checkpoint a plan was made for.
+
+    sha256: of its weights and configuration, hex. embeddings: False for a model that starts from hidden states.
+    """
 
     name: str
     sha256: str
@@ -39,6 +42,7 @@ class ModelInfo:
     activation: str
     pooling: str
     labels: tuple[str, ...]
+    embeddings: bool
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,12 @@ class ParameterInfo:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor of the request or response: so many ciphertexts, at this level, each slot = value / bound.
-
-    secret: whether the client's data is in it (a mask is secret too: it shows the length of the text).
-    """
+    """A tensor of the request or response: so many ciphertexts at this level, of kind "real" or "complex"."""
 
     name: str
     count: int
     level: int
     kind: str
-    bound: float
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""`python -m tacita` is the command line."""
+
+from tacita.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,55 @@
+"""Registers the commands and turns errors into one line and an exit status.
+
+Exit status: 0 success, 1 a result that must not be trusted, 2 an error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen
+from tacita.cli import plan as plan_command
+from tacita.cli.console import err, fail
+from tacita.errors import TacitaError
+
+app = typer.Typer(
+    help="Classify text that the classifier never sees.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+app.command("demo")(demo.run)
+app.command("classify")(classify.run)
+app.add_typer(plan_command.app, name="plan")
+app.command("keygen")(keygen.run)
+app.command("encrypt")(encrypt.run)
+app.command("evaluate")(evaluate.run)
+app.command("decrypt")(decrypt.run)
+app.command("estimate")(estimate.run)
+app.command("accuracy")(accuracy.run)
+app.add_typer(bench.app, name="bench")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    try:
+        status = app(arguments if arguments is not None else sys.argv[1:], standalone_mode=False)
+    except TacitaError as error:
+        fail(error)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("interrupted; no file was left half-written")
+        return 130
+    except typer.Exit as done:
+        return done.exit_code
+    except Exception as error:
+        return _usage(error)
+    return int(status or 0)
+
+
+def _usage(error: Exception) -> int:
+    """Errors of the option parser print their own usage line; anything else is a defect and keeps its traceback."""
+    show = getattr(error, "show", None)
+    if show is None:
+        raise error
+    show()
+    return 2

@@ -1,0 +1,79 @@
+"""What the commands share on screen: a progress bar with stage and time left, one-line errors, JSON reports."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from tacita.errors import TacitaError
+from tacita.plan.executor import Progress
+from tacita.protocol.files import write_text
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+QUIET_SECONDS = 2.0  # shorter steps show no bar
+
+
+def fail(error: TacitaError) -> None:
+    """One line on stderr: what clashed, then what to do."""
+    hint = f" ({error.hint})" if error.hint else ""
+    err.print(f"[red]error:[/red] {_escape(str(error) + hint)}", soft_wrap=True)
+
+
+def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
+    """Writes the JSON file of `--json`, whole or not at all."""
+    if path is not None:
+        write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[Progress], None]]:
+    """A callback that draws a bar on stderr once the step has run for two seconds and its end is not near."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task(title, total=None, left="")
+    began = time.monotonic()
+    started = False
+
+    def report(now: Progress) -> None:
+        nonlocal started
+        if not started and (now.left > QUIET_SECONDS or time.monotonic() - began > QUIET_SECONDS):
+            bar.start()
+            started = True
+        description = f"{title}: {now.stage} ({min(now.index + 1, now.total)}/{now.total})"
+        done = now.seconds / (now.seconds + now.left) if now.seconds + now.left > 0 else 0.0
+        bar.update(task, total=1.0, completed=done, description=description, left=f"{duration(now.left)} left")
+
+    try:
+        yield report
+    finally:
+        if started:
+            bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 0.4 s, 12 s, 3 min 05 s."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people, decimal units."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")

@@ -1,0 +1,124 @@
+"""`tacita demo`: the five steps as two parties would run them, each in its own process, through files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacita import api
+from tacita.checkpoint import load
+from tacita.cli.console import out, write_report
+from tacita.cli.options import (
+    MODEL_DEFAULT,
+    PRESET_DEFAULT,
+    TOKENS_DEFAULT,
+    Insecure,
+    Json,
+    Model,
+    Preset,
+    Threads,
+    Tokens,
+)
+from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
+from tacita.errors import TacitaError
+from tacita.plan.plan import Plan
+from tacita.protocol.files import Workdir
+
+SENTENCES = (
+    "a film of quiet beauty, and the ending stayed with me for days",
+    "two hours of my life that i will never get back",
+)
+UNTRUSTED = 1
+
+
+def run(
+    json: Json = None,
+    model: Model = MODEL_DEFAULT,
+    tokens: Tokens = TOKENS_DEFAULT,
+    preset: Preset = PRESET_DEFAULT,
+    threads: Threads = 0,
+    text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
+    with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
+        steps = _Steps(Path(folder), model, threads, allow_insecure)
+        out.print("[bold]plan[/bold] (public)")
+        steps.call("plan", "--tokens", str(tokens), "--preset", preset)
+        out.print("[bold]client[/bold]")
+        steps.call("keygen")
+        plan = Plan.load(Workdir(Path(folder)).plan)
+        results = [_classify(steps, plan, model, sentence) for sentence in text or SENTENCES]
+        figures = run_report(
+            plan,
+            results,
+            backend="ckks",
+            seconds=steps.seconds,
+            sizes=steps.sizes,
+            peak_rss_gb=max(steps.peaks.values()),
+            threads=steps.threads,
+        )
+    figures["peak_rss_gb_by_step"] = steps.peaks
+    show_results(results)
+    show_run(figures)
+    write_report(json, figures)
+    if any(result.answer.warnings for result in results):
+        raise typer.Exit(UNTRUSTED)
+
+
+def _classify(steps: _Steps, plan: Plan, model: Path, sentence: str) -> Classified:
+    out.print(f'[bold]client[/bold] encrypts "{sentence}"')
+    taken = {"encrypt": steps.call("encrypt", sentence)["seconds"]["encrypt"]}
+    out.print("[bold]server[/bold] sees ciphertexts only")
+    taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
+    out.print("[bold]client[/bold] decrypts")
+    found = steps.call("decrypt", accept=(0, UNTRUSTED))
+    taken["decrypt"] = found["seconds"]["decrypt"]
+    answer = api.Answer(found["label"], tuple(found["logits"]), tuple(found["warnings"]))
+    reference = tuple(float(v) for v in api.reference_logits(plan, load(model), sentence))
+    return Classified(sentence, answer, reference, taken)
+
+
+class _Steps:
+    """Runs `tacita STEP` processes on one folder and collects the figures that they report.
+
+    seconds: of each step's first call. sizes: of the files. peaks: largest resident set of each step, GB.
+    """
+
+    def __init__(self, folder: Path, model: Path, threads: int, allow_insecure: bool) -> None:
+        self.folder = folder
+        self.common = ["--work", str(folder), "--model", str(model)]
+        self.insecure = ["--allow-insecure"] if allow_insecure else []
+        self.asked_threads = ["--threads", str(threads)] if threads else []
+        self.seconds: dict[str, float] = {}
+        self.sizes: dict[str, int] = {}
+        self.peaks: dict[str, float] = {}
+        self.threads = 0
+
+    def call(self, name: str, *arguments: str, accept: Sequence[int] = (0,)) -> dict[str, Any]:
+        """The report of one step. Raises TacitaError when it fails; its own message is on the screen already."""
+        report = self.folder / f"{name}.json"
+        report.unlink(missing_ok=True)
+        options = [*self.common, "--json", str(report)]
+        options += self.insecure if name != "plan" else []
+        options += self.asked_threads if name == "evaluate" else []
+        command = [sys.executable, "-m", "tacita", name, *options, "--", *arguments]
+        if name == "plan":
+            command = [sys.executable, "-m", "tacita", name, *options, *arguments]
+        status = subprocess.run(command, check=False).returncode
+        if status not in accept:
+            raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
+        return self._collect(name, read_report(report))
+
+    def _collect(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
+        self.seconds.setdefault(name, found["seconds"][name])
+        self.sizes.update(found.get("bytes", {}))
+        self.peaks[name] = max(self.peaks.get(name, 0.0), found["peak_rss_gb"])
+        self.threads = found.get("threads", self.threads)
+        return found

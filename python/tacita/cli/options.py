@@ -1,0 +1,66 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacita.api import DEFAULT_MODEL
+from tacita.errors import InputError
+from tacita.plan import cost
+
+
+class BackendName(StrEnum):
+    """Interpreters of a circuit."""
+
+    plain = "plain"
+    sim = "sim"
+    ckks = "ckks"
+
+
+Model = Annotated[Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)]
+Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)]
+Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
+Preset = Annotated[str, typer.Option("--preset", help="Encryption parameters.")]
+Insecure = Annotated[
+    bool, typer.Option("--allow-insecure", help="Admit parameters below 128 bits. For tests only.", show_default=False)
+]
+Texts = Annotated[
+    Path | None,
+    typer.Option(
+        "--texts", help="Calibration sentences, one per line (default: those of the model).", show_default=False
+    ),
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option("--prices", help="Price table of `tacita bench engine` (default: the package's).", show_default=False),
+]
+Threads = Annotated[int, typer.Option("--threads", help="Cores to use (0: all).", min=0)]
+
+MODEL_DEFAULT = DEFAULT_MODEL
+WORK_DEFAULT = Path("tacita-work")
+TOKENS_DEFAULT = 128
+PRESET_DEFAULT = "n16"
+
+
+def read_texts(path: Path | None) -> list[str] | None:
+    """The non-empty lines of a file of sentences; of a .tsv file the first column, its header left out."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as text ({error})", hint="one sentence per line") from error
+    lines = [line.split("\t")[0] for line in lines[1:]] if path.suffix == ".tsv" else lines
+    if not (texts := [line.strip() for line in lines if line.strip()]):
+        raise InputError(f"{path}: holds no text", hint="one sentence per line")
+    return texts
+
+
+def read_prices(path: Path | None) -> cost.Prices | None:
+    """The price table of a file, or None."""
+    return cost.Prices.load(path) if path else None

@@ -1,0 +1,100 @@
+"""`tacita plan`: calibrate, place, price, write plan.json; `tacita plan show`: read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tacita import api
+from tacita.cli.console import duration, out, progress
+from tacita.cli.estimate import show_estimate
+from tacita.cli.options import (
+    MODEL_DEFAULT,
+    PRESET_DEFAULT,
+    TOKENS_DEFAULT,
+    WORK_DEFAULT,
+    Json,
+    Model,
+    Preset,
+    Prices,
+    Texts,
+    Tokens,
+    Work,
+    read_prices,
+    read_texts,
+)
+from tacita.cli.steps import step
+from tacita.plan.plan import PlacedStage, Plan
+from tacita.protocol.files import Workdir, write_text
+
+app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    model: Model = MODEL_DEFAULT,
+    tokens: Tokens = TOKENS_DEFAULT,
+    preset: Preset = PRESET_DEFAULT,
+    texts: Texts = None,
+    prices: Prices = None,
+    work: Work = WORK_DEFAULT,
+    json: Json = None,
+) -> None:
+    """Calibrate intervals, fit approximations, place levels and bootstraps; write plan.json."""
+    if context.invoked_subcommand is not None:
+        return
+    path = Workdir(work).plan
+    with step("plan", json) as timed, progress("plan") as report:
+        plan = api.plan(
+            model,
+            tokens=tokens,
+            preset=preset,
+            texts=read_texts(texts),
+            prices=read_prices(prices),
+            progress=report,
+        )
+        write_text(path, plan.to_text())
+        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps}
+    evaluate = duration(plan.prediction.seconds["evaluate"])
+    out.print(f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}")
+
+
+@app.command("show")
+def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
+    """Print stages, levels, counts and predictions of a plan."""
+    plan = Plan.load(path)
+    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {plan.tokens} tokens, packing {plan.scheme}")
+    out.print(_stages(plan))
+    show_estimate(plan)
+
+
+def _stages(plan: Plan) -> Table:
+    table = Table("stage", "bootstraps", "levels in", "levels out", "key switches", "products", "seconds")
+    for placed, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
+        switches, products = _work(placed)
+        table.add_row(
+            placed.name,
+            f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else "",
+            _levels(placed.levels),
+            _levels(placed.out_levels),
+            str(switches),
+            str(products),
+            f"{seconds:.2f}",
+        )
+    return table
+
+
+def _work(placed: PlacedStage) -> tuple[int, int]:
+    """(key switches, ciphertext products) of a stage."""
+    c = placed.counts
+    switches = ("rotate", "rotate_hoisted", "conjugate", "relin", "mul")
+    return sum(c.get(op, 0) for op in switches), c.get("mul", 0) + c.get("tensor", 0)
+
+
+def _levels(levels: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {level}" for name, level in levels.items())

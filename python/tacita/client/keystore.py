@@ -1,0 +1,62 @@
+"""Key generation and the secret key's file: mode 0600, written here, read here, sent nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacita.errors import FileError
+from tacita.plan.executor import Progress
+from tacita.plan.plan import Plan
+from tacita.plan.resources import require_disk
+from tacita.protocol import engine
+from tacita.protocol.files import Workdir, replacing, require
+
+
+def generate(
+    plan: Plan, work: Workdir, *, allow_insecure: bool = False, progress: Callable[[Progress], None] = lambda _: None
+) -> None:
+    """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk.
+
+    Both files appear together or not at all. Raises ResourceError before it starts when the disk is too small.
+    """
+    params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+    require_disk(work.path, plan.prediction.bytes["evaluation_keys"], "key generation")
+    report = _Adapter(progress, plan.prediction.seconds.get("keygen", 0.0))
+    with (
+        replacing(work.secret_key, mode=0o600) as secret,
+        replacing(work.evaluation_keys) as public,
+        engine.translated(FileError, "key generation"),
+    ):
+        engine.native().keygen(params, list(plan.rotations), str(secret), str(public), report)
+
+
+def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> Any:
+    """The secret key of this folder. Raises FileError: missing, readable by others, damaged, of other parameters."""
+    path = require(work.secret_key, "keygen")
+    _require_private(path)
+    params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+    with engine.translated(FileError, str(path)):
+        return engine.native().SecretKey.load(str(path), params)
+
+
+def _require_private(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise FileError(f"{path}: mode {mode:03o} lets others read the secret key", hint=f"chmod 600 {path}")
+
+
+class _Adapter:
+    """The engine's (done, total) calls as Progress reports."""
+
+    def __init__(self, progress: Callable[[Progress], None], predicted: float) -> None:
+        import time
+
+        self._now, self._began = time.monotonic, time.monotonic()
+        self._progress, self._predicted = progress, predicted
+
+    def __call__(self, done: int, total: int) -> None:
+        spent = self._now() - self._began
+        left = spent * (total - done) / done if done else self._predicted
+        self._progress(Progress("evaluation keys", done, total, spent, left))

@@ -1,0 +1,121 @@
+"""The client of one plan: keys, encryption of text or hidden states, decryption of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.blocks.response import Answer as Decoded
+from tacita.checkpoint import Checkpoint, embed, pad_hidden
+from tacita.checkpoint.embed import Text
+from tacita.client import keystore
+from tacita.errors import FileError, InputError
+from tacita.plan.build import RESPONSE
+from tacita.plan.circuit import circuit_of, require_model
+from tacita.plan.executor import Progress
+from tacita.plan.plan import Plan
+from tacita.protocol import engine, envelope
+from tacita.protocol.envelope import Envelope
+from tacita.protocol.files import Workdir
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: see `judge`."""
+
+    label: str | None
+    logits: tuple[float, ...]
+    warnings: tuple[str, ...]
+
+
+class Client:
+    """Holds the secret key of one folder; every method is one step of the protocol and works on its files.
+
+    model: needs tokenizer and embedding tables; the encoder's weights are not used here.
+    """
+
+    def __init__(self, plan: Plan, model: Checkpoint, work: Path | Workdir, *, allow_insecure: bool = False) -> None:
+        require_model(plan, model)
+        self.plan, self.model = plan, model
+        self.work = work if isinstance(work, Workdir) else Workdir(work)
+        self.allow_insecure = allow_insecure
+
+    def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
+        """Writes secret.key and evaluation.keys, replacing those of the folder."""
+        keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
+
+    def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
+        """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding LayerNorm."""
+        hidden, mask = embedded(self.plan, self.model, text, hidden_states)
+        slots = circuit_of(self.plan, self.model).request.pack(hidden, mask)
+        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
+        levels = {tensor.name: tensor.level for tensor in self.plan.request}
+        with engine.translated(InputError, "encrypt"):
+            tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
+        envelope.write(self.work.request, Envelope("request", self.plan.hash, secret.key_id, tensors))
+        return self.work.request
+
+    def decrypt(self) -> Answer:
+        """Reads response.ct. Raises FileError when it is damaged, of another plan or of another key."""
+        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
+        found = envelope.read(self.work.response, "response", self.plan, secret.key_id)
+        with engine.translated(FileError, str(self.work.response)):
+            slots = {name: _decrypt(secret, cts) for name, cts in found.tensors.items()}
+        return judge(self.plan, circuit_of(self.plan, self.model).response.read(slots[RESPONSE]))
+
+
+def embedded(plan: Plan, model: Checkpoint, text: Text | None, hidden_states: Array | None) -> tuple[Array, Array]:
+    """(hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
+    if (text is None) == (hidden_states is None):
+        raise InputError("encrypt: give a text or hidden states", hint="exactly one of the two")
+    if text is not None:
+        return embed(model, text, plan.tokens)
+    states = np.asarray(hidden_states)
+    if states.ndim != 2 or states.shape[1] != plan.model.hidden:
+        raise InputError(
+            f"encrypt: hidden states of shape {states.shape}, the model has width {plan.model.hidden}",
+            hint="pass (tokens, hidden) after the embedding LayerNorm",
+        )
+    return pad_hidden(states, plan.tokens)
+
+
+def judge(plan: Plan, decoded: Decoded) -> Answer:
+    """Rounds the answer and says whether it can be trusted.
+
+    An input that leaves the calibrated intervals makes polynomials grow. What is left of that after decoding shows in
+    slots that must be empty or equal, in the check of the last LayerNorm, and in logits beyond their calibrated bound.
+    """
+    doubts = _doubts(plan, decoded)
+    warnings = (f"outside the calibrated intervals: {doubts[0]}; do not trust the answer",) if doubts else ()
+    values = np.nan_to_num(decoded.values)
+    logits = tuple(round(float(v), plan.decimals) + 0.0 for v in values)
+    labels = plan.model.labels
+    return Answer(labels[int(np.argmax(values))] if labels else None, logits, warnings)
+
+
+def _doubts(plan: Plan, decoded: Decoded) -> list[str]:
+    bound = float(plan.circuit["calibration"]["answer"])
+    size = float(np.max(np.abs(decoded.values)))
+    found = []
+    if not decoded.sound():
+        found.append("the response fails its own checks")
+    if not size <= bound:
+        found.append(f"an answer of magnitude {size:.1f}, calibrated up to {bound:.1f}")
+    return found
+
+
+def _encrypt(secret: Any, vectors: Sequence[npt.NDArray[Any]], level: int) -> list[bytes]:
+    cts = (engine.native().encrypt(secret, np.ascontiguousarray(v, np.complex128), level) for v in vectors)
+    return [ct.to_bytes() for ct in cts]
+
+
+def _decrypt(secret: Any, cts: Sequence[bytes]) -> list[npt.NDArray[Any]]:
+    module = engine.native()
+    return [np.asarray(secret.decrypt(module.Ciphertext.from_bytes(secret.params, data))) for data in cts]

@@ -1,0 +1,146 @@
+"""From a circuit to a plan: placement, keys, levels of the request, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tacita.backends.sim import SimBackend
+from tacita.errors import LevelError
+from tacita.models.circuit import FIXED, Circuit
+from tacita.plan import executor, predict
+from tacita.plan.cost import Prices
+from tacita.plan.placement import Placement, place
+from tacita.plan.plan import (
+    ModelInfo,
+    ParameterInfo,
+    PlacedStage,
+    Plan,
+    Prediction,
+    TensorInfo,
+)
+from tacita.plan.simulate import StageSimulator
+from tacita.schemes.base import Live
+
+RESPONSE = "answer"  # the live tensor after the last stage
+RESPONSE_LEVEL = 0  # the lowest level is the smallest file
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A circuit with its placement. fixed_levels: of the encrypted masks, as low as no stage notices."""
+
+    circuit: Circuit
+    parameters: ParameterInfo
+    placement: Placement
+    stages: tuple[PlacedStage, ...]
+    fixed_levels: Mapping[str, int]
+    rotations: tuple[tuple[int, int], ...]
+
+
+def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
+    """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=_fixed(circuit))
+    placement = place(circuit.stages, circuit.request.counts, simulator, prices)
+    stages = tuple(
+        PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
+    )
+    levels = _fixed_levels(circuit, parameters, placement, stages)
+    be = _rehearse(circuit, parameters, stages, {**placement.request, **levels})
+    rotations = tuple(sorted(be.rotation_levels.items()))
+    return Placed(circuit, parameters, placement, stages, levels, rotations)
+
+
+def simulated(parameters: ParameterInfo) -> Any:
+    """A `sim` backend of these parameters that only counts."""
+    return SimBackend(parameters.slots, parameters.max_level)
+
+
+def to_plan(
+    placed: Placed,
+    model: ModelInfo,
+    tokens: int,
+    calibrated: Mapping[str, Any],
+    prices: Prices,
+    *,
+    decimals: int,
+    max_abs_error: float,
+    scheme: str,
+) -> Plan:
+    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data."""
+    levels = {**placed.placement.request, **placed.fixed_levels}
+    request = tuple(
+        TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
+    )
+    response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
+    return Plan(
+        model=model,
+        tokens=tokens,
+        scheme=scheme,
+        parameters=placed.parameters,
+        circuit=calibrated,
+        stages=placed.stages,
+        rotations=placed.rotations,
+        request=request,
+        response=response,
+        decimals=decimals,
+        prediction=_prediction(placed, request, response, prices, max_abs_error),
+    )
+
+
+def _fixed(circuit: Circuit) -> frozenset[str]:
+    """The encrypted masks of the request."""
+    return FIXED & frozenset(circuit.request.counts)
+
+
+def _prediction(
+    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], prices: Prices, error: float
+) -> Prediction:
+    top = placed.parameters.max_level
+    keygen = predict.keygen_seconds(placed.rotations, top, prices)
+    return Prediction(
+        machine=prices.machine,
+        threads=prices.threads,
+        stage_seconds=tuple(s.seconds + s.bootstrap_seconds for s in placed.placement.steps),
+        seconds={"keygen": keygen, "evaluate": placed.placement.seconds},
+        bytes=predict.run_bytes(placed.rotations, request, response, top, prices),
+        max_abs_error=error,
+    )
+
+
+def _rehearse(
+    circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+) -> Any:
+    """The placed circuit on a counting `sim`."""
+    be = simulated(parameters)
+    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in circuit.request.counts.items()}
+    executor.run(stages, circuit.stages, be, live)
+    return be
+
+
+def _fixed_levels(
+    circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
+) -> dict[str, int]:
+    """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
+    top = dict.fromkeys(_fixed(circuit), parameters.max_level)
+    wanted = _rehearse(circuit, parameters, stages, {**placement.request, **top}).counts
+
+    def enough(name: str, level: int) -> bool:
+        try:
+            found = _rehearse(circuit, parameters, stages, {**placement.request, **top, name: level}).counts
+        except LevelError:
+            return False
+        return bool(found == wanted)
+
+    return {name: _lowest(partial(enough, name), parameters.max_level) for name in sorted(top)}
+
+
+def _lowest(enough: Callable[[int], bool], top: int) -> int:
+    """Smallest level for which `enough` holds; it holds at the top and is monotone."""
+    low, high = 0, top
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low

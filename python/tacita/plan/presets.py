@@ -1,0 +1,26 @@
+"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the engine."""
+
+from __future__ import annotations
+
+from tacita.plan.plan import ParameterInfo
+
+
+def _preset(name: str, log_n: int, log_qp: float, security_bits: int) -> ParameterInfo:
+    return ParameterInfo(
+        preset=name,
+        log_n=log_n,
+        slots=1 << (log_n - 1),
+        max_level=13,
+        log_qp=log_qp,
+        security_bits=security_bits,
+        secret="uniform ternary; sparse ephemeral of weight 32 inside bootstrapping",
+        failure_log2=-128.0,
+    )
+
+
+PRESETS = {
+    "n16": _preset("n16", 16, 1746.0, 128),
+    "insecure-toy-n12": _preset("insecure-toy-n12", 12, 1746.0, 0),
+    "insecure-toy-n11": _preset("insecure-toy-n11", 11, 1746.0, 0),
+    "insecure-toy-n10": _preset("insecure-toy-n10", 10, 1746.0, 0),
+}

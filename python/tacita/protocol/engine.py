@@ -1,0 +1,80 @@
+"""The door to the native engine for client and server: presets, and one translation of its errors.
+
+Imported lazily, so that plain and sim work without the compiled module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tacita.errors import FileError, KeyMissingError, LevelError, PlanError, TacitaError
+from tacita.plan.plan import ParameterInfo
+
+MIN_SECURITY_BITS = 128
+
+
+def native() -> Any:
+    """The module `tacita._native`. Raises TacitaError when it was not built."""
+    try:
+        return importlib.import_module("tacita._native")
+    except ImportError as error:
+        raise TacitaError(f"the native engine is not built ({error})", hint="run `make setup`") from error
+
+
+def describe(preset: str) -> ParameterInfo:
+    """The figures of a preset as they go into a plan. Raises PlanError for an unknown one."""
+    with translated(PlanError, f"preset {preset}"):
+        p = native().Parameters.preset(preset)
+    return ParameterInfo(
+        preset=preset,
+        log_n=p.log_n,
+        slots=p.slots,
+        max_level=p.max_level,
+        log_qp=float(p.log_qp),
+        security_bits=int(p.security_bits),
+        secret=p.secret,
+        failure_log2=float(p.failure_log2),
+    )
+
+
+def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Any:
+    """The engine's parameters of a plan; raises PlanError when they differ or are insecure and not asked for."""
+    require_secure(info, allow_insecure=allow_insecure)
+    if (here := describe(info.preset)) != info:
+        raise PlanError(f"preset {info.preset} differs: plan {info}, engine {here}", hint="make the plan again")
+    return native().Parameters.preset(info.preset)
+
+
+def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
+    """Refuses parameters below 128 bits unless they were asked for."""
+    if info.security_bits < MIN_SECURITY_BITS and not allow_insecure:
+        raise PlanError(
+            f"preset {info.preset} has {info.security_bits} bits of security, {MIN_SECURITY_BITS} are required",
+            hint="for tests only: --allow-insecure",
+        )
+
+
+@contextmanager
+def translated(kind: type[TacitaError] = FileError, what: str = "") -> Iterator[None]:
+    """Turns the engine's errors into ours, with `what` (a path, a step) in front."""
+    module = native()
+    try:
+        yield
+    except module.TacitaError as error:
+        prefix = f"{what}: " if what else ""
+        raise _kind(module, error, kind)(f"{prefix}{error}", hint=_hint(error)) from error
+
+
+def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[TacitaError]:
+    ours = {"LevelError": LevelError, "KeyMissingError": KeyMissingError, "FormatError": FileError}
+    for name, kind in ours.items():
+        if isinstance(error, getattr(module, name)):
+            return kind
+    return default
+
+
+def _hint(error: Exception) -> str:
+    return str(getattr(error, "hint", ""))

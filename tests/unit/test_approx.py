@@ -1,4 +1,4 @@
-"""Approximations: measured errors, depths, encrypted evaluation on a stand-in backend, behaviour outside, JSON."""
+"""Approximations: measured errors, depths, evaluation on plain, counts on sim, behaviour outside, JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slots import SlotBackend, Slots
 
 from tacita import approx
 from tacita.approx import FitError, exp, fit, gelu, inverse, relu, rsqrt, softmax, tanh
 from tacita.approx.iterative import goldschmidt_spec, newton_spec
-from tacita.approx.poly import series_depth, series_multiplications
+from tacita.approx.poly import series_depth
+from tacita.backends.plain import PlainBackend, PlainCt
+from tacita.backends.sim import SimBackend
 
 # function, interval, stated error, levels allowed at the free scale
 CASES = [
@@ -68,8 +69,8 @@ def test_five_percent_outside_the_error_is_still_the_stated_one(module, interval
 def test_evaluation_equals_numpy_and_uses_the_stated_levels(module, interval, error, levels, storage):
     spec = module.fit(interval, error)
     scale = {"raw": 1.0, "free": approx.free_scale(spec), "odd": 0.3 / interval[1]}[storage]
-    x, be = inside(interval, 501), SlotBackend()
-    out = spec.evaluate(be, Slots(x * scale, 20), scale, 0.25)
+    x, be = inside(interval, 512), PlainBackend(512, 20)
+    out = spec.evaluate(be, be.encrypt(x * scale), scale, 0.25)
     np.testing.assert_allclose(out.values, 0.25 * module.numpy(x, spec), rtol=1e-8, atol=1e-10)
     assert 20 - out.level == module.depth(spec, input_scale=scale)
 
@@ -128,21 +129,42 @@ def test_goldschmidt_is_the_minimax_polynomial_of_its_depth():
         assert measured(inverse, spec, inside((lo, hi))) == pytest.approx(predicted, rel=1e-3)
 
 
+@pytest.mark.parametrize("interval", [(0.02, 5.0), (1.0, 900.0), (0.5, 0.6)])
+def test_fused_division_saves_a_level(interval):
+    spec, be, sim = inverse.fit(interval, 1e-4), PlainBackend(128, 20), SimBackend(128, 20)
+    x = inside(interval, 128)
+    numerators = [be.encrypt(0.3 * x * np.cos(x)), be.encrypt(-x)]
+    scale = approx.free_scale(spec)
+    quotients = spec.divide(be, numerators, be.encrypt(x * scale), scale)
+    spec.divide(sim, [sim.input(), sim.input()], sim.input(), scale)
+    assert products(sim) == 3 * spec.depth(scale) - 1
+    for quotient, numerator in zip(quotients, numerators, strict=True):
+        assert quotient.level == 20 - spec.depth(scale)
+        expected = numerator.values * spec.numpy(x) * spec.divide_factor(scale)
+        np.testing.assert_allclose(quotient.values, expected, rtol=1e-9, atol=1e-12)
+    assert 0.3 * interval[1] <= spec.divide_factor(scale) <= 3.0 * interval[1]
+
+
 def test_relaxed_newton_halves_the_error_of_the_plain_step():
     start = newton_spec((1.0, 20.0), (1.0, 20.0), 7, 0).error
     assert newton_spec((1.0, 20.0), (1.0, 20.0), 7, 1).error == pytest.approx(0.75 * start**2, rel=0.05)
 
 
-def test_product_counts_agree_with_the_evaluation():
-    for spec in (goldschmidt_spec((1.0, 9.0), (1.0, 9.0), 5), newton_spec((1.0, 9.0), (1.0, 9.0), 1, 2)):
-        be = SlotBackend()
-        spec.evaluate(be, Slots(inside((1.0, 9.0), 11) * spec.free_scale(), 20), spec.free_scale())
-        assert be.products == spec.multiplications()
+@pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
+def test_product_counts_and_levels_agree_with_sim(module, interval, error, levels):
+    for spec in module.candidates(interval):
+        sim, scale = SimBackend(512, 20), approx.free_scale(spec)
+        out = spec.evaluate(sim, sim.input(), scale)
+        assert products(sim) == spec.multiplications()
+        assert 20 - sim.level(out) == approx.free_depth(spec)
 
 
-def test_series_counts():
+def products(sim):
+    return sum(n for (op, _, _), n in sim.counts.items() if op in ("mul", "square", "dot"))
+
+
+def test_series_depth():
     assert [series_depth(d) for d in (1, 2, 3, 4, 31, 32, 63)] == [1, 2, 2, 3, 5, 6, 6]
-    assert [series_multiplications(d) for d in (1, 3, 7, 15, 31, 63, 127)] == [0, 2, 4, 7, 11, 16, 24]
 
 
 @settings(max_examples=25, deadline=None)
@@ -171,9 +193,14 @@ def test_softmax_one_phase_and_two(rounds):
     assert np.abs(softmax.numpy(scores, mask, spec) - expected).max() <= 1e-3
     assert softmax.spec_from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
-    be = SlotBackend()
-    total = lambda ct: Slots(np.broadcast_to(ct.values.sum(axis=-1, keepdims=True), scores.shape), ct.level)  # noqa: E731
+    be = PlainBackend(scores.size, 60)
+
+    def row_sum(ct):
+        sums = ct.values.reshape(scores.shape).sum(axis=1, keepdims=True)
+        return PlainCt(np.broadcast_to(sums, scores.shape).reshape(-1), ct.level)
+
     scale = approx.free_scale(spec.exponential) / 2**rounds
-    out = softmax.evaluate(be, Slots(scores * scale, 60), spec, row_sum=total, mask=Slots(mask, 60), input_scale=scale)
-    np.testing.assert_allclose(out.values, softmax.numpy(scores, mask, spec), atol=1e-9)
+    encrypted, mask_ct = be.encrypt(scores.reshape(-1) * scale), be.encrypt(mask.reshape(-1))
+    out = softmax.evaluate(be, encrypted, spec, row_sum=row_sum, mask=mask_ct, input_scale=scale)
+    np.testing.assert_allclose(out.values, softmax.numpy(scores, mask, spec).reshape(-1), atol=1e-9)
     assert 60 - out.level == softmax.depth(spec)

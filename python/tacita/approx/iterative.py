@@ -13,6 +13,8 @@ iteration (a = x b^2) in self-correcting form. The k_i below are derived from th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,21 +56,44 @@ class GoldschmidtSpec(Spec):
         return b
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
-        """The factors k_i are carried in a running constant: a_i = c_i * alpha_i, with small integers
-        (free) in place of the level that a multiplication by k_i would cost; what remains is folded into
-        b_1, an affine map of x.
+        """The factors k_i are carried in a running constant: a_i = c_i * alpha_i, with small integers (free)
+        in place of the level that a multiplication by k_i would cost; what remains is folded into b_1, an affine
+        map of x.
         """
-        factor = self._entry(input_scale)
-        alpha = scale_by(be, ct, factor)
-        c = 1.0 / (self.domain[1] * input_scale * factor)
-        steps = _integer_steps(self.relaxation, c)
-        k = self.relaxation[0]
-        b_scale = output_scale * _closing(self) / self.domain[1] * float(np.prod([s.rest for s in steps[1:]]))
-        beta = be.add_const(be.mul_const(alpha, -k * k * c * b_scale), 2.0 * k * b_scale)
-        for i in range(1, len(steps)):
-            alpha = scale_by(be, be.mul(alpha, _complement(be, alpha, steps[i - 1].target)), steps[i - 1].a_integer)
-            beta = scale_by(be, be.mul(beta, _complement(be, alpha, steps[i].target)), steps[i].b_integer)
+        alpha, steps = self._start(be, ct, input_scale)
+        first = output_scale * _closing(self) / self.domain[1] * _rest(steps[1:]) * steps[0].b_factor
+        beta = be.add_const(be.mul_const(alpha, -first), first * steps[0].target)
+        for i, step in enumerate(steps[1:]):
+            alpha = _next(be, alpha, steps[i])
+            beta = scale_by(be, be.mul(beta, _complement(be, alpha, step.target)), step.b_integer)
         return beta
+
+    def divide(self, be: Backend, numerators: Sequence[Ct], ct: Ct, input_scale: float = 1.0) -> list[Ct]:
+        """numerator -> numerator / x * divide_factor(input_scale), at depth(input_scale) levels below the lower
+        operand: one level less than `evaluate` and a product, because the numerator takes the place of b_0.
+
+        Cost: T - 1 + T * len(numerators) products. Intermediate values stay within max |numerator| / lo * factor.
+        """
+        alpha, steps = self._start(be, ct, input_scale)
+        quotients = list(numerators)
+        for i, step in enumerate(steps):
+            alpha = _next(be, alpha, steps[i - 1]) if i else alpha
+            factor = _complement(be, alpha, step.target)
+            quotients = [scale_by(be, be.mul(q, factor), step.b_integer) for q in quotients]
+        return quotients
+
+    def divide_factor(self, input_scale: float = 1.0) -> float:
+        """Constant that `divide` leaves in its results, about hi; fold it into the next plaintext."""
+        steps = _integer_steps(self.relaxation, self._constant(input_scale))
+        return self.domain[1] / (_closing(self) * _rest(steps))
+
+    def _start(self, be: Backend, ct: Ct, input_scale: float) -> tuple[Ct, list[_Step]]:
+        alpha = scale_by(be, ct, self._entry(input_scale))
+        return alpha, _integer_steps(self.relaxation, self._constant(input_scale))
+
+    def _constant(self, input_scale: float) -> float:
+        """c_0: a_0 = x / hi = c_0 * alpha_0."""
+        return 1.0 / (self.domain[1] * input_scale * self._entry(input_scale))
 
     def _entry(self, input_scale: float) -> float:
         """Factor that brings the largest stored operand to about 1: an integer (free), or below 1 (one
@@ -80,19 +105,29 @@ class GoldschmidtSpec(Spec):
 
 @dataclass(frozen=True)
 class _Step:
-    target: float  # tau = 2 / (k c): k a (2 - k a) = k^2 c^2 alpha (tau - alpha)
+    """k a (2 - k a) = k^2 c^2 alpha (target - alpha) and k b (2 - k a) = k^2 c b (target - alpha)."""
+
+    target: float
     a_integer: int  # free integer part of k^2 c^2
-    b_integer: int  # free integer part of k^2 c
-    rest: float  # k^2 c / b_integer, folded into b_1
+    b_factor: float  # k^2 c
+    b_integer: int  # its free integer part; the rest is folded into a constant
 
 
 def _integer_steps(relaxation: tuple[float, ...], c: float) -> list[_Step]:
     steps = []
     for k in relaxation:
-        a_integer, b_integer = max(1, round(k * k * c * c)), max(1, round(k * k * c))
-        steps.append(_Step(2.0 / (k * c), a_integer, b_integer, k * k * c / b_integer))
+        a_integer, b_factor = max(1, round(k * k * c * c)), k * k * c
+        steps.append(_Step(2.0 / (k * c), a_integer, b_factor, max(1, round(b_factor))))
         c = k * k * c * c / a_integer
     return steps
+
+
+def _rest(steps: Sequence[_Step]) -> float:
+    return math.prod(step.b_factor / step.b_integer for step in steps)
+
+
+def _next(be: Backend, alpha: Ct, step: _Step) -> Ct:
+    return scale_by(be, be.mul(alpha, _complement(be, alpha, step.target)), step.a_integer)
 
 
 def _complement(be: Backend, a: Ct, target: float) -> Ct:

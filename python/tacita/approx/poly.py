@@ -16,6 +16,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Fit, Function, Interval
 from tacita.approx.spec import Spec, half_width, map_levels, normalise, unit
+from tacita.backends.counts import poly_products
 
 if TYPE_CHECKING:
     from tacita.backends.base import Backend, Ct
@@ -83,12 +84,8 @@ def series_depth(degree: int) -> int:
 
 
 def series_multiplications(degree: int) -> int:
-    """Estimated products of a Paterson-Stockmeyer evaluation in the Chebyshev basis, best block size 2^low:
-    2^low - 2 babies T_2.., one double per giant T_(2^low).., one product per block above the first.
-    """
-    levels = series_depth(degree)
-    split = [(1 << low) - 2 + levels - low + (degree >> low) for low in range(1, levels)]
-    return min([degree - 1, *split])
+    """Products that `Backend.poly` takes for a series of this degree."""
+    return sum(poly_products(degree).values())
 
 
 def chebyshev_spec(

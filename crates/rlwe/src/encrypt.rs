@@ -22,7 +22,7 @@ impl PublicKey {
         secret: &SecretKey,
         limbs: usize,
     ) -> Result<Self, RlweError> {
-        let (b, a) = zero_encryption(params, secret, limbs)?;
+        let (b, a, _) = zero_encryption(params, secret, limbs)?;
         Ok(Self { b, a })
     }
 
@@ -68,7 +68,8 @@ impl PublicKey {
     }
 }
 
-/// Encrypts `plain` (NTT form) under the secret key: (-a*s + e + m, a).
+/// Encrypts `plain` (NTT form) under the secret key: (-a*s + e + m, a), with a expanded from the public seed that is
+/// returned beside the ciphertext, so that only the seed and the first half need to travel.
 ///
 /// # Errors
 /// When the operating system gives no randomness.
@@ -77,38 +78,32 @@ pub fn encrypt_secret(
     secret: &SecretKey,
     plain: &RnsPoly,
     scale: f64,
-) -> Result<Ciphertext, RlweError> {
-    let (mut b, a) = zero_encryption(params, secret, plain.q_len)?;
+) -> Result<(Ciphertext, [u8; 32]), RlweError> {
+    let (mut b, a, seed) = zero_encryption(params, secret, plain.q_len)?;
     b.add_assign(params, plain);
-    Ok(Ciphertext {
-        polys: vec![b, a],
-        scale,
-    })
+    let polys = vec![b, a];
+    Ok((Ciphertext { polys, scale }, seed))
 }
 
 fn zero_encryption(
     params: &Parameters,
     secret: &SecretKey,
     limbs: usize,
-) -> Result<(RnsPoly, RnsPoly), RlweError> {
+) -> Result<(RnsPoly, RnsPoly, [u8; 32]), RlweError> {
     let mut prng = sample::Prng::from_os()?;
-    let mut seed = [0u8; 32];
-    prng.fill(&mut seed);
+    let seed = prng.seed();
     let mut a = RnsPoly::zero(params, limbs, 0);
     a.for_each_limb(params, |i, limb| {
-        let mut stream = sample::Prng::from_seed(
-            *blake3::Hasher::new_keyed(&seed)
-                .update(&(i as u64).to_le_bytes())
-                .finalize()
-                .as_bytes(),
-        );
+        let mut hasher = blake3::Hasher::new_keyed(&seed);
+        hasher.update(&(i as u64).to_le_bytes());
+        let mut stream = sample::Prng::from_seed(*hasher.finalize().as_bytes());
         sample::uniform(&mut stream, params.modulus(i), limb);
     });
     let mut b = a.clone();
     b.mul_assign(params, &secret.ntt().truncated(limbs));
     b.neg_assign(params);
     b.add_assign(params, &error_poly(params, &mut prng, limbs, 0));
-    Ok((b, a))
+    Ok((b, a, seed))
 }
 
 /// Decrypts: c0 + c1*s + c2*s^2 ..., in NTT form (scale unchanged). The result is secret material.

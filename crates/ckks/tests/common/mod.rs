@@ -54,7 +54,9 @@ impl Toy {
             .evaluator
             .encode(v, p.scale(level), level + 1)
             .unwrap();
-        encrypt::encrypt_secret(p.rlwe(), &self.secret, &plain, p.scale(level)).unwrap()
+        encrypt::encrypt_secret(p.rlwe(), &self.secret, &plain, p.scale(level))
+            .unwrap()
+            .0
     }
 
     pub fn decrypt(&self, c: &Ciphertext) -> Vec<Complex64> {

@@ -1,0 +1,52 @@
+//! Rust errors as Python exceptions.
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use tacita_ckks::CkksError;
+use tacita_rlwe::RlweError;
+use tacita_wire::WireError;
+
+create_exception!(_native, TacitaError, PyException, "Any error of the engine.");
+create_exception!(_native, LevelError, TacitaError, "No level left for an operation.");
+create_exception!(_native, KeyMissingError, TacitaError, "An evaluation key is absent.");
+create_exception!(_native, FormatError, TacitaError, "Bytes that are not what they should be.");
+create_exception!(_native, ParameterError, TacitaError, "Unknown or insecure parameters.");
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    m.add("TacitaError", py.get_type::<TacitaError>())?;
+    m.add("LevelError", py.get_type::<LevelError>())?;
+    m.add("KeyMissingError", py.get_type::<KeyMissingError>())?;
+    m.add("FormatError", py.get_type::<FormatError>())?;
+    m.add("ParameterError", py.get_type::<ParameterError>())
+}
+
+/// CKKS errors by kind.
+pub fn ckks(e: CkksError) -> PyErr {
+    let text = e.to_string();
+    match e {
+        CkksError::Level { .. } => LevelError::new_err(text),
+        CkksError::Rlwe(e) => rlwe(e),
+        CkksError::Shape { .. } => TacitaError::new_err(text),
+    }
+}
+
+/// RLWE errors by kind.
+pub fn rlwe(e: RlweError) -> PyErr {
+    let text = e.to_string();
+    match e {
+        RlweError::MissingKey(_) => KeyMissingError::new_err(text),
+        RlweError::Parameters(_) | RlweError::Insecure { .. } => ParameterError::new_err(text),
+        _ => TacitaError::new_err(text),
+    }
+}
+
+/// Wire errors: hostile or damaged bytes.
+pub fn wire(e: WireError) -> PyErr {
+    FormatError::new_err(e.to_string())
+}
+
+/// Input and output errors with the path.
+pub fn io(path: &str, e: std::io::Error) -> PyErr {
+    FormatError::new_err(format!("{path}: {e}"))
+}

@@ -1,0 +1,78 @@
+//! Parameters as an immutable Python object.
+use crate::error;
+use pyo3::prelude::*;
+use tacita_ckks::{bootstrap, CkksParameters};
+
+/// A preset of the engine. Levels are user levels: rescalings left, 0..=max_level.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct Parameters(pub CkksParameters);
+
+#[pymethods]
+impl Parameters {
+    /// The preset of this name; raises ParameterError for an unknown or insecure one.
+    #[staticmethod]
+    fn preset(name: &str) -> PyResult<Self> {
+        CkksParameters::preset(name).map(Self).map_err(error::ckks)
+    }
+
+    #[getter]
+    fn name(&self) -> String {
+        self.0.rlwe().name().to_owned()
+    }
+    #[getter]
+    fn log_n(&self) -> u32 {
+        self.0.rlwe().log_n()
+    }
+    #[getter]
+    fn slots(&self) -> usize {
+        self.0.slots()
+    }
+    #[getter]
+    fn max_level(&self) -> i64 {
+        self.0.user_level(self.0.top_level())
+    }
+    #[getter]
+    fn log_qp(&self) -> f64 {
+        self.0.rlwe().log_qp()
+    }
+    /// log2 of the canonical scale at the top level.
+    #[getter]
+    fn log_scale(&self) -> f64 {
+        self.0.scale(self.0.top_level()).log2()
+    }
+    #[getter]
+    fn security_bits(&self) -> u32 {
+        self.0.rlwe().security_bits()
+    }
+    /// The secret's distribution.
+    #[getter]
+    fn secret(&self) -> &'static str {
+        "uniform ternary"
+    }
+    /// log2 of the probability that a bootstrap fails because the raised value leaves the range of the modular reduction:
+    /// that cannot happen (docs/decisions); the figure stands for the tail of the noise, far below it.
+    #[getter]
+    fn failure_log2(&self) -> f64 {
+        -128.0
+    }
+    #[getter]
+    fn hash(&self) -> String {
+        hex(self.0.rlwe().hash())
+    }
+    /// Bytes of the evaluation keys that bootstrapping needs, in memory.
+    #[getter]
+    fn bootstrap_key_bytes(&self) -> usize {
+        bootstrap::required_keys(&self.0)
+            .iter()
+            .map(|k| k.bytes(&self.0))
+            .sum()
+    }
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0.rlwe())
+    }
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,138 @@
+//! The client's half: secret keys, key generation, encryption, decryption. No method of the server takes these types.
+use crate::ciphertext::Ciphertext;
+use crate::parameters::{hex, Parameters};
+use crate::{error, keys, secret_file};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use num_complex::Complex64;
+use pyo3::prelude::*;
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Arc;
+use tacita_ckks::keys::KeyGenerator;
+use tacita_ckks::{CkksParameters, Evaluator};
+use tacita_rlwe::encrypt as rlwe_encrypt;
+use tacita_wire::{KeyWriter, Owner};
+
+/// A secret key. No repr of its content, no pickling, no copy; wiped when dropped.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct SecretKey {
+    key: tacita_rlwe::SecretKey,
+    owner: Owner,
+    encoder: Evaluator,
+}
+
+#[pymethods]
+impl SecretKey {
+    /// Reads a secret-key file; raises FormatError.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: &str, params: &Parameters) -> PyResult<Self> {
+        let params = params.0.clone();
+        py.detach(|| {
+            let (owner, key) = secret_file::read(path, &params)?;
+            let encoder = Evaluator::new(params, Arc::default());
+            Ok(Self { key, owner, encoder })
+        })
+    }
+
+    /// Random public id shared by all files of this client.
+    #[getter]
+    fn key_id(&self) -> String {
+        hex(&self.owner.0)
+    }
+    #[getter]
+    fn params(&self) -> Parameters {
+        Parameters(self.encoder.params().clone())
+    }
+
+    /// The slots of a ciphertext: approximate, and as sensitive as the key when published unrounded (docs/threat-model).
+    fn decrypt<'py>(
+        &self,
+        py: Python<'py>,
+        ct: &Ciphertext,
+    ) -> PyResult<Bound<'py, PyArray1<Complex64>>> {
+        if ct.params.rlwe().hash() != self.encoder.rlwe().hash() {
+            return Err(error::ParameterError::new_err(
+                "decrypt: the ciphertext and the key have different parameters",
+            ));
+        }
+        let values = py.detach(|| {
+            let low = ct.inner.truncated(ct.inner.limbs().min(2));
+            let plain = rlwe_encrypt::decrypt(self.encoder.rlwe(), &self.key, &low);
+            self.encoder.decode(&plain, low.scale)
+        });
+        Ok(values.into_pyarray(py))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("SecretKey(key_id={})", self.key_id())
+    }
+}
+
+/// Encrypts slots (complex128; a power-of-two length dividing the slots, repeated over them) at a user level under the
+/// secret key, with a seeded uniform half.
+#[pyfunction]
+pub fn encrypt(
+    py: Python<'_>,
+    secret: &SecretKey,
+    slots: PyReadonlyArray1<'_, Complex64>,
+    level: usize,
+) -> PyResult<Ciphertext> {
+    let values = slots.as_slice()?.to_vec();
+    let params = secret.encoder.params().clone();
+    let native = level + params.bottom_level();
+    if native > params.top_level() {
+        return Err(error::TacitaError::new_err(format!(
+            "encrypt: level {level} is above the top level {}",
+            params.user_level(params.top_level())
+        )));
+    }
+    py.detach(|| {
+        let scale = params.scale(native);
+        let plain = secret
+            .encoder
+            .encode(&values, scale, native + 1)
+            .map_err(error::ckks)?;
+        let (inner, seed) = rlwe_encrypt::encrypt_secret(params.rlwe(), &secret.key, &plain, scale)
+            .map_err(error::rlwe)?;
+        Ok(Ciphertext {
+            inner,
+            params: params.clone(),
+            seed: Some(seed),
+        })
+    })
+}
+
+/// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists (steps, highest
+/// user level); bootstrapping, relinearisation and conjugation keys are always made. `progress(done, total)` is called
+/// after each key and may raise to interrupt.
+#[pyfunction]
+pub fn keygen(
+    py: Python<'_>,
+    params: &Parameters,
+    rotations: Vec<(i64, usize)>,
+    secret_path: &str,
+    keys_path: &str,
+    progress: Py<PyAny>,
+) -> PyResult<()> {
+    let params: CkksParameters = params.0.clone();
+    let specs = keys::specs(&params, &rotations);
+    let owner = Owner::random().map_err(error::wire)?;
+    let secret = py
+        .detach(|| tacita_rlwe::SecretKey::generate(params.rlwe()))
+        .map_err(error::rlwe)?;
+    secret_file::write(secret_path, &params, owner, &secret)?;
+    let file = File::create(keys_path).map_err(|e| error::io(keys_path, e))?;
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let mut writer =
+        KeyWriter::new(out, &params, owner, specs.len() as u64).map_err(error::wire)?;
+    let generator = KeyGenerator::new(&params, &secret).map_err(error::ckks)?;
+    for (done, spec) in specs.iter().enumerate() {
+        py.detach(|| {
+            let key = generator.generate(*spec).map_err(error::ckks)?;
+            writer.write(spec, &key).map_err(error::wire)
+        })?;
+        py.check_signals()?;
+        progress.call1(py, (done + 1, specs.len()))?;
+    }
+    writer.finish().map_err(error::wire).map(drop)
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import arion
+import dashformer
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
@@ -69,3 +70,12 @@ def test_bad_arrays_are_refused():
     for hidden, bad_mask in ((good + np.nan, mask), (good, mask * 0), (good, mask * 0.5)):
         with pytest.raises(InputError, match="finite and the mask"):
             reference(checkpoint, hidden, bad_mask)
+
+
+@pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
+def test_dashformer_relu_and_mean_pooling_equal_the_published_outputs():
+    model, (inputs, expected) = dashformer.load_model(), dashformer.load_inputs()
+    for hidden, published in zip(inputs[::10], expected[::10], strict=True):
+        logits = reference(model, hidden, np.ones(50)).logits
+        probabilities = np.exp(logits - logits.max())
+        np.testing.assert_allclose(probabilities / probabilities.sum(), published, atol=5e-6)

@@ -3,13 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+
+from tacita.cli.console import out, progress, write_report
+from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
+from tacita.measure import measure_engine
+from tacita.protocol import engine as door
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+PriceFile = Annotated[
+    Path | None, typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False)
+]
+
+
+@app.callback()
+def group() -> None:
+    """Measure this machine."""
 
 
 @app.command("engine")
-def engine(json: Annotated[Path | None, typer.Option("--json")] = None) -> None:
-    """placeholder until the native module lands"""
+def engine(
+    json: Json = None, prices: PriceFile = None, preset: Preset = PRESET_DEFAULT, allow_insecure: Insecure = False
+) -> None:
+    """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
+    door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
+    with progress("bench") as report:
+        figures, table = measure_engine(preset, progress=report)
+    _show(figures)
+    write_report(json, figures)
+    write_report(prices, table)
+
+
+def _show(figures: dict[str, Any]) -> None:
+    y = figures["yardstick_ms"]
+    table = Table("operation", "ms", "Y")
+    for name in ("yardstick", "ntt", "rotate", "mul_relin", "rescale"):
+        table.add_row(name, f"{figures[name + '_ms']:.3f}", f"{figures[name + '_ms'] / y:.2f}")
+    b = figures["bootstrap"]
+    table.add_row("bootstrap, one thread", f"{1e3 * b['seconds']:.0f}", f"{1e3 * b['seconds'] / y:.0f}")
+    out.print(table)
+    out.print(
+        f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} levels left"
+    )
+    out.print(
+        f"two ciphertexts on {b['all_threads']} threads: {b['two_ciphertexts_ratio_one_thread']:.2f} times one on one"
+    )
+    out.print(f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from tacita import api
 from tacita.cli.console import duration, out, progress
@@ -69,24 +68,19 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
     out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {plan.tokens} tokens, packing {plan.scheme}")
-    out.print(_stages(plan))
+    for line in _stages(plan):
+        out.print(line, soft_wrap=True)
     show_estimate(plan)
 
 
-def _stages(plan: Plan) -> Table:
-    table = Table("stage", "bootstraps", "levels in", "levels out", "key switches", "products", "seconds")
+def _stages(plan: Plan) -> Iterator[str]:
+    """One line per stage; counts are key switches (rotations, products, conjugations) and ciphertext products."""
+    yield f"{'stage':<22} {'bootstraps':<14} {'levels':<40} {'switches':>8} {'products':>8} {'seconds':>8}"
     for placed, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
         switches, products = _work(placed)
-        table.add_row(
-            placed.name,
-            f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else "",
-            _levels(placed.levels),
-            _levels(placed.out_levels),
-            str(switches),
-            str(products),
-            f"{seconds:.2f}",
-        )
-    return table
+        refreshed = f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else ""
+        levels = f"{_levels(placed.levels)} -> {_levels(placed.out_levels)}"
+        yield f"{placed.name:<22} {refreshed:<14} {levels:<40} {switches:>8} {products:>8} {seconds:>8.2f}"
 
 
 def _work(placed: PlacedStage) -> tuple[int, int]:

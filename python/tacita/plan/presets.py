@@ -13,14 +13,13 @@ def _preset(name: str, log_n: int, log_qp: float, security_bits: int) -> Paramet
         max_level=13,
         log_qp=log_qp,
         security_bits=security_bits,
-        secret="uniform ternary; sparse ephemeral of weight 32 inside bootstrapping",
+        secret="uniform ternary",
         failure_log2=-128.0,
     )
 
 
-PRESETS = {
-    "n16": _preset("n16", 16, 1746.0, 128),
-    "insecure-toy-n12": _preset("insecure-toy-n12", 12, 1746.0, 0),
-    "insecure-toy-n11": _preset("insecure-toy-n11", 11, 1746.0, 0),
-    "insecure-toy-n10": _preset("insecure-toy-n10", 10, 1746.0, 0),
+TOYS = range(8, 16)  # the same chain on rings too small to hide anything
+
+PRESETS = {"n16": _preset("n16", 16, 1746.0, 128)} | {
+    f"insecure_toy_n{n}": _preset(f"insecure_toy_n{n}", n, 1746.0, 0) for n in TOYS
 }

@@ -1,0 +1,172 @@
+"""The engine's figures: one thread at 12 limbs beside the yardstick, bootstrapping, keys, memory; and prices.
+
+Keys are made in a temporary folder, so this needs the disk that a run needs. Everything is measured in one process on
+one machine, so that ratios to the yardstick hold.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacita.measure.clock import best_ms
+from tacita.measure.prices import HOIST_STEPS, price_table
+from tacita.plan.executor import Progress
+from tacita.plan.resources import peak_memory_gb, require_disk, threads
+from tacita.protocol import engine
+
+BENCH_LEVEL = 9  # 12 limbs
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything a measurement needs. one, all: evaluators on one thread and on all. key_bytes: of the key file."""
+
+    params: Any
+    secret: Any
+    keys: Any
+    one: Any
+    all: Any
+    threads: int
+    keygen_seconds: float
+    key_bytes: int
+
+    def encrypt(self, level: int, seed: int = 0, *, real: bool = False) -> Any:
+        """A fresh ciphertext of slots in the unit square (or [-1, 1] when real)."""
+        return engine.native().encrypt(self.secret, self.values(seed, real=real), level)
+
+    def values(self, seed: int, *, real: bool = False) -> Any:
+        """The slots that `encrypt` encrypts."""
+        rng = np.random.default_rng(seed)
+        parts = rng.uniform(-1.0, 1.0, (2, self.params.slots))
+        return parts[0] + (0j if real else 1j * parts[1])
+
+
+def measure_engine(
+    preset: str = "n16", *, progress: Callable[[Progress], None] = lambda _: None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the report of `tacita bench engine`, the price table). Takes minutes at full size."""
+    steps = _Steps(progress)
+    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
+        bench = _prepare(preset, Path(folder), steps)
+    steps.enter("operations")
+    report = _operations(bench)
+    steps.enter("bootstrapping")
+    report["bootstrap"], bootstrap_ms = _bootstrapping(bench)
+    steps.enter("prices")
+    table = price_table(bench, report["yardstick_ms"], bootstrap_ms)
+    steps.enter("done")
+    return report, table
+
+
+def _prepare(preset: str, folder: Path, steps: _Steps) -> Bench:
+    native = engine.native()
+    with engine.translated():
+        params = native.Parameters.preset(preset)
+        require_disk(folder, params.bootstrap_key_bytes, "the benchmark's keys")
+        paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
+        steps.enter("keygen")
+        began = time.monotonic()
+        rotations = [(step, params.max_level) for step in HOIST_STEPS]
+        native.keygen(params, rotations, *paths, steps.part)
+        keygen_seconds = time.monotonic() - began
+        steps.enter("load keys")
+        keys = native.EvaluationKeys.load(paths[1], params)
+        return Bench(
+            params=params,
+            secret=native.SecretKey.load(paths[0], params),
+            keys=keys,
+            one=native.Evaluator(params, keys, 1),
+            all=native.Evaluator(params, keys, threads()),
+            threads=threads(),
+            keygen_seconds=keygen_seconds,
+            key_bytes=Path(paths[1]).stat().st_size,
+        )
+
+
+def _operations(bench: Bench) -> dict[str, Any]:
+    """One thread, 12 limbs."""
+    native, log_n = engine.native(), bench.params.log_n
+    a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
+    return {
+        "yardstick_ms": native.yardstick_ms(log_n, 50),
+        "ntt_ms": native.ntt_ms(log_n, 200),
+        "rotate_ms": best_ms(lambda: bench.one.rotate(a, 1), REPEATS),
+        "mul_relin_ms": best_ms(lambda: bench.one.mul(a, b), REPEATS) - bench.one.rescale_ms(a, REPEATS),
+        "rescale_ms": bench.one.rescale_ms(a, REPEATS),
+        "limbs": BENCH_LEVEL + 3,
+        "threads": 1,
+        "simd": native.simd_path(),
+        "keygen_seconds": bench.keygen_seconds,
+    }
+
+
+def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Figures of one complex bootstrap on one thread, and prices with all threads."""
+    a, b = bench.encrypt(0, 3), bench.encrypt(0, 4)
+    real, other = bench.encrypt(0, 5, real=True), bench.encrypt(0, 6, real=True)
+    bench.one.bootstrap([a], [False])  # encodes the matrices once
+    seconds = best_ms(lambda: bench.one.bootstrap([a], [False]), 2) / 1e3
+    bench.all.bootstrap([a], [False])
+    alone = {
+        "complex": best_ms(lambda: bench.all.bootstrap([a], [False]), 2),
+        "real": best_ms(lambda: bench.all.bootstrap([real], [True]), 2),
+    }
+    both = best_ms(lambda: bench.all.bootstrap([a, b], [False, False]), 1)
+    reals = best_ms(lambda: bench.all.bootstrap([real, other], [True, True]), 1)
+    fresh = bench.one.bootstrap([a], [False])[0]
+    average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))
+    report = {
+        "seconds": seconds,
+        "bits_average": average,
+        "bits_worst": worst,
+        "levels_left": int(fresh.level),
+        "log_qp": bench.params.log_qp,
+        "log_scale": bench.params.log_scale,
+        "keys_gb": bench.params.bootstrap_key_bytes / 1e9,
+        "peak_rss_gb": peak_memory_gb(),
+        "all_threads": bench.threads,
+        "seconds_all_threads": alone["complex"] / 1e3,
+        "two_ciphertexts_ratio": both / alone["complex"],
+        "two_ciphertexts_ratio_one_thread": both / 1e3 / seconds,
+    }
+    each = {"complex": both / 2, "real": reals / 2}
+    return report, {kind: {"alone": alone[kind], "each": each[kind]} for kind in alone}
+
+
+def _bits(error: Any) -> tuple[float, float]:
+    """(-log2 of the mean, -log2 of the largest) error of real and imaginary parts."""
+    parts = np.abs(np.concatenate([error.real, error.imag]))
+    return float(-np.log2(parts.mean())), float(-np.log2(parts.max()))
+
+
+class _Steps:
+    """Progress of a measurement, in shares of the time it takes at full size."""
+
+    SHARES = (("keygen", 40.0), ("load keys", 10.0), ("operations", 10.0), ("bootstrapping", 80.0), ("prices", 60.0))
+
+    def __init__(self, progress: Callable[[Progress], None]) -> None:
+        self._progress = progress
+        self._began = time.monotonic()
+        self._index = 0
+
+    def enter(self, name: str) -> None:
+        names = [n for n, _ in self.SHARES]
+        self._index = names.index(name) if name in names else len(names)
+        self.part(0, 1)
+
+    def part(self, done: int, total: int) -> None:
+        weights = [w for _, w in self.SHARES]
+        current = weights[self._index] if self._index < len(weights) else 0.0
+        passed = sum(weights[: self._index]) + current * done / total
+        spent = time.monotonic() - self._began
+        left = (sum(weights) - passed) * (spent / passed if passed else 1.0)
+        name = self.SHARES[self._index][0] if self._index < len(weights) else "done"
+        self._progress(Progress(name, self._index, len(weights), spent, left))

@@ -1,0 +1,91 @@
+"""The price table: milliseconds of each counted operation by limbs, with all threads.
+
+Operations that `sim` counts inside `linear` are measured inside `linear`, where babies share one mod-down: plans that
+differ in one count are timed and subtracted. Times of noise-sized differences are kept at or above zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacita.measure.clock import best_ms
+from tacita.plan.cost import Sizes
+
+if TYPE_CHECKING:
+    from tacita.measure.engine import Bench
+
+HOIST_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+LEVELS = (1, 4, 7, 10, 13)
+LIMBS_AT_LEVEL_0 = 3
+PERIOD = 256  # of the plaintext vectors, as in the default model
+REPEATS = 3
+
+
+def price_table(bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """The JSON content of a table that `tacita.plan.cost.Prices` reads."""
+    rows = {level + LIMBS_AT_LEVEL_0: _row(bench, level) for level in LEVELS}
+    ops = next(iter(rows.values()))
+    return {
+        "machine": _machine(),
+        "log_n": bench.params.log_n,
+        "threads": bench.threads,
+        "limbs_at_level_0": LIMBS_AT_LEVEL_0,
+        "yardstick_ms": yardstick_ms,
+        "keygen_seconds_per_gb": bench.keygen_seconds / (bench.key_bytes / 1e9),
+        "source": "tacita bench engine",
+        "sizes": dataclasses.asdict(_sizes(bench)),
+        "bootstrap_ms": bootstrap_ms,
+        "ms": {op: {str(limbs): round(row[op], 4) for limbs, row in rows.items()} for op in ops},
+    }
+
+
+def _row(bench: Bench, level: int) -> dict[str, float]:
+    be, a, b = bench.all, bench.encrypt(level, 1), bench.encrypt(level, 2)
+    rotate = best_ms(lambda: be.rotate(a, 1), REPEATS)
+    mul = best_ms(lambda: be.mul(a, b), REPEATS)
+    tensor = (best_ms(lambda: be.dot([a] * 9, [b] * 9), REPEATS) - mul) / 8
+    rescale = best_ms(lambda: be.mul_const(a, 0.5), REPEATS)
+    add = best_ms(lambda: be.add(a, b), REPEATS)
+    row = {"rotate": rotate, "conjugate": best_ms(lambda: be.conjugate(a), REPEATS), "mul": mul, "add": add}
+    row |= {"tensor": tensor, "relin": max(0.0, mul - tensor - rescale), "mul_scalar": add, "rescale": rescale}
+    row |= _linear_row(bench, a)
+    return {op: max(0.0, ms) for op, ms in row.items()}
+
+
+def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
+    """hoist, rotate_hoisted and mul_plain as they cost inside `linear`."""
+    one = _linear_ms(bench, a, [0])
+    many = _linear_ms(bench, a, [0] * 17)
+    few_babies = _linear_ms(bench, a, list(range(1, 5)))
+    more_babies = _linear_ms(bench, a, list(range(1, 13)))
+    plain = max(0.0, (many - one) / 16)
+    baby = max(0.0, (more_babies - few_babies) / 8 - plain)
+    return {"mul_plain": plain, "rotate_hoisted": baby, "hoist": few_babies - one - 4 * baby - 3 * plain}
+
+
+def _linear_ms(bench: Bench, a: Any, babies: list[int]) -> float:
+    rng = np.random.default_rng(0)
+    vectors = rng.uniform(-1.0, 1.0, (len(babies), PERIOD)).astype(np.complex128)
+    terms = np.array([(0, 0, 0, baby, i) for i, baby in enumerate(babies)], dtype=np.int32)
+    return best_ms(lambda: bench.all.linear([a], vectors, terms, 1, 0), REPEATS)
+
+
+def _sizes(bench: Bench) -> Sizes:
+    """Formulas, with the bootstrapping keys as this engine has them."""
+    sizes = Sizes.of_ring(bench.params.log_n)
+    memory = int(bench.params.bootstrap_key_bytes)
+    rotations = sum(sizes.key(bench.params.max_level, LIMBS_AT_LEVEL_0)[0] for _ in HOIST_STEPS)
+    file = max(0, bench.key_bytes - rotations)
+    return dataclasses.replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
+
+
+def _machine() -> str:
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return "unknown processor"

@@ -197,14 +197,15 @@ def mask_numbers(windows: Sequence[HeadWindow]) -> list[int]:
 def pack_masks(windows: Sequence[HeadWindow], keep: Array) -> list[Array]:
     """keep (tokens,) of 0/1 -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
     numbers = mask_numbers(windows)
-    out = []
-    for n in sorted(set(numbers)):
-        w = windows[numbers.index(n)]
-        rows = np.zeros((w.shape.tokens, w.shape.window))
-        for c in range(w.copies):
-            rows[:, c * w.block : (c + 1) * w.block] = np.roll(keep, -c * w.shifts)[:, None]
-        out.append(rows.reshape(-1))
-    return out
+    firsts = [windows[numbers.index(n)] for n in sorted(set(numbers))]
+    return [_mask(w, keep) for w in firsts]
+
+
+def _mask(w: HeadWindow, keep: Array) -> Array:
+    rows = np.zeros((w.shape.tokens, w.shape.window))
+    for c in range(w.copies):
+        rows[:, c * w.block : (c + 1) * w.block] = np.roll(keep, -c * w.shifts)[:, None]
+    return rows.reshape(-1)
 
 
 def _query_key(

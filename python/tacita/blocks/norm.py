@@ -6,7 +6,7 @@ variance is one ciphertext and may be bootstrapped in place of the (up to severa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +23,6 @@ class Norm:
     """layout: of the result, with copies; the input uses its first copies only.
 
     rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta: (size,).
-    only: if given, the one token whose result is kept; the others become zero (the pooler reads one token).
     """
 
     layout: FeatureLayout
@@ -33,7 +32,6 @@ class Norm:
     beta: Array
     entry: float
     exit: float
-    only: int | None = None
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2 levels."""
@@ -57,24 +55,7 @@ class Norm:
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
         """(x * root * gamma + beta) / exit with copies. 2 levels below x, 1 below root."""
         scale = self.entry * output_bound(self.rsqrt) / self.exit
-        gammas = self._vectors(self.gamma * scale)
-        betas = self._vectors(self.beta / self.exit)
+        gammas = self.layout.vectors(self.gamma * scale)
+        betas = self.layout.vectors(self.beta / self.exit)
         scaled = [be.mul(be.mul_vector(ct, g), root) for ct, g in zip(x, gammas, strict=True)]
         return restore_copies(be, [be.add_vector(y, b) for y, b in zip(scaled, betas, strict=True)], self.layout)
-
-    def at_token(self, token: int) -> Norm:
-        """The same norm with the result of one token kept."""
-        return replace(self, only=token)
-
-    def _vectors(self, per_feature: Array) -> list[Array]:
-        vectors = self.layout.vectors(per_feature)
-        if self.only is None:
-            return vectors
-        return [_at_token(v, self.only, self.layout.shape.tokens) for v in vectors]
-
-
-def _at_token(v: Array, token: int, tokens: int) -> Array:
-    """A window's vector at one token, zero at the others (period: all slots)."""
-    rows = np.zeros((tokens, v.size))
-    rows[token] = v
-    return rows.reshape(-1)

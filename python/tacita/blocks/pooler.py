@@ -6,34 +6,34 @@ from dataclasses import dataclass
 
 from tacita.approx.spec import Spec
 from tacita.backends.base import Backend, Ct
-from tacita.blocks.linear import Affine
 from tacita.blocks.stored import Stored, apply, output_bound
 from tacita.packing.rows import Array, FeatureLayout, rotate_sum
+from tacita.packing.vector import CyclicMap, VectorLayout
 
 Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Pooler:
-    """tanh(W x + b) of every token (only the first is read later; the others must be zero, hence in range)."""
+    """tanh(W x + b) of a vector in vector packing."""
 
-    dense: Affine
+    dense: CyclicMap
     tanh: Spec
 
     @staticmethod
-    def build(weight: Array, bias: Array, layout: FeatureLayout, entry: float, tanh: Spec) -> Pooler:
-        """layout: of x, with copies. entry: bound of x."""
+    def build(weight: Array, bias: Array, layout: VectorLayout, entry: float, tanh: Spec) -> Pooler:
+        """layout: of x. entry: bound of x."""
         form = Stored.input_of(tanh)
         matrix, shift = weight * (entry * form.scale), bias * form.scale + form.offset
-        return Pooler(Affine.build(matrix, shift, layout, layout), tanh)
+        return Pooler(CyclicMap.build(matrix, shift, [layout.index], [layout.index]), tanh)
 
-    def pre_activation(self, be: Backend, x: Cts) -> Cts:
+    def pre_activation(self, be: Backend, x: Ct) -> Ct:
         """x / entry -> stored for tanh; one level."""
-        return self.dense.apply(be, x)
+        return self.dense.apply(be, [x])[0]
 
-    def activate(self, be: Backend, inner: Cts) -> Cts:
-        """tanh / its largest value, at the first copy; the spec's levels."""
-        return tuple(apply(be, ct, self.tanh, 1.0 / self.exit) for ct in inner)
+    def activate(self, be: Backend, inner: Ct) -> Ct:
+        """tanh / its largest value; the spec's levels."""
+        return apply(be, inner, self.tanh, 1.0 / self.exit)
 
     @property
     def exit(self) -> float:

@@ -17,7 +17,8 @@ from tacita.backends.base import Backend, Ct
 from tacita.backends.linear import LinearPlan
 from tacita.blocks.stored import Stored, output_bound
 from tacita.packing.base import refuse
-from tacita.packing.rows import Array, Diagonal, FeatureLayout, RowsShape, rotate_sum
+from tacita.packing.rows import Array, Diagonal, FeatureLayout, rotate_sum
+from tacita.packing.vector import VectorLayout
 
 Cts = tuple[Ct, ...]
 Place = tuple[int, int]  # ciphertext, slot
@@ -75,38 +76,41 @@ class ResponseLayout:
 
 @dataclass(frozen=True, eq=False)
 class Answering:
-    """Pooled vector at token 0 -> response ciphertexts. plan: one ciphertext (logits) or one per pooled ciphertext."""
+    """Pooled vector -> response ciphertexts. plan: one ciphertext (logits) or one per pooled ciphertext.
+
+    width: slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias.
+    """
 
     response: ResponseLayout
     plan: LinearPlan
-    sums: bool
+    width: int
     keep: tuple[Array, ...]
     bias: tuple[Array, ...]
-    window: int
 
     @staticmethod
     def logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, bound: float) -> Answering:
-        """weight (classes, hidden). entry: bound of the pooled vector; bound: of the logits. Two levels.
-
-        Token t holds the products of row t, then row t again; a sum over positions leaves logit t at position 0.
-        Errors: ShapeError for more classes than tokens hold twice.
+        """From rows packing. weight (classes, hidden). entry: bound of the pooled vector at token 0; bound: of the
+        logits. Two levels. Token t holds the products of row t, then row t again; a sum over positions leaves logit t
+        at position 0. Errors: ShapeError for more classes than tokens hold twice.
         """
-        shape, size = layout.shape, weight.shape[0]
-        if 2 * size + 1 > shape.tokens:
-            raise refuse("rows", f"{size} classes with {shape.tokens} tokens", "use at least 2*classes + 1 tokens")
-        rows = np.vstack([weight, weight]) * (entry / bound)
+        shape = layout.shape
         diagonals: Diagonal = {}
         for i in range(layout.count):
-            for t, row in enumerate(rows):
+            for t, row in enumerate(np.vstack([weight, weight]) * (entry / bound)):
                 at = np.where(layout.home[i] >= 0, row[layout.home[i]], 0.0)
-                diagonals[0, i, -t * shape.window] = _at_token(at, t, shape)
-        plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=1, split="giant")
-        slots = [t * shape.window for t in range(2 * size + 1)]
-        places = [(0, s) for s in slots]
-        response = ResponseLayout(1, tuple(places[:size]), tuple(places[size:-1]), places[-1], bound)
-        keep, offset = np.zeros((2, shape.slots))
-        keep[slots[:-1]], offset[slots[:-1]] = 1.0, np.tile(bias, 2) / bound
-        return Answering(response, plan, True, (keep,), (offset,), shape.window)
+                diagonals[0, i, -t * shape.window] = _block(at, t, shape.slots)
+        return _logits(diagonals, layout.count, bias, bound, shape.window, shape.slots)
+
+    @staticmethod
+    def vector_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
+        """From vector packing, as `logits`: period t in place of token t, without rotations."""
+        rows = np.vstack([weight, weight]) * (entry / bound)
+        if len(rows) * layout.period > layout.slots:
+            raise refuse("vector", f"{len(weight)} classes", "use a larger ring")
+        flat = np.concatenate(
+            [*(layout.vector(row) for row in rows), np.zeros(layout.slots - rows.shape[0] * layout.period)]
+        )
+        return _logits({(0, 0, 0): flat}, 1, bias, bound, layout.period, layout.slots)
 
     @staticmethod
     def features(layout: FeatureLayout, entry: float) -> Answering:
@@ -116,37 +120,68 @@ class Answering:
         places: list[tuple[int, int, int]] = []
         for i in range(layout.count):
             inside = np.where(layout.home[i] >= 0, 1.0, 0.0)
-            diagonals[i, i, 0] = _at_token(inside, 0, shape)
-            diagonals[i, i, -shape.window] = _at_token(inside, 1, shape)
+            diagonals[i, i, 0] = _block(inside, 0, shape.slots)
+            diagonals[i, i, -shape.window] = _block(inside, 1, shape.slots)
             places += [(int(layout.home[i, p]), i, int(p)) for p in np.flatnonzero(inside)]
-        plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=layout.count, split="baby")
-        first = tuple((ct, slot) for _, ct, slot in sorted(places))
-        second = tuple((ct, slot + shape.window) for ct, slot in first)
-        response = ResponseLayout(layout.count, first, second, (0, 2 * shape.window), entry)
-        return Answering(response, plan, False, (), (), shape.window)
+        return _features(diagonals, places, layout.count, entry, shape.window)
+
+    @staticmethod
+    def vector_features(layout: VectorLayout, entry: float) -> Answering:
+        """As `features`, from vector packing: at periods 0 and 1; the check at period 2."""
+        inside = layout.vector(np.ones(layout.size))
+        if 3 * layout.period > layout.slots:
+            raise refuse("vector", f"an answer of {layout.size} numbers in {layout.slots} slots", "use a larger ring")
+        both = _block(inside, 0, layout.slots) + _block(inside, 1, layout.slots)
+        places = [(f, 0, f) for f in range(layout.size)]
+        return _features({(0, 0, 0): both}, places, 1, entry, layout.period)
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
         """pooled / entry, and the norm check of `norm_check` -> the response."""
         out = be.linear(pooled, self.plan)
-        if self.sums:
-            out = [be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.window), self.keep[0]), self.bias[0])]
+        if self.keep:
+            out = [be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0]), self.bias[0])]
         out[0] = be.add(out[0], be.rotate(check, -self.response.check[1]))
         return tuple(out)
 
 
-def _at_token(v: Array, token: int, shape: RowsShape) -> Array:
-    rows = np.zeros((shape.tokens, shape.window))
-    rows[token] = v
-    return rows.reshape(-1)
+def _logits(diagonals: Diagonal, inputs: int, bias: Array, bound: float, width: int, slots: int) -> Answering:
+    """width: slots of one block, at whose first slot a logit is left."""
+    size = len(bias)
+    if (2 * size + 1) * width > slots:
+        raise refuse("answer", f"{size} classes in {slots // width} blocks", "use 2*classes + 1 tokens or more")
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=1, split="giant")
+    places = [(0, t * width) for t in range(2 * size + 1)]
+    response = ResponseLayout(1, tuple(places[:size]), tuple(places[size:-1]), places[-1], bound)
+    keep, offset = np.zeros((2, slots))
+    at = [slot for _, slot in places[:-1]]
+    keep[at], offset[at] = 1.0, np.tile(bias, 2) / bound
+    return Answering(response, plan, width, (keep,), (offset,))
 
 
-def norm_check(be: Backend, variance: Ct, root: Ct, rsqrt: Spec, shape: RowsShape) -> Ct:
+def _features(
+    diagonals: Diagonal, places: list[tuple[int, int, int]], count: int, entry: float, width: int
+) -> Answering:
+    """places: (feature, ciphertext, slot). width: slots of one block; blocks 0 and 1 hold the answer, 2 the check."""
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=count, n_outputs=count, split="baby")
+    first = tuple((ct, slot) for _, ct, slot in sorted(places))
+    second = tuple((ct, slot + width) for ct, slot in first)
+    return Answering(ResponseLayout(count, first, second, (0, 2 * width), entry), plan, 1, (), ())
+
+
+def _block(v: Array, number: int, slots: int) -> Array:
+    """Slot vector with v as block `number`, zero elsewhere."""
+    out = np.zeros(slots)
+    out[number * v.size : (number + 1) * v.size] = v
+    return out
+
+
+def norm_check(be: Backend, variance: Ct, root: Ct, rsqrt: Spec) -> Ct:
     """Half of variance * root^2 at slot 0 (token 0), zero elsewhere; 1/2 inside the interval.
 
     variance: stored for rsqrt. root: 1/sqrt(variance) / its largest value. Levels: two below variance, root.
     """
     form, top = Stored.input_of(rsqrt), output_bound(rsqrt)
-    at_zero = np.zeros(shape.slots)
+    at_zero = np.zeros(be.slots)
     at_zero[0] = 0.5 * top**2 / form.scale
     moved = be.add_const(variance, -form.offset) if form.offset else variance
     return be.mul(be.mul_vector(moved, at_zero), be.square(root))

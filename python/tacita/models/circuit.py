@@ -1,36 +1,35 @@
-"""A checkpoint as a circuit: the list of stages that a scheme runs, with the request and response layouts.
+"""A checkpoint as a circuit: its weights in blocks, the blocks as the stages of a scheme, request and response.
 
-Live tensors between stages: x (hidden states / bound, with copies), s (scores), e (exponentials), c and r (context
-and, where they need ciphertexts of their own, row sums), inv, a (centred sum before a LayerNorm), v (its variance),
-y (after the first LayerNorm), h and g (before and after the activation), and in the head p, t, check, answer. The
-request is x, mask and, for mean pooling, mean; masks stay live and are never lowered or bootstrapped.
+The request is x (hidden states), mask and, for mean pooling, mean. With the tanh pooler only the first token of the
+last layer is read, so that layer runs on one query and one vector (`blocks.first_token`); the layers before it, and
+all layers with mean pooling, run on all tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tacita.approx.spec import Spec, from_dict
-from tacita.backends.base import Backend
 from tacita.blocks.attention import Attention, AttentionSpecs, AttentionWeights, mask_numbers, pack_masks
 from tacita.blocks.feed_forward import FeedForward
+from tacita.blocks.first_token import FirstTokenAttention, VectorForward, VectorNorm, exact_bound
 from tacita.blocks.norm import Norm
-from tacita.blocks.pooler import Pooler, mean
-from tacita.blocks.response import Answering, ResponseLayout, norm_check
+from tacita.blocks.pooler import Pooler
+from tacita.blocks.response import Answering, ResponseLayout
 from tacita.checkpoint.load import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.bert import layer_prefix
 from tacita.packing.heads import HeadWindow, head_windows
 from tacita.packing.rows import Array, FeatureLayout, RowsShape
-from tacita.schemes.base import Live, Stage
+from tacita.packing.vector import VectorLayout
+from tacita.schemes import thor
+from tacita.schemes.base import Stage
 
-Run: TypeAlias = Callable[[Backend, Live], Live]
-FIXED = frozenset({"mask", "mean"})  # request tensors that pass through every stage as they came
+FIXED = thor.FIXED
 
 
 @dataclass(frozen=True)
@@ -80,58 +79,65 @@ class CircuitSpecs:
 
 @dataclass(frozen=True, eq=False)
 class RequestLayout:
-    """What the client encrypts: tensor name -> slot vectors. bound: of the hidden states."""
+    """What the client encrypts: tensor name -> slot vectors. bound: of the hidden states.
+
+    first_token: whether the last mask ciphertext is the plain mask (the last layer has one query). mean: whether the
+    mean over tokens is asked for.
+    """
 
     layout: FeatureLayout
     windows: tuple[HeadWindow, ...]
     bound: float
+    all_tokens: bool
+    first_token: bool
     mean: bool
 
     @property
     def counts(self) -> dict[str, int]:
         """Ciphertexts per tensor."""
-        sizes = {"x": self.layout.count, "mask": max(mask_numbers(self.windows)) + 1}
-        return sizes | ({"mean": 1} if self.mean else {})
+        masks = (max(mask_numbers(self.windows)) + 1 if self.all_tokens else 0) + self.first_token
+        return {"x": self.layout.count, "mask": masks} | ({"mean": 1} if self.mean else {})
 
     def pack(self, hidden: Array, mask: Array) -> dict[str, list[Array]]:
         """hidden (tokens, size), mask (tokens,) of 0/1 -> slot vectors, all in [-1, 1] for calibrated inputs."""
-        out = {"x": self.layout.pack(hidden / self.bound), "mask": pack_masks(self.windows, mask)}
-        if self.mean:
-            out["mean"] = [np.repeat(mask / mask.sum(), self.layout.shape.window)]
-        return out
+        window = self.layout.shape.window
+        masks = pack_masks(self.windows, mask) if self.all_tokens else []
+        masks += [np.repeat(mask, window)] if self.first_token else []
+        out = {"x": self.layout.pack(hidden / self.bound), "mask": masks}
+        return out | ({"mean": [np.repeat(mask / mask.sum(), window)]} if self.mean else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """How to read a tensor for comparison with the float reference: `tensor` after the stage named by the probe's
+    key; read(slot vectors) gives (tokens or 1, hidden); reference: the name in the trace."""
+
+    tensor: str
+    bound: float
+    unpack: Callable[[Sequence[Array]], Array]
+    reference: str
+
+    def read(self, slots: Sequence[Array]) -> Array:
+        """Decoded ciphertexts -> values."""
+        return np.atleast_2d(np.real(self.unpack(slots))) * self.bound
 
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """stages in order; request and response: where the client's and the server's numbers go. layouts, bounds: of the
-    tensors x and y by stage name, for comparison with the reference."""
+    """stages in order; request and response: where the client's and the server's numbers go; probes by stage."""
 
     stages: tuple[Stage, ...]
     request: RequestLayout
     response: ResponseLayout
     layout: FeatureLayout
-    bounds: Mapping[str, float]
+    probes: Mapping[str, Probe]
 
 
 def build_circuit(checkpoint: Checkpoint, specs: CircuitSpecs, slots: int, tokens: int) -> Circuit:
     """The circuit of a BERT checkpoint in rows packing. Errors: ShapeError for a shape that rows do not admit,
     PlanError when specs and checkpoint differ in layers or pooling."""
-    config = checkpoint.config
     _check(checkpoint, specs)
-    shape = RowsShape(slots, tokens)
-    layout = FeatureLayout.dense(shape, config.hidden, copied=True)
-    windows = head_windows(shape, config.heads, config.head_size)
-    stages: list[Stage] = []
-    bounds: dict[str, float] = {}
-    entry = specs.entry
-    for i, layer in enumerate(specs.layers):
-        last = i + 1 == len(specs.layers)
-        stages += _layer(checkpoint, i, layer, layout, windows, entry, last)
-        bounds |= {f"layer{i}.norm1": layer.norm1, f"layer{i}.norm2": layer.output}
-        entry = layer.output
-    head, response = _head(checkpoint, specs, layout, entry)
-    request = RequestLayout(layout, windows, specs.entry, config.pooling == "mean")
-    return Circuit((*stages, *head), request, response, layout, bounds)
+    return _Builder(checkpoint, specs, RowsShape(slots, tokens)).circuit()
 
 
 def build_stages(checkpoint: Checkpoint, specs: CircuitSpecs, slots: int, tokens: int) -> list[Stage]:
@@ -147,133 +153,104 @@ def _check(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
         raise PlanError("the pooler has no tanh approximation", hint="calibrate this model")
 
 
-def _layer(
-    checkpoint: Checkpoint,
-    index: int,
-    specs: LayerSpecs,
-    layout: FeatureLayout,
-    windows: tuple[HeadWindow, ...],
-    entry: float,
-    last: bool,
-) -> list[Stage]:
-    t, name = checkpoint.tensors, layer_prefix(index)
-    bounds = AttentionSpecs(specs.exp, specs.inverse, specs.context, entry, specs.sum1)
-    attention = Attention.build(_attention_weights(t, name), layout, windows, bounds)
-    norms = [
-        Norm(layout, rsqrt, checkpoint.config.norm_eps, t[f"{key}.weight"], t[f"{key}.bias"], before, after)
-        for key, rsqrt, before, after in (
-            (f"{name}attention.output.LayerNorm", specs.rsqrt1, specs.sum1, specs.norm1),
-            (f"{name}output.LayerNorm", specs.rsqrt2, specs.sum2, specs.output),
+class _Builder:
+    """Walks over the layers; holds what they share."""
+
+    def __init__(self, checkpoint: Checkpoint, specs: CircuitSpecs, shape: RowsShape) -> None:
+        self.config, self.tensors, self.specs = checkpoint.config, checkpoint.tensors, specs
+        self.layout = FeatureLayout.dense(shape, self.config.hidden, copied=True)
+        self.vector = VectorLayout(shape.slots, self.config.hidden)
+        self.windows = head_windows(shape, self.config.heads, self.config.head_size)
+        self.pooled = self.config.pooling == "cls"
+        self.probes: dict[str, Probe] = {}
+
+    def circuit(self) -> Circuit:
+        stages: list[Stage] = []
+        count = self.config.layers
+        for i in range(count):
+            layer = self._last_layer(i) if self.pooled and i + 1 == count else self._layer(i)
+            stages += thor.keeping_masks(layer, f"layer{i}.")
+        head, response = self._head()
+        request = RequestLayout(
+            self.layout, self.windows, self.specs.entry, not self.pooled or count > 1, self.pooled, not self.pooled
         )
-    ]
-    if last and checkpoint.config.pooling == "cls":
-        norms[1] = norms[1].at_token(0)
-    wide = (f"{name}intermediate.dense", f"{name}output.dense")
-    weights = (t[f"{wide[0]}.weight"], t[f"{wide[0]}.bias"], t[f"{wide[1]}.weight"], t[f"{wide[1]}.bias"])
-    forward = FeedForward.build(weights, layout, specs.activation, specs.norm1, specs.sum2)
-    stages = [*_attention_stages(attention), *_norm_stages(norms[0], "y", 1, check=False)]
-    stages += [*_forward_stages(forward), *_norm_stages(norms[1], "x", 2, check=last)]
-    return [Stage(f"layer{index}.{s.name}", _keeping(s.run), s.complex_outputs) for s in stages]
+        return Circuit((*stages, *head), request, response, self.layout, self.probes)
 
+    def _layer(self, i: int) -> list[Stage]:
+        """All tokens."""
+        s, entry, last = self.specs.layers[i], self._entry(i), i + 1 == self.config.layers
+        bounds = AttentionSpecs(s.exp, s.inverse, s.context, entry, s.sum1)
+        attention = Attention.build(self._attention(i), self.layout, self.windows, bounds)
+        forward = FeedForward.build(self._forward(i), self.layout, s.activation, s.norm1, s.sum2)
+        eps = self.config.norm_eps
+        norm1 = Norm(self.layout, s.rsqrt1, eps, *self._norm(i, "attention.output"), s.sum1, s.norm1)
+        norm2 = Norm(self.layout, s.rsqrt2, eps, *self._norm(i, "output"), s.sum2, s.output)
+        self._probe(i, self.layout.unpack)
+        return [
+            *thor.attention_stages(attention),
+            *thor.norm_stages(norm1, "y", 1),
+            *thor.forward_stages(forward),
+            *thor.norm_stages(norm2, "x", 2, check=last),
+        ]
 
-def _attention_weights(t: Mapping[str, Array], name: str) -> AttentionWeights:
-    parts = [f"{name}attention.self.{part}" for part in ("query", "key", "value")] + [f"{name}attention.output.dense"]
-    return AttentionWeights(*(t[f"{part}.{kind}"] for part in parts for kind in ("weight", "bias")))
+    def _last_layer(self, i: int) -> list[Stage]:
+        """The first token only."""
+        s, entry, layout = self.specs.layers[i], self._entry(i), self.vector
+        sum1, sum2 = (exact_bound(b, r, layout.size) for b, r in ((s.sum1, s.rsqrt1), (s.sum2, s.rsqrt2)))
+        bounds = AttentionSpecs(s.exp, s.inverse, s.context, entry, sum1)
+        attention = FirstTokenAttention.build(self._attention(i), self.layout, self.windows, bounds)
+        forward = VectorForward.build(self._forward(i), layout, s.activation, s.norm1, sum2)
+        eps = self.config.norm_eps
+        norm1 = VectorNorm(layout, s.rsqrt1, eps, *self._norm(i, "attention.output"), sum1, s.norm1)
+        norm2 = VectorNorm(layout, s.rsqrt2, eps, *self._norm(i, "output"), sum2, s.output)
+        self._probe(i, lambda slots: layout.unpack(slots[0]))
+        return [
+            *thor.first_token_stages(attention),
+            *thor.vector_norm_stages(norm1, "y", 1),
+            *thor.vector_forward_stages(forward),
+            *thor.vector_norm_stages(norm2, "x", 2, check=True),
+        ]
 
+    def _head(self) -> tuple[list[Stage], ResponseLayout]:
+        t, entry = self.tensors, self.specs.layers[-1].output
+        if self.pooled and self.specs.tanh is not None:
+            pooler = Pooler.build(t["pooler.dense.weight"], t["pooler.dense.bias"], self.vector, entry, self.specs.tanh)
+            stages, answering = thor.pooler_stages(pooler), self._vector_answer(pooler.exit)
+        else:
+            stages, answering = [thor.mean_stage(self.layout)], self._mean_answer(entry)
+        return [*thor.keeping_masks(stages), thor.answer_stage(answering)], answering.response
 
-def _attention_stages(attention: Attention) -> list[Stage]:
-    def scores(be: Backend, live: Live) -> Live:
-        return {"x": live["x"], "s": attention.scores(be, live["x"])}
+    def _vector_answer(self, bound: float) -> Answering:
+        if not self.config.classes:
+            return Answering.vector_features(self.vector, bound)
+        return Answering.vector_logits(*self._dense("classifier"), self.vector, bound, self.specs.answer)
 
-    def exponentials(be: Backend, live: Live) -> Live:
-        return {"x": live["x"], "e": attention.exponentials(be, live["s"])}
+    def _mean_answer(self, bound: float) -> Answering:
+        if not self.config.classes:
+            return Answering.features(self.layout, bound)
+        return Answering.logits(*self._dense("classifier"), self.layout, bound, self.specs.answer)
 
-    def mix(be: Backend, live: Live) -> Live:
-        context, sums = attention.mix(be, live["x"], live["e"], live["mask"])
-        return {"x": live["x"], "c": context} | ({"r": sums} if sums else {})
+    def _entry(self, i: int) -> float:
+        return self.specs.layers[i - 1].output if i else self.specs.entry
 
-    def inverses(be: Backend, live: Live) -> Live:
-        found = attention.inverses(be, live["c"], live.get("r", ()))
-        return {"x": live["x"], "c": live["c"], "inv": found}
+    def _dense(self, name: str) -> tuple[Array, Array]:
+        return self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
 
-    def project(be: Backend, live: Live) -> Live:
-        return {"a": attention.project(be, live["x"], live["c"], live["inv"])}
+    def _norm(self, i: int, name: str) -> tuple[Array, Array]:
+        return self._dense(f"{layer_prefix(i)}{name}.LayerNorm")
 
-    runs = {"scores": scores, "exp": exponentials, "mix": mix, "inverse": inverses, "project": project}
-    return [Stage(name, run) for name, run in runs.items()]
+    def _attention(self, i: int) -> AttentionWeights:
+        names = ("self.query", "self.key", "self.value", "output.dense")
+        return AttentionWeights(*(a for n in names for a in self._dense(f"{layer_prefix(i)}attention.{n}")))
 
+    def _forward(self, i: int) -> tuple[Array, Array, Array, Array]:
+        up, down = (self._dense(f"{layer_prefix(i)}{name}.dense") for name in ("intermediate", "output"))
+        return *up, *down
 
-def _forward_stages(forward: FeedForward) -> list[Stage]:
-    def expand(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "h": forward.expand(be, live["y"])}
-
-    def activate(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "g": forward.activate(be, live["h"])}
-
-    def contract(be: Backend, live: Live) -> Live:
-        return {"a": forward.contract(be, live["y"], live["g"])}
-
-    return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
-
-
-def _norm_stages(norm: Norm, out: str, number: int, *, check: bool) -> list[Stage]:
-    """check: also return the norm check of the response."""
-
-    def variance(be: Backend, live: Live) -> Live:
-        return {"a": live["a"], "v": (norm.variance(be, live["a"]),)}
-
-    def normalise(be: Backend, live: Live) -> Live:
-        root = norm.root(be, live["v"][0])
-        result: Live = {out: norm.normalise(be, live["a"], root)}
-        if check:
-            result["check"] = (norm_check(be, live["v"][0], root, norm.rsqrt, norm.layout.shape),)
-        return result
-
-    return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]
-
-
-def _head(
-    checkpoint: Checkpoint, specs: CircuitSpecs, layout: FeatureLayout, entry: float
-) -> tuple[list[Stage], ResponseLayout]:
-    t, stages, bound = checkpoint.tensors, [], entry
-    if checkpoint.config.pooling == "cls" and specs.tanh is not None:
-        pooler = Pooler.build(t["pooler.dense.weight"], t["pooler.dense.bias"], layout, entry, specs.tanh)
-        stages, bound = _pooler_stages(pooler), pooler.exit
-    else:
-        stages = [Stage("mean", partial(_mean, layout))]
-    if checkpoint.config.classes:
-        answering = Answering.logits(t["classifier.weight"], t["classifier.bias"], layout, bound, specs.answer)
-    else:
-        answering = Answering.features(layout, bound)
-
-    def answer(be: Backend, live: Live) -> Live:
-        return {"answer": answering.apply(be, live["t"], live["check"][0])}
-
-    stages = [Stage(s.name, _keeping(s.run)) for s in stages]
-    return [*stages, Stage("answer", answer)], answering.response
-
-
-def _pooler_stages(pooler: Pooler) -> list[Stage]:
-    def dense(be: Backend, live: Live) -> Live:
-        return {"check": live["check"], "p": pooler.pre_activation(be, live["x"])}
-
-    def tanh(be: Backend, live: Live) -> Live:
-        return {"check": live["check"], "t": pooler.activate(be, live["p"])}
-
-    return [Stage("pooler", dense), Stage("tanh", tanh)]
-
-
-def _mean(layout: FeatureLayout, be: Backend, live: Live) -> Live:
-    return {"check": live["check"], "t": mean(be, live["x"], live["mean"][0], layout)}
-
-
-def _keeping(run: Run) -> Run:
-    """The stage with the request's masks handed on."""
-
-    def kept(be: Backend, live: Live) -> Live:
-        return run(be, live) | {name: live[name] for name in FIXED if name in live}
-
-    return kept
+    def _probe(self, i: int, unpack: Callable[[Sequence[Array]], Array]) -> None:
+        s = self.specs.layers[i]
+        self.probes[f"layer{i}.norm1"] = Probe("y", s.norm1, unpack, f"layer{i}.norm1")
+        self.probes[f"layer{i}.norm2"] = Probe("x", s.output, unpack, f"layer{i}.output")
 
 
 def _plain(value: Spec | float | None) -> Any:

@@ -1,0 +1,226 @@
+"""The last layer when only its first token is read: attention of one query, then a matrix-vector pipeline.
+
+A single query needs one product with K instead of R, no packing of scores and no unpacking of exponentials: the score
+of key j stays at token j, repeated over the positions of its head, and the mix is one product with V and a sum over
+tokens. What follows works on one vector in vector packing, one ciphertext per tensor whatever the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.backends.base import Backend, Ct
+from tacita.blocks.attention import AttentionSpecs, AttentionWeights, context_scale
+from tacita.blocks.linear import Affine
+from tacita.blocks.stored import Stored, apply, output_bound
+from tacita.packing.heads import HeadWindow, context_layout
+from tacita.packing.rows import Array, FeatureLayout, rotate_sum, spread
+from tacita.packing.vector import CyclicMap, VectorLayout, select_token
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTokenAttention:
+    """Attention of query 0 over all keys. Build, then run the methods in order."""
+
+    windows: tuple[HeadWindow, ...]
+    layout: FeatureLayout
+    vector: VectorLayout
+    specs: AttentionSpecs
+    query: CyclicMap
+    key: Affine
+    value: Affine
+    projection: CyclicMap
+
+    @staticmethod
+    def build(
+        weights: AttentionWeights,
+        layout: FeatureLayout,
+        windows: tuple[HeadWindow, ...],
+        specs: AttentionSpecs,
+    ) -> FirstTokenAttention:
+        """layout: of x, with copies. specs.exit: see `exact_bound`."""
+        heads = sum(len(w.heads) for w in windows)
+        size = weights.query.shape[0] // heads
+        context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
+        f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
+        g, places = context_scale(specs), list(context.home)
+        back = output_bound(specs.inverse) / (g * specs.exit)
+        out, out_bias = weights.output, weights.output_bias
+        centred, shift = (out - out.mean(axis=0)) * back, (out_bias - out_bias.mean()) / specs.exit
+        entry = specs.entry
+        return FirstTokenAttention(
+            windows=windows,
+            layout=layout,
+            vector=vector,
+            specs=specs,
+            query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [vector.index], places),
+            key=Affine.build(weights.key * (f * entry), weights.key_bias * f, layout, context),
+            value=Affine.build(weights.value * (g * entry), weights.value_bias * g, layout, context),
+            projection=CyclicMap.build(centred, shift, places, [vector.index]),
+        )
+
+    def select(self, be: Backend, x: Cts) -> Ct:
+        """x -> its first token in vector packing. One level."""
+        return select_token(be, x, self.layout, self.vector)
+
+    def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
+        """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions (and over the
+        sums' positions when they share the ciphertext). 3 levels below x and first."""
+        queries, keys = self.query.apply(be, [first]), self.key.apply(be, x)
+        pairs = zip(self.windows, queries, keys, strict=True)
+        return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
+
+    def _window_scores(self, be: Backend, window: HeadWindow, product: Ct) -> Ct:
+        starts = np.where(self._heads(window) & (np.arange(window.shape.window) % window.width == 0), 1.0, 0.0)
+        totals = be.mul_vector(rotate_sum(be, product, window.width), starts)
+        scores = spread(be, totals, window.width)
+        if window.shared:
+            scores = be.add(scores, be.rotate(scores, -window.sum_offset))
+        valid = self._heads(window, 0) | (window.shared & self._heads(window, window.sum_offset))
+        return be.add_vector(scores, np.where(valid, Stored.input_of(self.specs.exp).offset, 0.0))
+
+    def exponentials(self, be: Backend, scores: Cts) -> Cts:
+        """exp(score - shift) in (0, 1]. Levels: the spec's."""
+        return tuple(apply(be, s, self.specs.exp) for s in scores)
+
+    def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct) -> tuple[Cts, Cts]:
+        """(context, sums) as `Attention.mix` gives them, the same in every token. One level below exps.
+
+        mask: keep[j] at all positions of token j. x is needed two levels above the exponentials' at most.
+        """
+        level = min(be.level(e) for e in exps)
+        values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
+        context, sums = [], []
+        for window, e, v in zip(self.windows, exps, values, strict=True):
+            outs = self._mix_window(be, window, e, v, mask)
+            context.append(outs[0])
+            sums += outs[1:]
+        return tuple(context), tuple(sums)
+
+    def _mix_window(self, be: Backend, window: HeadWindow, exps: Ct, value: Ct, mask: Ct) -> list[Ct]:
+        form = Stored.input_of(self.specs.inverse)
+        start = window.sum_offset if window.shared else 0
+        places = np.where(self._heads(window, start), 1.0, 0.0)
+        mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
+        if window.shared:
+            parts = [be.mul(be.add_vector(value, places * form.scale), mask)]
+        else:
+            parts = [be.mul(value, mask), be.mul_vector(mask, places * form.scale)]
+        outs = [rotate_sum(be, be.mul(exps, p), window.shape.tokens, window.shape.window) for p in parts]
+        outs[-1] = be.add_vector(outs[-1], places * form.offset)
+        return outs
+
+    def inverses(self, be: Backend, context: Cts, sums: Cts) -> Cts:
+        """As `Attention.inverses`."""
+        scale, rest, out = 1.0 / output_bound(self.specs.inverse), list(sums), []
+        for window, ct in zip(self.windows, context, strict=True):
+            inverse = apply(be, ct if window.shared else rest.pop(0), self.specs.inverse, scale)
+            out.append(be.rotate(inverse, window.sum_offset) if window.shared else inverse)
+        return tuple(out)
+
+    def project(self, be: Backend, first: Ct, context: Cts, inverses: Cts) -> Ct:
+        """Centred (attention output + first) / exit. 2 levels below context and inverses, 1 below first."""
+        mixed = [be.mul(c, inv) for c, inv in zip(context, inverses, strict=True)]
+        (out,) = self.projection.apply(be, mixed)
+        return be.add(out, centred(be, first, self.vector, self.specs.entry / self.specs.exit))
+
+    def _heads(self, window: HeadWindow, start: int = 0) -> Array:
+        """bool [window]: positions of real heads at full width, from `start`."""
+        p = np.arange(window.shape.window)
+        inside: Array = (p >= start) & (p < start + window.width * len(window.heads))
+        return inside
+
+
+def centred(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:
+    """(x minus its mean over features) * factor, zero in the padding. One level, log2(period) rotations."""
+    ones = layout.vector(np.full(layout.size, factor))
+    total = rotate_sum(be, x, layout.period)
+    return be.sub(be.mul_vector(x, ones), be.mul_vector(total, ones / layout.size))
+
+
+def exact_bound(bound: float, rsqrt: Spec, size: int) -> float:
+    """The least bound >= `bound` for which the variance of a tensor stored by it takes no level to scale: the sum of
+    its squares times an integer is then the variance in the stored form of rsqrt."""
+    scale = Stored.input_of(rsqrt).scale / size
+    return float(np.sqrt(ceil(bound**2 * scale) / scale))
+
+
+@dataclass(frozen=True, eq=False)
+class VectorNorm:
+    """LayerNorm in vector packing. entry: from `exact_bound`; else as `Norm`."""
+
+    layout: VectorLayout
+    rsqrt: Spec
+    epsilon: float
+    gamma: Array
+    beta: Array
+    entry: float
+    exit: float
+
+    def variance(self, be: Backend, x: Ct) -> Ct:
+        """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. One level."""
+        form = Stored.input_of(self.rsqrt)
+        total = rotate_sum(be, be.square(x), self.layout.period)
+        times = round(self.entry**2 * form.scale / self.layout.size)
+        return be.add_const(be.mul_int(total, times), (self.epsilon - form.centre) * form.scale)
+
+    def root(self, be: Backend, variance: Ct) -> Ct:
+        """As `Norm.root`."""
+        return apply(be, variance, self.rsqrt, 1.0 / output_bound(self.rsqrt))
+
+    def normalise(self, be: Backend, x: Ct, root: Ct) -> Ct:
+        """(x * root * gamma + beta) / exit. 2 levels below x, 1 below root."""
+        scale = self.entry * output_bound(self.rsqrt) / self.exit
+        scaled = be.mul(be.mul_vector(x, self.layout.vector(self.gamma * scale)), root)
+        return be.add_vector(scaled, self.layout.vector(self.beta / self.exit))
+
+
+@dataclass(frozen=True, eq=False)
+class VectorForward:
+    """Feed-forward block in vector packing; fields as `FeedForward`."""
+
+    layout: VectorLayout
+    activation: Spec
+    entry: float
+    exit: float
+    expansion: CyclicMap
+    contraction: CyclicMap
+
+    @staticmethod
+    def build(
+        weights: Sequence[Array], layout: VectorLayout, activation: Spec, entry: float, exit: float
+    ) -> VectorForward:
+        """weights: (intermediate, hidden), bias, (hidden, intermediate), bias."""
+        up, up_bias, down, down_bias = weights
+        inner = VectorLayout(layout.slots, up.shape[0])
+        form, scale = Stored.input_of(activation), output_bound(activation) / exit
+        narrow, shift = (down - down.mean(axis=0)) * scale, (down_bias - down_bias.mean()) / exit
+        wide, moved = up * (entry * form.scale), up_bias * form.scale + form.offset
+        return VectorForward(
+            layout=layout,
+            activation=activation,
+            entry=entry,
+            exit=exit,
+            expansion=CyclicMap.build(wide, moved, [layout.index], [inner.index]),
+            contraction=CyclicMap.build(narrow, shift, [inner.index], [layout.index]),
+        )
+
+    def expand(self, be: Backend, y: Ct) -> Ct:
+        """As `FeedForward.expand`."""
+        return self.expansion.apply(be, [y])[0]
+
+    def activate(self, be: Backend, inner: Ct) -> Ct:
+        """As `FeedForward.activate`."""
+        return apply(be, inner, self.activation, 1.0 / output_bound(self.activation))
+
+    def contract(self, be: Backend, y: Ct, active: Ct) -> Ct:
+        """As `FeedForward.contract`; one level below active and y."""
+        (out,) = self.contraction.apply(be, [active])
+        return be.add(out, centred(be, y, self.layout, self.entry / self.exit))

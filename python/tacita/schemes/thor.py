@@ -1,0 +1,174 @@
+"""The one-input scheme: blocks as stages. THOR's circuit (one input, all heads together, softmax by aSOR) on rows.
+
+Live tensors between stages: x (hidden states / bound, with copies), f (its first token), s (scores), e (exponentials),
+c and r (context and, where they need ciphertexts of their own, row sums), inv (1/sums), a (centred sum before a
+LayerNorm), v (its variance), y (after the first LayerNorm), h and g (before and after the activation), p and t (before
+and after the pooler), check, answer. Masks of the request stay live as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tacita.backends.base import Backend
+from tacita.blocks.attention import Attention
+from tacita.blocks.feed_forward import FeedForward
+from tacita.blocks.first_token import FirstTokenAttention, VectorForward, VectorNorm
+from tacita.blocks.norm import Norm
+from tacita.blocks.pooler import Pooler, mean
+from tacita.blocks.response import Answering, norm_check
+from tacita.packing.rows import FeatureLayout
+from tacita.schemes.base import Live, Stage
+
+FIXED = frozenset({"mask", "mean"})  # request tensors that pass through every stage as they came
+
+
+def attention_stages(attention: Attention) -> list[Stage]:
+    """x -> a, every token."""
+
+    def scores(be: Backend, live: Live) -> Live:
+        return {"x": live["x"], "s": attention.scores(be, live["x"])}
+
+    def exponentials(be: Backend, live: Live) -> Live:
+        return {"x": live["x"], "e": attention.exponentials(be, live["s"])}
+
+    def mix(be: Backend, live: Live) -> Live:
+        context, sums = attention.mix(be, live["x"], live["e"], live["mask"])
+        return {"x": live["x"], "c": context} | ({"r": sums} if sums else {})
+
+    def inverses(be: Backend, live: Live) -> Live:
+        found = attention.inverses(be, live["c"], live.get("r", ()))
+        return {"x": live["x"], "c": live["c"], "inv": found}
+
+    def project(be: Backend, live: Live) -> Live:
+        return {"a": attention.project(be, live["x"], live["c"], live["inv"])}
+
+    runs = {"scores": scores, "exp": exponentials, "mix": mix, "inverse": inverses, "project": project}
+    return [Stage(name, run) for name, run in runs.items()]
+
+
+def first_token_stages(attention: FirstTokenAttention) -> list[Stage]:
+    """x -> a, the first token in vector packing. Takes the last mask ciphertext, which is the same in every copy."""
+
+    def select(be: Backend, live: Live) -> Live:
+        return {"x": live["x"], "f": (attention.select(be, live["x"]),)}
+
+    def scores(be: Backend, live: Live) -> Live:
+        return {"x": live["x"], "f": live["f"], "s": attention.scores(be, live["x"], live["f"][0])}
+
+    def exponentials(be: Backend, live: Live) -> Live:
+        return {"x": live["x"], "f": live["f"], "e": attention.exponentials(be, live["s"])}
+
+    def mix(be: Backend, live: Live) -> Live:
+        context, sums = attention.mix(be, live["x"], live["e"], live["mask"][-1])
+        return {"f": live["f"], "c": context} | ({"r": sums} if sums else {})
+
+    def inverses(be: Backend, live: Live) -> Live:
+        found = attention.inverses(be, live["c"], live.get("r", ()))
+        return {"f": live["f"], "c": live["c"], "inv": found}
+
+    def project(be: Backend, live: Live) -> Live:
+        return {"a": (attention.project(be, live["f"][0], live["c"], live["inv"]),)}
+
+    runs = {"select": select, "scores": scores, "exp": exponentials, "mix": mix, "inverse": inverses}
+    return [Stage(name, run) for name, run in (runs | {"project": project}).items()]
+
+
+def forward_stages(forward: FeedForward) -> list[Stage]:
+    """y -> a."""
+
+    def expand(be: Backend, live: Live) -> Live:
+        return {"y": live["y"], "h": forward.expand(be, live["y"])}
+
+    def activate(be: Backend, live: Live) -> Live:
+        return {"y": live["y"], "g": forward.activate(be, live["h"])}
+
+    def contract(be: Backend, live: Live) -> Live:
+        return {"a": forward.contract(be, live["y"], live["g"])}
+
+    return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
+
+
+def vector_forward_stages(forward: VectorForward) -> list[Stage]:
+    """y -> a in vector packing."""
+
+    def expand(be: Backend, live: Live) -> Live:
+        return {"y": live["y"], "h": (forward.expand(be, live["y"][0]),)}
+
+    def activate(be: Backend, live: Live) -> Live:
+        return {"y": live["y"], "g": (forward.activate(be, live["h"][0]),)}
+
+    def contract(be: Backend, live: Live) -> Live:
+        return {"a": (forward.contract(be, live["y"][0], live["g"][0]),)}
+
+    return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
+
+
+def norm_stages(norm: Norm, out: str, number: int, *, check: bool = False) -> list[Stage]:
+    """a -> out. check: also give the norm check of the response."""
+
+    def variance(be: Backend, live: Live) -> Live:
+        return {"a": live["a"], "v": (norm.variance(be, live["a"]),)}
+
+    def normalise(be: Backend, live: Live) -> Live:
+        root = norm.root(be, live["v"][0])
+        result: Live = {out: norm.normalise(be, live["a"], root)}
+        return result | ({"check": (norm_check(be, live["v"][0], root, norm.rsqrt),)} if check else {})
+
+    return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]
+
+
+def vector_norm_stages(norm: VectorNorm, out: str, number: int, *, check: bool = False) -> list[Stage]:
+    """As `norm_stages`, in vector packing."""
+
+    def variance(be: Backend, live: Live) -> Live:
+        return {"a": live["a"], "v": (norm.variance(be, live["a"][0]),)}
+
+    def normalise(be: Backend, live: Live) -> Live:
+        root = norm.root(be, live["v"][0])
+        result: Live = {out: (norm.normalise(be, live["a"][0], root),)}
+        return result | ({"check": (norm_check(be, live["v"][0], root, norm.rsqrt),)} if check else {})
+
+    return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]
+
+
+def pooler_stages(pooler: Pooler) -> list[Stage]:
+    """x -> t in vector packing."""
+
+    def dense(be: Backend, live: Live) -> Live:
+        return {"check": live["check"], "p": (pooler.pre_activation(be, live["x"][0]),)}
+
+    def tanh(be: Backend, live: Live) -> Live:
+        return {"check": live["check"], "t": (pooler.activate(be, live["p"][0]),)}
+
+    return [Stage("pooler", dense), Stage("tanh", tanh)]
+
+
+def mean_stage(layout: FeatureLayout) -> Stage:
+    """x -> t, the mean over real tokens."""
+
+    def run(be: Backend, live: Live) -> Live:
+        return {"check": live["check"], "t": mean(be, live["x"], live["mean"][0], layout)}
+
+    return Stage("mean", run)
+
+
+def answer_stage(answering: Answering) -> Stage:
+    """t, check -> answer: the only tensor left."""
+
+    def run(be: Backend, live: Live) -> Live:
+        return {"answer": answering.apply(be, live["t"], live["check"][0])}
+
+    return Stage("answer", run)
+
+
+def keeping_masks(stages: list[Stage], prefix: str = "") -> list[Stage]:
+    """The stages, renamed, with the request's masks handed on."""
+    return [Stage(prefix + stage.name, _kept(stage), stage.complex_outputs) for stage in stages]
+
+
+def _kept(stage: Stage) -> Callable[[Backend, Live], Live]:
+    def run(be: Backend, live: Live) -> Live:
+        return stage.run(be, live) | {name: live[name] for name in FIXED if name in live}
+
+    return run

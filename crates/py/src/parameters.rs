@@ -12,7 +12,9 @@ impl Parameters {
     /// The preset of this name; raises ParameterError for an unknown or insecure one.
     #[staticmethod]
     fn preset(name: &str) -> PyResult<Self> {
-        CkksParameters::preset(name).map(Self).map_err(error::ckks)
+        CkksParameters::preset(name)
+            .map(Self)
+            .map_err(|e| error::ParameterError::new_err(e.to_string()))
     }
 
     #[getter]

@@ -13,6 +13,7 @@ import numpy as np
 
 from tacita.backends.base import Ct, Kind, Vector
 from tacita.backends.linear import LinearPlan
+from tacita.backends.native_errors import Translating
 from tacita.backends.plain import check_dot, check_int, check_kinds, check_period, poly_depth
 
 
@@ -20,7 +21,7 @@ class CkksBackend:
     """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
 
     def __init__(self, evaluator: Any, on_stage: Callable[[str], None] = lambda _: None) -> None:
-        self._native = evaluator
+        self._native = Translating(evaluator)
         self._on_stage = on_stage
         self.slots: int = evaluator.slots
         self.max_level: int = evaluator.max_level

@@ -1,0 +1,96 @@
+"""The compiled engine on a toy ring: the conformance suite of the contract, and what its classes refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.backends.ckks import CkksBackend
+from tacita.backends.conformance import CHECKS, Harness
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built")
+pytestmark = pytest.mark.native
+
+RING = "insecure_toy_n8"
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any, Path]:
+    """(parameters, secret key, evaluation keys, folder) with every rotation of the small ring."""
+    folder = tmp_path_factory.mktemp("keys")
+    params = native.Parameters.preset(RING)
+    rotations = [(k, params.max_level) for k in range(1, params.slots)]
+    secret, public = folder / "secret.key", folder / "evaluation.keys"
+    native.keygen(params, rotations, str(secret), str(public), lambda done, total: None)
+    return params, native.SecretKey.load(str(secret), params), native.EvaluationKeys.load(str(public), params), folder
+
+
+@pytest.fixture(scope="module")
+def harness(toy: tuple[Any, Any, Any, Path]) -> Harness:
+    params, secret, keys, _ = toy
+    be = CkksBackend(native.Evaluator(params, keys, 1))
+
+    def encrypt(values: np.ndarray, level: int | None) -> Any:
+        slots = np.ascontiguousarray(np.asarray(values), np.complex128)
+        return native.encrypt(secret, slots, params.max_level if level is None else level)
+
+    return Harness(be, encrypt, secret.decrypt, tolerance=2e-5)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check: Callable[[Harness], None], harness: Harness) -> None:
+    check(harness)
+
+
+def test_the_secret_key_file_is_private_and_names_its_client(toy: tuple[Any, Any, Any, Path]) -> None:
+    _, secret, keys, folder = toy
+    assert (folder / "secret.key").stat().st_mode & 0o777 == 0o600
+    assert secret.key_id == keys.key_id
+    assert secret.key_id in repr(secret)
+
+
+def test_ciphertexts_survive_the_wire(toy: tuple[Any, Any, Any, Path]) -> None:
+    params, secret, _, _ = toy
+    slots = np.linspace(-1, 1, params.slots).astype(complex)
+    ct = native.encrypt(secret, slots, 5)
+    data = ct.to_bytes()
+    back = native.Ciphertext.from_bytes(params, data)
+    assert back.level == 5
+    assert np.abs(secret.decrypt(back) - slots).max() < 1e-6
+    again = native.Ciphertext.from_bytes(params, back.to_bytes())
+    assert len(back.to_bytes()) > 1.8 * len(data)
+    assert np.abs(secret.decrypt(again) - slots).max() < 1e-6
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "grow", "empty"])
+def test_damaged_ciphertexts_are_refused(damage: str, toy: tuple[Any, Any, Any, Path]) -> None:
+    params, secret, _, _ = toy
+    data = bytearray(native.encrypt(secret, np.zeros(16, complex), 3).to_bytes())
+    if damage == "cut":
+        data = data[:-7]
+    elif damage == "flip":
+        data[len(data) // 2] ^= 4
+    elif damage == "grow":
+        data += b"\0"
+    else:
+        data = bytearray()
+    with pytest.raises(native.FormatError):
+        native.Ciphertext.from_bytes(params, bytes(data))
+
+
+def test_other_parameters_are_refused(toy: tuple[Any, Any, Any, Path]) -> None:
+    _, secret, _, folder = toy
+    other = native.Parameters.preset("insecure_toy_n9")
+    data = native.encrypt(secret, np.zeros(16, complex), 3).to_bytes()
+    with pytest.raises(native.FormatError, match="param"):
+        native.Ciphertext.from_bytes(other, data)
+    with pytest.raises(native.FormatError, match="param"):
+        native.SecretKey.load(str(folder / "secret.key"), other)
+    with pytest.raises(native.FormatError, match="param"):
+        native.EvaluationKeys.load(str(folder / "evaluation.keys"), other)
+    with pytest.raises(native.ParameterError):
+        native.Parameters.preset("n15")

@@ -1,0 +1,180 @@
+//! The fields in front of a key's residues, and the sizes that follow from them.
+use crate::fields::{to_u16, Fields};
+use crate::record::RECORD_OVERHEAD;
+use crate::residues::poly_bytes;
+use crate::{WireError, HEADER_BYTES};
+use tacita_ckks::keys::KeySpec;
+use tacita_ckks::{CkksParameters, KeyKind};
+use tacita_rlwe::switching::Gadget;
+use tacita_rlwe::SwitchingKey;
+
+/// kind, galois, limbs, special, gadget, seed, digits.
+const FIELDS: usize = 1 + 8 + 2 + 2 + 1 + 32 + 2;
+
+/// Special limbs, decomposition and digits of a key: everything that its kind and limbs determine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub special: usize,
+    pub gadget: Gadget,
+    pub digits: usize,
+}
+
+impl Shape {
+    /// The shape that a key of this kind must have. `spec.limbs` is in range.
+    pub fn of(params: &CkksParameters, spec: &KeySpec) -> Self {
+        let (special, gadget) = spec.shape(params);
+        Self {
+            special,
+            gadget,
+            digits: SwitchingKey::digits(params.rlwe(), spec.limbs, gadget),
+        }
+    }
+}
+
+/// Bytes of one key's record.
+pub fn key_record_bytes(params: &CkksParameters, spec: &KeySpec) -> usize {
+    RECORD_OVERHEAD + body_bytes(params, spec)
+}
+
+/// Bytes of a file with these keys.
+pub fn key_file_bytes(params: &CkksParameters, specs: &[KeySpec]) -> usize {
+    let records = specs.iter().map(|s| key_record_bytes(params, s));
+    HEADER_BYTES + records.sum::<usize>()
+}
+
+pub(crate) fn body_bytes(params: &CkksParameters, spec: &KeySpec) -> usize {
+    let shape = Shape::of(params, spec);
+    FIELDS + shape.digits * poly_bytes(params.rlwe(), spec.limbs, shape.special)
+}
+
+/// Bytes of the largest key body that these parameters have.
+pub(crate) fn max_body_bytes(params: &CkksParameters) -> usize {
+    let kinds = [KeyKind::Relinearise, KeyKind::ToSparse, KeyKind::ToDense];
+    let limbs = params.rlwe().q_len();
+    let sizes = kinds.map(|kind| body_bytes(params, &KeySpec { kind, limbs }));
+    sizes.into_iter().max().unwrap_or(0)
+}
+
+/// Largest number of different keys: one for each odd Galois element below 2N, and the three others.
+pub(crate) fn max_keys(params: &CkksParameters) -> u64 {
+    params.rlwe().n() as u64 + 3
+}
+
+/// Fails unless limbs and Galois element are in range.
+pub(crate) fn check_spec(op: &'static str, params: &CkksParameters, spec: &KeySpec) -> Result<(), WireError> {
+    let q_len = params.rlwe().q_len();
+    check(
+        op,
+        "limbs",
+        (1..=q_len).contains(&spec.limbs),
+        &spec.limbs,
+        &format!("1 to {q_len}"),
+    )?;
+    let order = 2 * params.rlwe().n() as u64;
+    match spec.kind {
+        KeyKind::Galois(g) => check(
+            op,
+            "galois",
+            g % 2 == 1 && g < order,
+            &g,
+            &format!("odd, below {order}"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn check(
+    op: &'static str,
+    field: &'static str,
+    ok: bool,
+    found: &dyn std::fmt::Debug,
+    expected: &str,
+) -> Result<(), WireError> {
+    let error = || WireError::Field {
+        op,
+        field,
+        found: format!("{found:?}"),
+        expected: expected.into(),
+    };
+    ok.then_some(()).ok_or_else(error)
+}
+
+/// Starts a key's body.
+pub(crate) fn write_fields(
+    op: &'static str,
+    spec: &KeySpec,
+    shape: &Shape,
+    seed: &[u8; 32],
+    body: &mut Vec<u8>,
+) -> Result<(), WireError> {
+    let (kind, galois) = tag(spec.kind);
+    let limbs = to_u16(op, "limbs", spec.limbs)?;
+    let special = to_u16(op, "special", shape.special)?;
+    let digits = to_u16(op, "digits", shape.digits)?;
+    body.push(kind);
+    body.extend_from_slice(&galois.to_le_bytes());
+    body.extend_from_slice(&limbs.to_le_bytes());
+    body.extend_from_slice(&special.to_le_bytes());
+    body.push(gadget_tag(shape.gadget));
+    body.extend_from_slice(seed);
+    body.extend_from_slice(&digits.to_le_bytes());
+    Ok(())
+}
+
+/// Reads the fields and compares them with the one shape that this kind of key has at its limbs.
+pub(crate) fn read_fields(
+    op: &'static str,
+    params: &CkksParameters,
+    fields: &mut Fields<'_>,
+) -> Result<(KeySpec, Shape, [u8; 32]), WireError> {
+    let kind = kind_of(op, fields.u8()?, fields.u64()?)?;
+    let limbs = usize::from(fields.u16()?);
+    let spec = KeySpec { kind, limbs };
+    check_spec(op, params, &spec)?;
+    let shape = Shape::of(params, &spec);
+    let special = usize::from(fields.u16()?);
+    let gadget = fields.u8()?;
+    let seed = fields.array()?;
+    let digits = usize::from(fields.u16()?);
+    let found = (special, gadget, digits);
+    let expected = (shape.special, gadget_tag(shape.gadget), shape.digits);
+    check(
+        op,
+        "(special, gadget, digits)",
+        found == expected,
+        &found,
+        &format!("{expected:?}"),
+    )?;
+    Ok((spec, shape, seed))
+}
+
+fn tag(kind: KeyKind) -> (u8, u64) {
+    match kind {
+        KeyKind::Relinearise => (0, 0),
+        KeyKind::Galois(g) => (1, g),
+        KeyKind::ToSparse => (2, 0),
+        KeyKind::ToDense => (3, 0),
+    }
+}
+
+fn kind_of(op: &'static str, tag: u8, galois: u64) -> Result<KeyKind, WireError> {
+    match (tag, galois) {
+        (0, 0) => Ok(KeyKind::Relinearise),
+        (1, g) => Ok(KeyKind::Galois(g)),
+        (2, 0) => Ok(KeyKind::ToSparse),
+        (3, 0) => Ok(KeyKind::ToDense),
+        other => Err(WireError::Field {
+            op,
+            field: "(kind, galois)",
+            found: format!("{other:?}"),
+            expected: "kind 0 to 3, galois 0 unless kind 1".into(),
+        }),
+    }
+}
+
+fn gadget_tag(gadget: Gadget) -> u8 {
+    match gadget {
+        Gadget::Rns => 0,
+        Gadget::Single => 1,
+    }
+}

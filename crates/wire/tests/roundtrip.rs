@@ -1,0 +1,111 @@
+//! What is written is what is read, in as many bytes as promised.
+mod common;
+use common::*;
+use tacita_ckks::Ciphertext;
+use tacita_wire::*;
+
+fn same(a: &Ciphertext, b: &Ciphertext) -> bool {
+    a.scale == b.scale
+        && a.polys
+            .iter()
+            .zip(&b.polys)
+            .all(|(x, y)| x.q_len == y.q_len && x.limbs == y.limbs)
+}
+
+#[test]
+fn ciphertexts_of_every_level() {
+    let params = insecure_toy_n8();
+    let levels: Vec<usize> = (1..=params.rlwe().q_len()).collect();
+    let cts: Vec<_> = levels.iter().map(|&l| ciphertext(&params, l, l as u64)).collect();
+    let mut bytes = Vec::new();
+    CiphertextFile::write(&mut bytes, &params, OWNER, &cts).unwrap();
+    assert_eq!(bytes.len(), CiphertextFile::bytes(&params, &levels));
+    let back = CiphertextFile::read(&mut &bytes[..], &params, Some(OWNER)).unwrap();
+    assert_eq!(back.owner, OWNER);
+    assert_eq!(back.ciphertexts.len(), cts.len());
+    assert!(back.ciphertexts.iter().zip(&cts).all(|(a, b)| same(a, b)));
+}
+
+#[test]
+fn seeded_ciphertexts_take_half_the_bytes() {
+    let params = insecure_toy_n8();
+    let ct = seeded_ciphertext(&params, 16, 4);
+    let (mut half, mut whole) = (Vec::new(), Vec::new());
+    write_seeded_ciphertext(&mut half, &params, &ct, &SEED).unwrap();
+    write_ciphertext(&mut whole, &params, &ct).unwrap();
+    assert_eq!(half.len(), ciphertext_record_bytes(&params, 16, true));
+    assert_eq!(whole.len(), ciphertext_record_bytes(&params, 16, false));
+    assert!(half.len() * 2 < whole.len() + 200);
+    for bytes in [half, whole] {
+        assert!(same(&read_ciphertext(&mut &bytes[..], &params).unwrap(), &ct));
+    }
+}
+
+#[test]
+fn a_wrong_seed_is_refused_on_writing() {
+    let params = insecure_toy_n8();
+    let ct = ciphertext(&params, 2, 4);
+    let result = write_seeded_ciphertext(&mut Vec::new(), &params, &ct, &SEED);
+    assert!(matches!(result, Err(WireError::Shape { .. })));
+}
+
+#[test]
+fn keys_of_every_kind() {
+    let params = insecure_toy_n8();
+    let bytes = key_file(&params, &specs());
+    assert_eq!(bytes.len(), key_file_bytes(&params, &specs()));
+    let reader = KeyReader::new(&bytes[..], &params, Some(OWNER)).unwrap();
+    assert_eq!((reader.owner(), reader.records()), (OWNER, 5));
+    let read: Vec<_> = reader.map(Result::unwrap).collect();
+    assert_eq!(read.len(), specs().len());
+    for ((spec, got), wanted) in read.iter().zip(specs()) {
+        let made = key(&params, &wanted);
+        assert_eq!(*spec, wanted);
+        assert_eq!((got.seed, got.limbs), (made.seed, made.limbs));
+        for (x, y) in [(&got.a, &made.a), (&got.b, &made.b)] {
+            assert!(x.iter().zip(y).all(|(x, y)| x.limbs == y.limbs));
+        }
+    }
+    let (owner, keys) = read_evaluation_keys(&bytes[..], &params, None, Some(&specs())).unwrap();
+    assert_eq!((owner, keys.len()), (OWNER, 5));
+}
+
+#[test]
+fn a_key_at_the_top_level() {
+    let params = insecure_toy_n8();
+    let spec = tacita_ckks::keys::KeySpec {
+        kind: tacita_ckks::KeyKind::Relinearise,
+        limbs: params.rlwe().q_len(),
+    };
+    let bytes = key_file(&params, &[spec]);
+    let mut reader = KeyReader::new(&bytes[..], &params, None).unwrap();
+    let (got, key) = reader.next().unwrap().unwrap();
+    assert_eq!((got, key.b.len()), (spec, 4));
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn parameters_and_blobs() {
+    let params = insecure_toy_n8();
+    let mut bytes = Vec::new();
+    write_parameters(&mut bytes, params.rlwe()).unwrap();
+    let back = read_parameters(&mut &bytes[..], true).unwrap();
+    assert_eq!(back.hash(), params.rlwe().hash());
+    assert_eq!(back.name(), params.rlwe().name());
+
+    let (hash, plan) = (params.rlwe().hash(), b"{\"stages\": []}");
+    let mut bytes = Vec::new();
+    write_blob(&mut bytes, Kind::PLAN, hash, OWNER, plan).unwrap();
+    let (header, body) = read_blob(&mut &bytes[..], Kind::PLAN, Some(hash), 1 << 20).unwrap();
+    assert_eq!((header.owner, &body[..]), (OWNER, &plan[..]));
+}
+
+#[test]
+fn owner_ids_are_random_and_print_as_hex() {
+    let (a, b) = (Owner::random().unwrap(), Owner::random().unwrap());
+    assert_ne!(a, b);
+    assert_eq!(a.to_string().parse::<Owner>().unwrap(), a);
+    for bad in ["", "+123456789abcdef0123456789abcdef", "é", "0123"] {
+        assert!(bad.parse::<Owner>().is_err());
+    }
+}

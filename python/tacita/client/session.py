@@ -41,10 +41,12 @@ class Client:
     model: needs tokenizer and embedding tables; the encoder's weights are not used here.
     """
 
-    def __init__(self, plan: Plan, model: Checkpoint, work: Path | Workdir, *, allow_insecure: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, model: Checkpoint, work: Path | str | Workdir, *, allow_insecure: bool = False
+    ) -> None:
         require_model(plan, model)
         self.plan, self.model = plan, model
-        self.work = work if isinstance(work, Workdir) else Workdir(work)
+        self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.allow_insecure = allow_insecure
 
     def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:

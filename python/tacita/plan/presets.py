@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tacita.plan.plan import ParameterInfo
 
+LOG_QP = 1711.6
+
 
 def _preset(name: str, log_n: int, log_qp: float, security_bits: int) -> ParameterInfo:
     return ParameterInfo(
@@ -18,8 +20,9 @@ def _preset(name: str, log_n: int, log_qp: float, security_bits: int) -> Paramet
     )
 
 
-TOYS = range(8, 16)  # the same chain on rings too small to hide anything
+# bits of security of the same chain on rings too small to hide anything
+TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 16, 14: 32, 15: 64}
 
-PRESETS = {"n16": _preset("n16", 16, 1746.0, 128)} | {
-    f"insecure_toy_n{n}": _preset(f"insecure_toy_n{n}", n, 1746.0, 0) for n in TOYS
+PRESETS = {"n16": _preset("n16", 16, LOG_QP, 128)} | {
+    f"insecure_toy_n{n}": _preset(f"insecure_toy_n{n}", n, LOG_QP, bits) for n, bits in TOYS.items()
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 from tacita.errors import FileError, KeyMissingError, LevelError, PlanError, TacitaError
@@ -33,7 +34,7 @@ def describe(preset: str) -> ParameterInfo:
         log_n=p.log_n,
         slots=p.slots,
         max_level=p.max_level,
-        log_qp=float(p.log_qp),
+        log_qp=round(float(p.log_qp), 1),
         security_bits=int(p.security_bits),
         secret=p.secret,
         failure_log2=float(p.failure_log2),
@@ -44,7 +45,9 @@ def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Any:
     """The engine's parameters of a plan; raises PlanError when they differ or are insecure and not asked for."""
     require_secure(info, allow_insecure=allow_insecure)
     if (here := describe(info.preset)) != info:
-        raise PlanError(f"preset {info.preset} differs: plan {info}, engine {here}", hint="make the plan again")
+        names = [f.name for f in fields(info) if getattr(here, f.name) != getattr(info, f.name)]
+        changed = ", ".join(f"{n} {getattr(info, n)}, engine {getattr(here, n)}" for n in names)
+        raise PlanError(f"preset {info.preset}: plan says {changed}", hint="make the plan again with this release")
     return native().Parameters.preset(info.preset)
 
 

@@ -24,11 +24,17 @@ class Server:
     """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing."""
 
     def __init__(
-        self, plan: Plan, model: Checkpoint, work: Path | Workdir, *, threads: int = 0, allow_insecure: bool = False
+        self,
+        plan: Plan,
+        model: Checkpoint,
+        work: Path | str | Workdir,
+        *,
+        threads: int = 0,
+        allow_insecure: bool = False,
     ) -> None:
         require_model(plan, model)
         self.plan, self.model = plan, model
-        self.work = work if isinstance(work, Workdir) else Workdir(work)
+        self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.threads = threads or _all_threads()
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         self._keys: Any = None

@@ -64,6 +64,17 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
     assert np.abs(mixed).max() == pytest.approx(calibration.layers[0].mixed, rel=1e-12)
 
 
+def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
+    calibration = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, TEXTS[0], 12)], margin=0.0)
+    layer = calibration.layers[0]
+    scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.scores"][:, :, :5]
+    for k, interval in enumerate(layer.means):
+        means = np.exp((scores - layer.shift) / 2**k).mean(axis=-1)
+        assert interval == pytest.approx((means.min(), means.max()), rel=1e-12)
+    assert layer.sums == pytest.approx(tuple(5.0 * m for m in layer.means[0]))
+    assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean)
+
+
 def test_margin_widens_by_the_documented_amounts(checkpoint):
     exact, wide = (calibrate(checkpoint, 16, TEXTS, margin=m) for m in (0.0, 0.2))
     a, b = exact.layers[0], wide.layers[0]
@@ -81,7 +92,7 @@ def test_padded_rows_widen_nothing(checkpoint):
     assert padded.rows == 64 > short.rows
     for a, b in zip(short.layers, padded.layers, strict=True):
         for name, value in a.__dict__.items():
-            assert getattr(b, name) == pytest.approx(value, rel=1e-9), name
+            np.testing.assert_allclose(getattr(b, name), value, rtol=1e-9, err_msg=name)
 
 
 def test_other_padding_in_given_states_is_recorded(checkpoint):
@@ -100,7 +111,7 @@ def test_json_round_trip_is_exact_and_checked(checkpoint):
         Calibration.from_dict(data | {"layers": [{"input": 1.0}]})
     with pytest.raises(PlanError, match="answer is 'x'"):
         Calibration.from_dict(data | {"answer": "x"})
-    with pytest.raises(PlanError, match="pooler is"):
+    with pytest.raises(PlanError, match="pooler is nan"):
         Calibration.from_dict(data | {"pooler": [0.0, float("nan")]})
 
 

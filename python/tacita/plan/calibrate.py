@@ -26,7 +26,7 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
-from tacita.plan.ranges import Interval, Ranges
+from tacita.plan.ranges import ROUNDS, Interval, Ranges
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
@@ -42,7 +42,9 @@ class LayerCalibration:
 
     input: bound of x. scores: scaled scores, excluded keys too. shift: subtracted before exp (upper end of
     scores). sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij -
-    shift) V_j|. context: bound after normalisation. centred1/2: bound of the LayerNorm input minus its
+    shift) V_j|. means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that
+    holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k
+    square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the LayerNorm input minus its
     mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result. activation: interval of
     its input. hidden: bound of its output. pre_norm1/2: bound of the LayerNorm input. output: bound of the
     layer's result.
@@ -53,6 +55,8 @@ class LayerCalibration:
     shift: float
     sums: Interval
     mixed: float
+    means: tuple[Interval, ...]
+    mixed_mean: float
     context: float
     pre_norm1: float
     centred1: float
@@ -118,6 +122,7 @@ def calibrate(
     total, rows = len(chosen) + len(hidden_states), 0
     ranges = Ranges(checkpoint.config.heads)
     for done, sample in enumerate(_samples(checkpoint, tokens, chosen, hidden_states), 1):
+        ranges.start(sample[1])
         reference(checkpoint, *sample, ranges.see)
         rows += len(sample[1])
         if progress is not None:
@@ -179,13 +184,14 @@ def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
 
     scores = _signed(ranges.interval(f"{name}scores"), margin)
     shift = scores[1]
-    low, high = ranges.interval(f"{name}log_sum_exp")
     return LayerCalibration(
         input=bound("input"),
         scores=scores,
         shift=shift,
-        sums=_positive((math.exp(low - shift), math.exp(high - shift)), margin),
+        sums=_positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
         mixed=math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin),
+        means=tuple(_positive(_exp(ranges.interval(f"{name}log_mean{k}"), shift / 2**k), margin) for k in ROUNDS),
+        mixed_mean=math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin),
         context=bound("context"),
         pre_norm1=bound("pre_norm1"),
         centred1=bound("centred1"),
@@ -198,6 +204,10 @@ def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
         variance2=_positive(ranges.interval(f"{name}variance2"), margin),
         output=bound("output"),
     )
+
+
+def _exp(logs: Interval, shift: float) -> Interval:
+    return math.exp(logs[0] - shift), math.exp(logs[1] - shift)
 
 
 def _signed(interval: Interval, margin: float) -> Interval:
@@ -225,7 +235,8 @@ def _fields(cls: type[Calibration] | type[LayerCalibration], data: Mapping[str, 
 def _value(where: str, name: str, value: Any) -> Any:
     if name in ("layers", "sha256") or (value is None and name == "pooler"):
         return value
-    numbers = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+    if isinstance(value, list | tuple):
+        return tuple(_value(where, name, item) for item in value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise PlanError(f"{where}: {name} is {value!r}", hint="the plan is damaged: make it again")
-    return numbers if isinstance(value, list | tuple) else value
+    return value

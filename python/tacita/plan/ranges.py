@@ -1,7 +1,9 @@
 """Observed ranges of a float run: minimum and maximum of every intermediate, by the reference's names.
 
 Sums of exponentials and unnormalised contexts are kept as logarithms, so that any shift can be applied
-afterwards and scores of any size do not overflow.
+afterwards and scores of any size do not overflow. Means over the real keys are kept beside the sums: a
+client that encrypts 1/n instead of 1 in the mask makes the circuit see means, whose range does not grow
+with the lengths of the texts.
 """
 
 from __future__ import annotations
@@ -12,24 +14,37 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
+ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+
 
 class Ranges:
-    """Collects (name, value) pairs of `models.bert.reference`; pass `see` as its record."""
+    """Collects (name, value) pairs of `models.bert.reference`; pass `see` as its record, after `start`."""
 
     def __init__(self, heads: int) -> None:
         self._heads = heads
+        self._mask: Array = np.ones(0)
         self._log_sums: Array = np.zeros((heads, 0))
         self.seen: dict[str, Interval] = {}
 
+    def start(self, mask: Array) -> None:
+        """A new sample with this mask (tokens,)."""
+        self._mask = mask
+
     def see(self, name: str, value: Array) -> None:
-        """Widen the range of `name`; from `context`, also the range of log |sum_j exp(score_ij) V_j|
-        (log_mixed).
+        """Widen the range of `name`. From scores also log_mean{k}, the log of the mean over real keys of
+        exp(score / 2^k); from context also log_mixed and log_mixed_mean, of |sum_j w exp(score_ij) V_j|
+        with weights w = 1 and 1/n.
         """
         self._merge(name, value)
-        if name.endswith("log_sum_exp"):
+        layer, _, key = name.rpartition(".")
+        if key == "scores":
+            self._means(layer, value[:, :, self._mask > 0.0])
+        elif key == "log_sum_exp":
             self._log_sums = value
-        elif name.endswith("context"):
-            self._merge(name.replace("context", "log_mixed"), self._log_mixed(value))
+        elif key == "context":
+            mixed = self._log_mixed(value)
+            self._merge(f"{layer}.log_mixed", mixed)
+            self._merge(f"{layer}.log_mixed_mean", mixed - np.log(self._mask.sum()))
 
     def interval(self, name: str) -> Interval:
         """Smallest and largest value seen."""
@@ -43,6 +58,12 @@ class Ranges:
     def _merge(self, name: str, value: Array) -> None:
         lo, hi = self.seen.get(name, (np.inf, -np.inf))
         self.seen[name] = (min(lo, float(value.min())), max(hi, float(value.max())))
+
+    def _means(self, layer: str, scores: Array) -> None:
+        top = scores.max(axis=-1, keepdims=True)
+        for k in ROUNDS:
+            mean = np.exp((scores - top) / 2**k).mean(axis=-1)
+            self._merge(f"{layer}.log_mean{k}", np.log(mean) + top[..., 0] / 2**k)
 
     def _log_mixed(self, context: Array) -> Array:
         """Largest log |context| + log sum of each token and head: (tokens, heads)."""

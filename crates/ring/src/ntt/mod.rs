@@ -4,10 +4,14 @@
 //! (r a power of two) therefore has runs of r equal values.
 
 #[cfg(target_arch = "x86_64")]
-mod generic;
+mod forward;
+#[cfg(target_arch = "x86_64")]
+mod inverse;
 #[cfg(target_arch = "x86_64")]
 mod plan;
 pub(crate) mod reference;
+#[cfg(target_arch = "x86_64")]
+mod vector;
 
 use crate::simd::{path, Path};
 use crate::{Modulus, RingError};
@@ -84,9 +88,9 @@ impl NttTable {
         assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => generic::forward_avx2(&self.modulus, self.avx2_tables(), x),
+            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), x),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => generic::forward_avx512(&self.modulus, self.avx512_tables(), x),
+            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), x),
             _ => reference::forward(&self.modulus, self.integers(), x),
         }
     }
@@ -96,9 +100,9 @@ impl NttTable {
         assert_eq!(x.len(), self.n(), "inverse: the limb has another length than the table");
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => generic::inverse_avx2(&self.modulus, self.avx2_tables(), x),
+            Path::Avx2 => vector::inverse_avx2(&self.modulus, self.avx2_tables(), x),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => generic::inverse_avx512(&self.modulus, self.avx512_tables(), x),
+            Path::Avx512 => vector::inverse_avx512(&self.modulus, self.avx512_tables(), x),
             _ => reference::inverse(&self.modulus, self.integers(), x),
         }
     }

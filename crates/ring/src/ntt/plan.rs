@@ -1,13 +1,13 @@
 //! What the SIMD transforms need besides the data: the passes, and the roots in the order in which they are read.
 //!
-//! With L = log2(LANES), the last 2L of the log2(n) levels run on blocks of LANES x LANES values held in registers: L levels
-//! across vectors, a transposition, L levels with one root per lane, a transposition back. The levels before are grouped
-//! in passes of radix up to 16 or 8. Passes over blocks that fit in the first-level cache run block by block.
+//! With L = log2(LANES), the last L of the log2(n) levels run on blocks of LANES x LANES values that are transposed in
+//! registers, with one root per lane. The levels before are grouped in passes of radix 4 (and one of radix 2 if their number
+//! is odd). Passes over blocks that fit in the first-level cache run block by block.
 
 use super::powers_bit_reversed;
-use crate::{AlignedVec, Modulus};
+use crate::{AlignedVec, Modulus, MAX_MODULUS};
 
-/// A pass of 2^radix rows over groups that are 1/groups of the limb each.
+/// A pass of 2^log_radix rows over groups that are 2^-log_groups of the limb each.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     pub log_radix: u32,
@@ -16,24 +16,21 @@ pub struct Pass {
     pub reduce: bool,
 }
 
-/// Bounds on |x| / p between the forward passes: a pass without reduction must leave less than this.
-const LAZY_LIMIT: f64 = 6.5;
-
-/// One level without reduction takes a bound k to k + 1/2 + k/8 (see `field`).
-fn after_levels(k: f64, levels: u32) -> f64 {
-    (0..levels).fold(k, |k, _| k + 0.5 + k / 8.0)
-}
-
-/// The bound after a pass whose first half of the rows is reduced on the way in.
-fn after_reduced_levels(k: f64, levels: u32) -> f64 {
-    after_levels(0.51 + 0.5 + k / 8.0, levels - 1)
+/// Where the forward transform reduces: only where the bound on |x| asks for it.
+#[derive(Debug)]
+struct Schedule {
+    passes: Vec<Pass>,
+    reduce_lanes: bool,
+    reduce_last: bool,
 }
 
 #[derive(Debug)]
 pub struct Tables {
     pub log_n: u32,
     pub passes: Vec<Pass>,
-    /// Does the part across vectors of the last step reduce on the way in?
+    /// Do the forward lane levels reduce half of the rows on the way in?
+    pub reduce_lanes: bool,
+    /// And before the very last level?
     pub reduce_last: bool,
     /// How many passes run over the whole limb before the rest is done block by block.
     pub outer_passes: usize,
@@ -80,23 +77,27 @@ fn lane_roots(m: &Modulus, powers: &[u64], log_n: u32, log_lanes: u32) -> Aligne
     AlignedVec::from_slice(&out)
 }
 
-/// `levels` split in passes of nearly equal radix, the larger first.
-fn split(levels: u32, max_log_radix: u32) -> Vec<u32> {
-    let count = levels.div_ceil(max_log_radix);
-    (0..count).map(|i| (levels - i).div_ceil(count)).collect()
-}
+/// Blocks of 2^11 doubles (16 KiB) are worked on in the first-level cache.
+const LOG_BLOCK: u32 = 11;
 
 impl Tables {
+    /// Needs n > LANES^2.
     pub fn new(m: &Modulus, log_n: u32, psi: u64, log_lanes: u32) -> Self {
-        let radices = split(log_n - 2 * log_lanes, if log_lanes == 3 { 4 } else { 3 });
-        let (passes, reduce_last) = plan_passes(&radices, log_lanes);
-        let block = |pass: &&Pass| log_n - pass.log_groups > LOG_BLOCK;
-        let outer_passes = passes.iter().take_while(block).count();
+        let Schedule {
+            passes,
+            reduce_lanes,
+            reduce_last,
+        } = Bounds::new(m).schedule(log_n - log_lanes, log_lanes);
+        let outer_passes = passes
+            .iter()
+            .take_while(|pass| log_n - pass.log_groups > LOG_BLOCK)
+            .count();
         let inv_n = m.inv(1 << log_n);
         let last = m.mul(inv_n, m.pow(m.inv(psi), 1 << (log_n - 1)));
         Self {
             log_n,
             passes,
+            reduce_lanes,
             reduce_last,
             outer_passes,
             forward: Roots::new(m, log_n, psi, log_lanes),
@@ -106,28 +107,76 @@ impl Tables {
     }
 }
 
-/// Blocks of 2^11 doubles (16 KiB) are worked on in the first-level cache.
-const LOG_BLOCK: u32 = 11;
+/// Bounds k on |x| / p through the forward levels. Smaller primes have smaller quotient errors and more room below 2^53.
+struct Bounds {
+    /// p / 2^50
+    size: f64,
+}
 
-fn plan_passes(radices: &[u32], log_lanes: u32) -> (Vec<Pass>, bool) {
-    let (mut bound, mut log_groups, mut passes) = (1.0, 0, Vec::new());
-    for &log_radix in radices {
-        let reduce = after_levels(bound, log_radix) > LAZY_LIMIT;
-        bound = if reduce {
-            after_reduced_levels(bound, log_radix)
-        } else {
-            after_levels(bound, log_radix)
-        };
-        assert!(bound <= LAZY_LIMIT);
-        passes.push(Pass {
-            log_radix,
-            log_groups,
-            reduce,
-        });
-        log_groups += log_radix;
+impl Bounds {
+    /// A reduced row, with room for the roundings of 1/p.
+    const REDUCED: f64 = 0.51;
+    /// Everything stays below this times 2^50, an exact integer with some room.
+    const EXACT: f64 = 7.9;
+    /// `canonical` wants |x| < 2 * 2^50.
+    const CANONICAL: f64 = 1.99;
+
+    fn new(m: &Modulus) -> Self {
+        Self {
+            size: m.p() as f64 / MAX_MODULUS as f64,
+        }
     }
-    let reduce_last = after_levels(bound, log_lanes) > LAZY_LIMIT;
-    (passes, reduce_last)
+
+    /// Of wv for |v| <= kp, in a pass or with the roots w * (1/p) of the lanes (see `field`).
+    fn product(&self, k: f64, lanes: bool) -> f64 {
+        0.5 + k * self.size * if lanes { 3.0 / 16.0 } else { 1.0 / 8.0 }
+    }
+
+    /// After `levels` levels from k, the first half of the rows reduced at first if so asked; None if not exact.
+    fn after(&self, k: f64, levels: u32, reduce: bool, lanes: bool) -> Option<f64> {
+        let start = if reduce { Self::REDUCED } else { k };
+        let mut bound = start + self.product(k, lanes);
+        for _ in 1..levels {
+            bound += self.product(bound, lanes);
+        }
+        (bound * self.size < Self::EXACT).then_some(bound)
+    }
+
+    /// After the lane levels; None if out of the range of `canonical`.
+    fn after_lanes(&self, k: f64, levels: u32, reduce_lanes: bool, reduce_last: bool) -> Option<f64> {
+        let k = self.after(k, levels - 1, reduce_lanes, true)?;
+        let bound = self.after(k, 1, reduce_last, true)?;
+        (bound * self.size < Self::CANONICAL).then_some(bound)
+    }
+
+    /// Each pass reduces if it must; a pass leaves room for the products of the next one.
+    fn schedule(&self, pass_levels: u32, lane_levels: u32) -> Schedule {
+        let (mut k, mut passes) = (1.0, Vec::new());
+        for log_groups in (0..pass_levels).step_by(2) {
+            let log_radix = 2.min(pass_levels - log_groups);
+            let lazy = self.after(k, log_radix, false, false).filter(|k| k * self.size < 6.5);
+            let reduce = lazy.is_none();
+            k = lazy
+                .or_else(|| self.after(k, log_radix, true, false))
+                .expect("a reduced pass is exact");
+            passes.push(Pass {
+                log_radix,
+                log_groups,
+                reduce,
+            });
+        }
+        let choices = [(false, false), (false, true), (true, true)];
+        let fits = |&(lanes, last): &(bool, bool)| self.after_lanes(k, lane_levels, lanes, last).is_some();
+        let (reduce_lanes, reduce_last) = choices
+            .into_iter()
+            .find(fits)
+            .expect("reduced lane levels are canonical");
+        Schedule {
+            passes,
+            reduce_lanes,
+            reduce_last,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -135,46 +184,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_evenly() {
-        assert_eq!(split(10, 4), [4, 3, 3]);
-        assert_eq!(split(12, 3), [3, 3, 3, 3]);
-        assert_eq!(split(1, 4), [1]);
-        assert_eq!(split(11, 4), [4, 4, 3]);
-    }
-
-    #[test]
-    fn bounds_stay_in_the_exact_range_for_every_degree() {
-        for log_lanes in [2, 3] {
-            for log_n in 2 * log_lanes + 1..=17 {
-                let (passes, reduce_last) = plan_passes(&split(log_n - 2 * log_lanes, 6 - log_lanes.min(2)), log_lanes);
-                let mut k = 1.0;
-                for pass in &passes {
-                    k = if pass.reduce {
-                        after_reduced_levels(k, pass.log_radix)
-                    } else {
-                        after_levels(k, pass.log_radix)
-                    };
-                    assert!(k < 8.0);
+    fn every_degree_and_size_has_a_schedule() {
+        for size in [1.0, 0.9, 0.7, 0.5, 0.25, 0.01, 1e-9] {
+            for lane_levels in [2, 3] {
+                for log_n in 2 * lane_levels + 1..=17 {
+                    let schedule = Bounds { size }.schedule(log_n - lane_levels, lane_levels);
+                    let levels: u32 = schedule.passes.iter().map(|pass| pass.log_radix).sum();
+                    assert_eq!(levels + lane_levels, log_n);
                 }
-                k = if reduce_last {
-                    after_reduced_levels(k, log_lanes)
-                } else {
-                    after_levels(k, log_lanes)
-                };
-                assert!(k <= LAZY_LIMIT);
-                assert!(last_bound(k, log_lanes) < 2.0, "log_n {log_n}");
             }
         }
     }
 
-    /// The bound on the outputs of the lane levels: reduced on the way in and before the last level, roots w * (1/p).
-    fn last_bound(k: f64, log_lanes: u32) -> f64 {
-        let product = |k: f64| 0.5 + 3.0 * k / 16.0;
-        let mut k = 0.51 + product(k);
-        for _ in 0..log_lanes - 2 {
-            k += product(k);
-        }
-        assert!(k < 8.0);
-        0.51 + product(k)
+    #[test]
+    fn the_largest_primes_reduce_seldom_and_small_ones_never() {
+        let reductions = |size| {
+            Bounds { size }
+                .schedule(14, 2)
+                .passes
+                .iter()
+                .filter(|pass| pass.reduce)
+                .count()
+        };
+        assert_eq!(reductions(1.0), 2);
+        assert_eq!(reductions(0.01), 0);
+        assert!(!Bounds { size: 0.01 }.schedule(14, 2).reduce_last);
     }
 }

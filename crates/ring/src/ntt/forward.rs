@@ -1,0 +1,160 @@
+//! Coefficients to values: Cooley-Tukey butterflies on vectors of doubles. Ranges: see `plan`.
+//!
+//! Butterflies of a level are written step by step over all rows: independent operations next to each other keep the
+//! floating-point pipes busy although each butterfly is a chain of five. (No closures around vector operations: a closure
+//! does not inherit the target features of the function it stands in, and would be called.)
+
+use super::plan::{Pass, Tables};
+use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
+use crate::field::Field;
+use crate::simd::Simd;
+
+/// Level L of a block of M rows: u, v -> u + wv, u - wv. Roots in heap order: 2^L + block.
+#[inline(always)]
+fn level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [S::V; M], w: &[Factor<S>; M]) {
+    let half = M >> (L + 1);
+    let low = |t: usize| (t / half) * half + t;
+    let root = |t: usize| w[(1 << L) + t / half];
+    let (mut h, mut q) = ([f.p; M], [f.p; M]);
+    for t in 0..M / 2 {
+        q[t] = f.s.mul(v[low(t) + half], root(t).1);
+        h[t] = f.s.mul(v[low(t) + half], root(t).0);
+    }
+    for q in q.iter_mut().take(M / 2) {
+        *q = f.s.round(*q);
+    }
+    for t in 0..M / 2 {
+        v[low(t) + half] = f.s.fms(v[low(t) + half], root(t).0, h[t]);
+    }
+    for t in 0..M / 2 {
+        h[t] = f.s.fnma(q[t], f.p, h[t]);
+    }
+    for t in 0..M / 2 {
+        let product = f.s.add(v[low(t) + half], h[t]);
+        v[low(t) + half] = f.s.sub(v[low(t)], product);
+        v[low(t)] = f.s.add(v[low(t)], product);
+    }
+}
+
+#[inline(always)]
+fn reduce_first_half<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M]) {
+    for row in v.iter_mut().take(M / 2) {
+        *row = f.reduce(*row);
+    }
+}
+
+#[inline(always)]
+fn rows<S: Simd, const M: usize, const REDUCE: bool>(f: Field<S>, v: &mut [S::V; M], w: &[Factor<S>; M]) {
+    if REDUCE {
+        reduce_first_half(f, v);
+    }
+    level::<S, M, 0>(f, v, w);
+    if M > 2 {
+        level::<S, M, 1>(f, v, w);
+    }
+}
+
+/// One pass over the groups `first..first + count`.
+#[inline(always)]
+fn pass_rows<S: Simd, const M: usize, const REDUCE: bool>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    pass: Pass,
+    first: usize,
+    count: usize,
+) {
+    let len = 1usize << (tables.log_n - pass.log_groups);
+    for g in first..first + count {
+        let w = broadcast::<S, M>(f.s, &tables.forward, 1 << pass.log_groups, g);
+        for j in (0..len / M).step_by(S::LANES) {
+            let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
+            rows::<S, M, REDUCE>(f, &mut v, &w);
+            store(f.s, x, g * len + j, len / M, &v);
+        }
+    }
+}
+
+#[inline(always)]
+fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+    match (pass.log_radix, pass.reduce) {
+        (1, false) => pass_rows::<S, 2, false>(f, x, tables, pass, first, count),
+        (1, true) => pass_rows::<S, 2, true>(f, x, tables, pass, first, count),
+        (2, false) => pass_rows::<S, 4, false>(f, x, tables, pass, first, count),
+        (2, true) => pass_rows::<S, 4, true>(f, x, tables, pass, first, count),
+        _ => unreachable!("passes have radix 2 or 4"),
+    }
+}
+
+/// The last log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time (count is even).
+#[inline(always)]
+fn last_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
+    for block in (first..first + count).step_by(2) {
+        let at = [block * M * M, (block + 1) * M * M];
+        let w = [
+            lane_factors(f, &tables.forward, block),
+            lane_factors(f, &tables.forward, block + 1),
+        ];
+        let mut v = load_transposed::<S, M>(f.s, x, at);
+        lane_levels(f, &mut v, &w, tables.reduce_lanes, tables.reduce_last);
+        store_transposed(f.s, x, at, &mut v);
+    }
+}
+
+/// The levels with one root per lane; the outputs are below 2^51, then made canonical.
+#[inline(always)]
+fn lane_levels<S: Simd, const M: usize>(
+    f: Field<S>,
+    v: &mut [[S::V; M]; 2],
+    w: &[[Factor<S>; M]; 2],
+    reduce_lanes: bool,
+    reduce_last: bool,
+) {
+    if reduce_lanes {
+        reduce_first_half(f, &mut v[0]);
+        reduce_first_half(f, &mut v[1]);
+    }
+    pair_level::<S, M, 0>(f, v, w);
+    if M > 4 {
+        pair_level::<S, M, 1>(f, v, w);
+    }
+    if reduce_last {
+        for i in (0..M).step_by(2) {
+            v[0][i] = f.reduce(v[0][i]);
+            v[1][i] = f.reduce(v[1][i]);
+        }
+    }
+    if M > 4 {
+        pair_level::<S, M, 2>(f, v, w);
+    } else {
+        pair_level::<S, M, 1>(f, v, w);
+    }
+    for i in 0..M {
+        v[0][i] = f.canonical(v[0][i]);
+        v[1][i] = f.canonical(v[1][i]);
+    }
+}
+
+#[inline(always)]
+fn pair_level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [[S::V; M]; 2], w: &[[Factor<S>; M]; 2]) {
+    level::<S, M, L>(f, &mut v[0], &w[0]);
+    level::<S, M, L>(f, &mut v[1], &w[1]);
+}
+
+/// The whole transform, M = LANES.
+#[inline(always)]
+pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb) {
+    let (outer, inner) = tables.passes.split_at(tables.outer_passes);
+    for &pass in outer {
+        run_pass(f, x, tables, pass, 0, 1 << pass.log_groups);
+    }
+    let log_blocks: u32 = outer.iter().map(|pass| pass.log_radix).sum();
+    for block in 0..1usize << log_blocks {
+        for &pass in inner {
+            let count = 1 << (pass.log_groups - log_blocks);
+            run_pass(f, x, tables, pass, block * count, count);
+        }
+        let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
+        last_levels::<S, M>(f, x, tables, block * count, count);
+    }
+}

@@ -1,0 +1,139 @@
+//! Values to coefficients: Gentleman-Sande butterflies on vectors of doubles. Between passes |x| < 2p.
+//!
+//! Within a pass a sum doubles the bound and a product of a difference below kp is below (1/2 + k/8) p. From 2p, two levels
+//! give rows below 8p (sum of sums: reduced), 2p (1 + k/2 for a sum of products of k = 2), 3p/2 and p.
+
+use super::plan::{Pass, Tables};
+use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
+use crate::field::Field;
+use crate::simd::Simd;
+
+/// Level L of the inverse (the largest L runs first): u, v -> u + v, (u - v) w. With SCALE the sum is multiplied by w[0].
+#[inline(always)]
+fn level<S: Simd, const M: usize, const L: usize, const SCALE: bool>(
+    f: Field<S>,
+    v: &mut [S::V; M],
+    w: &[Factor<S>; M],
+) {
+    let half = M >> (L + 1);
+    let low = |t: usize| (t / half) * half + t;
+    for t in 0..M / 2 {
+        let (a, b) = (v[low(t)], v[low(t) + half]);
+        (v[low(t)], v[low(t) + half]) = (f.s.add(a, b), f.s.sub(a, b));
+    }
+    for t in 0..M / 2 {
+        v[low(t) + half] = f.mul_by(v[low(t) + half], w[(1 << L) + t / half]);
+    }
+    if SCALE {
+        for t in 0..M / 2 {
+            v[low(t)] = f.mul_by(v[low(t)], w[0]);
+        }
+    } else {
+        reduce_sums(f, v, half);
+    }
+}
+
+/// Which rows must be reduced after the level of distance `half` so that rows below 2p leave a pass below 2p. Radix 2: the
+/// sum. Radix 4: the sum of sums. Radix 8 (the lane levels of AVX-512): the sums of sums after two levels, and after
+/// three the rows 1 and 2, sums of a sum of products (4p) and of a product of sums (3p).
+#[inline(always)]
+fn reduce_sums<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M], half: usize) {
+    for (i, row) in v.iter_mut().enumerate() {
+        let twice = half == 2 && i % 4 == 0;
+        let last = (M == 2 && i == 0) || (M == 8 && half == 4 && (i == 1 || i == 2));
+        if twice || last {
+            *row = f.reduce(*row);
+        }
+    }
+}
+
+#[inline(always)]
+fn rows<S: Simd, const M: usize, const SCALE: bool>(f: Field<S>, v: &mut [S::V; M], w: &[Factor<S>; M]) {
+    if M > 2 {
+        level::<S, M, 1, false>(f, v, w);
+    }
+    level::<S, M, 0, SCALE>(f, v, w);
+}
+
+#[inline(always)]
+fn pass_rows<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+    let len = 1usize << (tables.log_n - pass.log_groups);
+    for g in first..first + count {
+        let w = broadcast::<S, M>(f.s, &tables.inverse, 1 << pass.log_groups, g);
+        for j in (0..len / M).step_by(S::LANES) {
+            let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
+            rows::<S, M, false>(f, &mut v, &w);
+            store(f.s, x, g * len + j, len / M, &v);
+        }
+    }
+}
+
+/// The pass that ends the inverse: times 1/n (the products are below 3p/2), canonical.
+#[inline(always)]
+fn final_rows<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables) {
+    let stride = (1usize << tables.log_n) / M;
+    let mut w = broadcast::<S, M>(f.s, &tables.inverse, 1, 0);
+    (w[0], w[1]) = (f.splat_factor(tables.scale[0]), f.splat_factor(tables.scale[1]));
+    for j in (0..stride).step_by(S::LANES) {
+        let mut v = load::<S, M>(f.s, x, j, stride);
+        rows::<S, M, true>(f, &mut v, &w);
+        for row in v.iter_mut() {
+            *row = f.canonical(*row);
+        }
+        store(f.s, x, j, stride, &v);
+    }
+}
+
+#[inline(always)]
+fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+    match (pass.log_groups, pass.log_radix) {
+        (0, 1) => final_rows::<S, 2>(f, x, tables),
+        (0, 2) => final_rows::<S, 4>(f, x, tables),
+        (_, 1) => pass_rows::<S, 2>(f, x, tables, pass, first, count),
+        (_, 2) => pass_rows::<S, 4>(f, x, tables, pass, first, count),
+        _ => unreachable!("passes have radix 2 or 4"),
+    }
+}
+
+/// The first log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time (count is even).
+#[inline(always)]
+fn first_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
+    for block in (first..first + count).step_by(2) {
+        let at = [block * M * M, (block + 1) * M * M];
+        let w = [
+            lane_factors(f, &tables.inverse, block),
+            lane_factors(f, &tables.inverse, block + 1),
+        ];
+        let mut v = load_transposed::<S, M>(f.s, x, at);
+        if M > 4 {
+            pair_level::<S, M, 2>(f, &mut v, &w);
+        }
+        pair_level::<S, M, 1>(f, &mut v, &w);
+        pair_level::<S, M, 0>(f, &mut v, &w);
+        store_transposed(f.s, x, at, &mut v);
+    }
+}
+
+#[inline(always)]
+fn pair_level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [[S::V; M]; 2], w: &[[Factor<S>; M]; 2]) {
+    level::<S, M, L, false>(f, &mut v[0], &w[0]);
+    level::<S, M, L, false>(f, &mut v[1], &w[1]);
+}
+
+/// The whole transform, M = LANES.
+#[inline(always)]
+pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb) {
+    let (outer, inner) = tables.passes.split_at(tables.outer_passes);
+    let log_blocks: u32 = outer.iter().map(|pass| pass.log_radix).sum();
+    for block in 0..1usize << log_blocks {
+        let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
+        first_levels::<S, M>(f, x, tables, block * count, count);
+        for &pass in inner.iter().rev() {
+            let count = 1 << (pass.log_groups - log_blocks);
+            run_pass(f, x, tables, pass, block * count, count);
+        }
+    }
+    for &pass in outer.iter().rev() {
+        run_pass(f, x, tables, pass, 0, 1 << pass.log_groups);
+    }
+}

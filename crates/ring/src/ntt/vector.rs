@@ -1,0 +1,117 @@
+//! What both directions share: access to the limb and to the roots, and the instances per path.
+
+use super::plan::{Roots, Tables};
+use crate::field::Field;
+use crate::simd::{Avx2, Avx512, Simd};
+use crate::Modulus;
+
+/// A root and its quotient by p, in every lane or one per lane.
+pub type Factor<S> = (<S as Simd>::V, <S as Simd>::V);
+
+/// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the passes stay below
+/// n: they are `group * len + j + row * stride` with `group < n / len`, `row * stride + j + LANES <= len`.
+#[derive(Clone, Copy)]
+pub struct Limb(*mut f64);
+
+impl Limb {
+    pub fn new(x: &mut [f64], tables: &Tables) -> Self {
+        assert_eq!(x.len(), 1 << tables.log_n);
+        Self(x.as_mut_ptr())
+    }
+}
+
+/// M vectors, `stride` apart.
+#[inline(always)]
+pub fn load<S: Simd, const M: usize>(s: S, x: Limb, offset: usize, stride: usize) -> [S::V; M] {
+    let mut v = [s.splat(0.0); M];
+    for (i, v) in v.iter_mut().enumerate() {
+        // SAFETY: the invariant of `Limb`.
+        *v = unsafe { s.load(x.0.add(offset + i * stride)) };
+    }
+    v
+}
+
+#[inline(always)]
+pub fn store<S: Simd, const M: usize>(s: S, x: Limb, offset: usize, stride: usize, v: &[S::V; M]) {
+    for (i, v) in v.iter().enumerate() {
+        // SAFETY: the invariant of `Limb`.
+        unsafe { s.store(x.0.add(offset + i * stride), *v) };
+    }
+}
+
+/// Two blocks of M x M values, transposed.
+#[inline(always)]
+pub fn load_transposed<S: Simd, const M: usize>(s: S, x: Limb, at: [usize; 2]) -> [[S::V; M]; 2] {
+    let mut v = [load::<S, M>(s, x, at[0], M), load::<S, M>(s, x, at[1], M)];
+    s.transpose(&mut v[0]);
+    s.transpose(&mut v[1]);
+    v
+}
+
+/// The inverse of [`load_transposed`].
+#[inline(always)]
+pub fn store_transposed<S: Simd, const M: usize>(s: S, x: Limb, at: [usize; 2], v: &mut [[S::V; M]; 2]) {
+    s.transpose(&mut v[0]);
+    s.transpose(&mut v[1]);
+    store(s, x, at[0], M, &v[0]);
+    store(s, x, at[1], M, &v[1]);
+}
+
+/// The roots of M rows of group g out of `groups`, in heap order: level l, block b at 2^l + b. Entry 0 is unused.
+#[inline(always)]
+pub fn broadcast<S: Simd, const M: usize>(s: S, roots: &Roots, groups: usize, g: usize) -> [Factor<S>; M] {
+    let mut w = [(s.splat(0.0), s.splat(0.0)); M];
+    assert!(M * (groups + g + 1) <= roots.broadcast.len());
+    for (i, w) in w.iter_mut().enumerate().skip(1) {
+        let level = i.ilog2();
+        let at = 2 * (((groups + g) << level) + i - (1 << level));
+        // SAFETY: i < M, so 2^level <= M/2 and at + 1 < 2 (groups + g + 1) M/2, inside by the assertion.
+        *w = unsafe {
+            let root = roots.broadcast.as_ptr().add(at);
+            (s.splat(*root), s.splat(*root.add(1)))
+        };
+    }
+    w
+}
+
+/// The vectors of roots of one block of M x M values, M = LANES, in heap order.
+#[inline(always)]
+pub fn lane_factors<S: Simd, const M: usize>(f: Field<S>, roots: &Roots, block: usize) -> [Factor<S>; M] {
+    let table = &roots.lanes[block * (M - 1) * M..][..(M - 1) * M];
+    let mut w = [(f.p, f.p); M];
+    for (i, w) in w.iter_mut().enumerate().skip(1) {
+        // SAFETY: i < M, so the vector ends within the table of the block.
+        *w = f.factor(unsafe { f.s.load(table.as_ptr().add((i - 1) * M)) });
+    }
+    w
+}
+
+macro_rules! instantiate {
+    ($name:ident, $body:path, $simd:ident, $features:literal) => {
+        /// Only called for a path that the processor supports.
+        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64]) {
+            #[target_feature(enable = $features)]
+            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64]) {
+                // SAFETY: this function enables the features.
+                let s = unsafe { <$simd as Simd>::assume() };
+                $body(Field::new(s, m), tables, Limb::new(x, tables))
+            }
+            // SAFETY: `simd::path` only names what the processor supports.
+            unsafe { inner(m, tables, x) }
+        }
+    };
+}
+instantiate!(forward_avx2, super::forward::transform::<Avx2, 4>, Avx2, "avx2,fma");
+instantiate!(
+    forward_avx512,
+    super::forward::transform::<Avx512, 8>,
+    Avx512,
+    "avx2,fma,avx512f,avx512dq"
+);
+instantiate!(inverse_avx2, super::inverse::transform::<Avx2, 4>, Avx2, "avx2,fma");
+instantiate!(
+    inverse_avx512,
+    super::inverse::transform::<Avx512, 8>,
+    Avx512,
+    "avx2,fma,avx512f,avx512dq"
+);

@@ -105,6 +105,20 @@ class LinearPlan:
         outputs = n_outputs if n_outputs is not None else 1 + max(j for j, _, _ in steps)
         return _build(kept, step, horner, inputs, outputs)
 
+    @staticmethod
+    def from_terms(
+        terms: Iterable[tuple[int, int, int, int, npt.NDArray[Any]]], *, n_inputs: int, n_outputs: int
+    ) -> LinearPlan:
+        """terms: (output, giant, input, baby, vector) as in the module's formula, the split chosen by the caller."""
+        rows: list[tuple[int, int, int, int, int]] = []
+        stored: list[npt.NDArray[Any]] = []
+        for output, giant, source, baby, vector in terms:
+            if np.any(vector):
+                rows.append((output, giant, source, baby, len(stored)))
+                stored.append(vector)
+        table = np.array(sorted(rows, key=lambda t: (t[0], -t[1], t[2], t[3])), dtype=np.int32)
+        return LinearPlan(n_inputs, n_outputs, np.array(stored), table)
+
 
 def _check(kept: Diagonals) -> None:
     periods = {v.shape for v in kept.values()}

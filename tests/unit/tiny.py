@@ -68,7 +68,7 @@ def _layer(model, t, i, mask, error) -> LayerSpecs:
 
     scores = interval(at("scores"))
     shift = scores[1]
-    sums = np.exp(at("log_sum_exp") - shift)
+    sums = np.exp(at("log_sum_exp") - shift) / mask.sum()  # means: the client's masks hold 1/n
     activate = {"gelu": gelu, "relu": relu}[model.config.activation]
     context = at("context").reshape(len(mask), model.config.heads, -1) * sums.T[:, :, None]
     return LayerSpecs(

@@ -53,8 +53,8 @@ class AttentionWeights:
 class AttentionSpecs:
     """Approximations and bounds of one layer's attention.
 
-    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those. context: bound of
-    |sum_j exp_ij V_j| before normalisation. entry: bound of x. exit: bound of the centred output plus residual.
+    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask. context:
+    bound of |sum_j mask_j exp_ij V_j| before normalisation. entry: bound of x. exit: bound of the centred output plus residual.
     """
 
     exp: Spec
@@ -195,7 +195,7 @@ def mask_numbers(windows: Sequence[HeadWindow]) -> list[int]:
 
 
 def pack_masks(windows: Sequence[HeadWindow], keep: Array) -> list[Array]:
-    """keep (tokens,) of 0/1 -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
+    """keep (tokens,) -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
     numbers = mask_numbers(windows)
     firsts = [windows[numbers.index(n)] for n in sorted(set(numbers))]
     return [_mask(w, keep) for w in firsts]

@@ -36,9 +36,9 @@ FIXED = thor.FIXED
 class LayerSpecs:
     """Approximations and bounds of one layer, all calibrated.
 
-    exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row sums of those over real keys.
+    exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row means of those over real keys.
     rsqrt1, rsqrt2: of variance + epsilon. activation: of the inner features. Bounds of absolute values: context
-    (unnormalised, sum_j exp_ij V_j), sum1, sum2 (inputs of the LayerNorms minus their means), norm1, output.
+    (unnormalised, mean_j exp_ij V_j), sum1, sum2 (inputs of the LayerNorms minus their means), norm1, output.
     """
 
     exp: Spec
@@ -99,12 +99,15 @@ class RequestLayout:
         return {"x": self.layout.count, "mask": masks} | ({"mean": 1} if self.mean else {})
 
     def pack(self, hidden: Array, mask: Array) -> dict[str, list[Array]]:
-        """hidden (tokens, size), mask (tokens,) of 0/1 -> slot vectors, all in [-1, 1] for calibrated inputs."""
-        window = self.layout.shape.window
-        masks = pack_masks(self.windows, mask) if self.all_tokens else []
-        masks += [np.repeat(mask, window)] if self.first_token else []
+        """hidden (tokens, size), mask (tokens,) of 0/1 -> slot vectors, all in [-1, 1] for calibrated inputs.
+
+        Masks hold 1/n for n real tokens: softmax is the same, and the interval of the sums does not grow with n.
+        """
+        window, keep = self.layout.shape.window, mask / mask.sum()
+        masks = pack_masks(self.windows, keep) if self.all_tokens else []
+        masks += [np.repeat(keep, window)] if self.first_token else []
         out = {"x": self.layout.pack(hidden / self.bound), "mask": masks}
-        return out | ({"mean": [np.repeat(mask / mask.sum(), window)]} if self.mean else {})
+        return out | ({"mean": [np.repeat(keep, window)]} if self.mean else {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Calibrated intervals -> approximations to a stated error: the specs that a circuit is built from.
 
 Errors are shares of what they perturb: 1/sum and 1/sqrt(variance) are fitted to a relative error, exp to an error
-relative to the smallest calibrated row sum, activation and tanh to an absolute one.
+relative to the smallest calibrated row mean, activation and tanh to an absolute one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FITS = {"gelu": gelu.fit, "relu": relu.fit}
 class Accuracy:
     """Stated errors of the approximations; the defaults keep the logits of the default model within 0.01.
 
-    exp: of each exponential, relative to the smallest row sum. inverse, rsqrt: relative. activation, tanh: absolute.
+    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh: absolute.
     """
 
     exp: float = 1e-3
@@ -41,12 +41,12 @@ def fit_circuit(calibration: Calibration, config: BertConfig, accuracy: Accuracy
 
 def _layer(c: LayerCalibration, activation: str, goal: Accuracy) -> LayerSpecs:
     return LayerSpecs(
-        exp=exp.fit(c.scores, goal.exp * c.sums[0], shift=c.shift),
-        inverse=inverse.fit(c.sums, goal.inverse),
+        exp=exp.fit(c.scores, goal.exp * c.means[0][0], shift=c.shift),
+        inverse=inverse.fit(c.means[0], goal.inverse),
         rsqrt1=rsqrt.fit(c.variance1, goal.rsqrt),
         rsqrt2=rsqrt.fit(c.variance2, goal.rsqrt),
         activation=FITS[activation](c.activation, goal.activation),
-        context=c.mixed,
+        context=c.mixed_mean,
         sum1=c.centred1,
         norm1=c.norm1,
         sum2=c.centred2,

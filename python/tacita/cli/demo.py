@@ -103,7 +103,7 @@ class _Steps:
 
     def call(self, name: str, *arguments: str, accept: Sequence[int] = (0,)) -> dict[str, Any]:
         """The report of one step. Raises TacitaError when it fails; its own message is on the screen already."""
-        report = self.folder / f"{name}.json"
+        report = self.folder / f"{name}.report.json"
         report.unlink(missing_ok=True)
         options = [*self.common, "--json", str(report)]
         options += self.insecure if name != "plan" else []

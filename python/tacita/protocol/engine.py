@@ -68,7 +68,8 @@ def translated(kind: type[TacitaError] = FileError, what: str = "") -> Iterator[
         yield
     except module.TacitaError as error:
         prefix = f"{what}: " if what else ""
-        raise _kind(module, error, kind)(f"{prefix}{error}", hint=_hint(error)) from error
+        text, _, hint = str(error).partition("; hint: ")
+        raise _kind(module, error, kind)(f"{prefix}{text}", hint=hint) from error
 
 
 def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[TacitaError]:
@@ -77,7 +78,3 @@ def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[Tac
         if isinstance(error, getattr(module, name)):
             return kind
     return default
-
-
-def _hint(error: Exception) -> str:
-    return str(getattr(error, "hint", ""))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacita.backends.ckks import CkksBackend
 from tacita.checkpoint import Checkpoint
-from tacita.errors import FileError, PlanError
+from tacita.errors import FileError, KeyMissingError, PlanError
 from tacita.plan import executor
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
@@ -44,7 +44,14 @@ class Server:
         path = require(self.work.evaluation_keys, "keygen")
         require_memory(self.plan.prediction.bytes["server_memory"], "evaluation")
         with engine.translated(FileError, str(path)):
-            self._keys = engine.native().EvaluationKeys.load(str(path), self.params)
+            keys = engine.native().EvaluationKeys.load(str(path), self.params)
+        if absent := keys.missing(list(self.plan.rotations)):
+            shown = ", ".join(map(str, sorted(absent)[:8]))
+            raise KeyMissingError(
+                f"{path}: no key for {len(absent)} rotations of the plan (steps {shown})",
+                hint="run `tacita keygen` again with this plan",
+            )
+        self._keys = keys
 
     def evaluate(self, progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Reads request.ct, runs the circuit, writes response.ct."""

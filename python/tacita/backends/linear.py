@@ -26,6 +26,7 @@ Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 
 BABY_COST = 0.35  # a hoisted rotation, in full rotations
 HOIST_COST = 0.65  # the decomposition that an input's babies share
+PRODUCT_COST = 0.025  # a product by a plaintext vector, in rotations
 KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
 
 
@@ -77,6 +78,14 @@ class LinearPlan:
         else:
             steps |= {g for gs in self.giants.values() for g in gs}
         return frozenset(k for k in (*steps, self.post) if k)
+
+    @cached_property
+    def cost(self) -> float:
+        """Estimate in full rotations, keys and plaintext products included."""
+        hoisted = sum(len(bs) for bs in self.babies.values())
+        whole = self.giant_rotations + (self.n_outputs if self.post else 0)
+        shared = HOIST_COST * len(self.babies) + BABY_COST * hoisted
+        return whole + shared + KEY_COST * len(self.rotations) + PRODUCT_COST * len(self.terms)
 
     def check_inputs(self, count: int) -> None:
         """Raises ShapeError unless `count` ciphertexts are what the plan takes."""

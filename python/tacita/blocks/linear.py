@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.backends.base import Backend, Ct
-from tacita.backends.linear import LinearPlan
+from tacita.packing.complexify import RealMap
 from tacita.packing.rows import Array, FeatureLayout, linear_diagonals, rotate_sum, spread
 
 
@@ -20,14 +20,15 @@ from tacita.packing.rows import Array, FeatureLayout, linear_diagonals, rotate_s
 class Affine:
     """y = x @ weight.T + bias between layouts; y at the first copy of dst, zero elsewhere. One level."""
 
-    plan: LinearPlan
+    map: RealMap
     bias: tuple[Array, ...]
 
     @staticmethod
     def build(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
         """weight (dst.size, src.size), bias (dst.size,)."""
-        plan = LinearPlan.from_diagonals(linear_diagonals(weight, src, dst), n_inputs=src.count, n_outputs=dst.count)
-        return Affine(plan, tuple(dst.vectors(bias)))
+        diagonals = linear_diagonals(weight, src, dst)
+        found = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
+        return Affine(found, tuple(dst.vectors(bias)))
 
     @staticmethod
     def centred(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
@@ -36,7 +37,7 @@ class Affine:
 
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""
-        return tuple(be.add_vector(ct, b) for ct, b in zip(be.linear(x, self.plan), self.bias, strict=True))
+        return tuple(be.add_vector(ct, b) for ct, b in zip(self.map.apply(be, x), self.bias, strict=True))
 
 
 def residual(be: Backend, x: Sequence[Ct], layout: FeatureLayout, factor: float) -> tuple[Ct, ...]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.backends.base import Backend, Ct
-from tacita.backends.linear import LinearPlan
 from tacita.errors import ShapeError
 from tacita.packing.base import ceil_power, refuse
+from tacita.packing.complexify import RealMap
 from tacita.packing.rows import Array, Diagonal, FeatureLayout, IntArray, rotate_sum, spread
 
 
@@ -61,7 +61,7 @@ class CyclicMap:
     folds: (count, step) of the sum over partial results, (1, 0) when there is none.
     """
 
-    plan: LinearPlan
+    map: RealMap
     bias: tuple[Array, ...]
     folds: tuple[int, int]
 
@@ -79,13 +79,13 @@ class CyclicMap:
                 p = np.arange(max(width, height))
                 for k in range(min(width, height)):
                     diagonals[j, i, k] = table[p % height, (p + k) % width]
-        plan = LinearPlan.from_diagonals(diagonals, n_inputs=len(src), n_outputs=len(dst))
+        found = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
         folds = (width // height, height) if width > height else (1, 0)
-        return CyclicMap(plan, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
+        return CyclicMap(found, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""
-        outs = [rotate_sum(be, y, *self.folds) for y in be.linear(xs, self.plan)]
+        outs = [rotate_sum(be, y, *self.folds) for y in self.map.apply(be, xs)]
         return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))
 
 

@@ -8,7 +8,7 @@ use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tacita_ring::{kernels, AlignedVec};
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;
@@ -193,20 +193,12 @@ impl Evaluator {
         inputs: &[Ciphertext],
         t: &EncodedTransform,
     ) -> Result<Vec<Pair>, CkksError> {
-        let special = if t.lifted { self.rlwe().p_len() } else { 0 };
-        let mut sums: Vec<Pair> = (0..t.outputs)
-            .map(|_| self.zero_pair(t.limbs, special))
-            .collect();
-        let pair_bytes = 2 * (t.limbs + special) * self.rlwe().n() * 8;
-        let chunk = (CHUNK_BYTES / pair_bytes).max(2);
-        let steps = steps_of(t);
+        let wanted: Vec<(usize, i64)> = (0..t.outputs).map(|j| (j, 0)).collect();
+        let mut sums = self.zero_pairs(wanted.len(), t);
         let digits = self.decompose_inputs(inputs, t)?;
-        for part in steps.chunks(chunk) {
+        for part in steps_of(t).chunks(self.pairs_in_chunk(t)) {
             let babies = self.babies(inputs, &digits, part, t)?;
-            for (j, sum) in sums.iter_mut().enumerate() {
-                let terms = pick(t, &babies, part, |x| x.output == j);
-                self.accumulate(sum, &terms, t);
-            }
+            self.accumulate(&mut sums, &pick(t, part, &wanted), &babies, t);
         }
         Ok(sums)
     }
@@ -220,59 +212,49 @@ impl Evaluator {
         let digits = self.decompose_inputs(inputs, t)?;
         let babies = self.babies(inputs, &digits, &steps, t)?;
         drop(digits);
-        let special = if t.lifted { self.rlwe().p_len() } else { 0 };
         (0..t.outputs)
             .map(|j| {
-                let inner = |giant: i64| {
-                    let terms = pick(t, &babies, &steps, |x| x.output == j && x.giant == giant);
-                    let mut sum = self.zero_pair(t.limbs, special);
-                    self.accumulate(&mut sum, &terms, t);
-                    sum
-                };
-                let giants: BTreeSet<i64> = t
-                    .terms
-                    .iter()
-                    .filter(|x| x.output == j)
-                    .map(|x| x.giant)
-                    .collect();
+                let mut inner = InnerSums::new(self, t, &steps, &babies, j);
                 match t.horner_step {
-                    Some(step) => self.horner(&giants, step, inner),
-                    None => self.sum_giants(&giants, inner),
+                    Some(step) => self.horner(&mut inner, step),
+                    None => self.sum_giants(&mut inner),
                 }
             })
             .collect()
     }
 
-    fn horner(
-        &self,
-        giants: &BTreeSet<i64>,
-        step: i64,
-        inner: impl Fn(i64) -> Pair,
-    ) -> Result<Pair, CkksError> {
-        let mut giant = giants.last().copied().unwrap_or(0);
-        let mut acc = inner(giant);
+    /// How many pairs of this transform fit the working memory.
+    fn pairs_in_chunk(&self, t: &EncodedTransform) -> usize {
+        let pair_bytes = 2 * (t.limbs + self.special(t)) * self.rlwe().n() * 8;
+        (CHUNK_BYTES / pair_bytes).max(2)
+    }
+
+    fn special(&self, t: &EncodedTransform) -> usize {
+        if t.lifted {
+            self.rlwe().p_len()
+        } else {
+            0
+        }
+    }
+
+    fn horner(&self, inner: &mut InnerSums<'_>, step: i64) -> Result<Pair, CkksError> {
+        let mut giant = inner.largest();
+        let mut acc = inner.take(giant).unwrap_or_else(|| self.zero_pair(inner.t));
         while giant > 0 {
             giant -= step;
             acc = self.rotate_pair(acc, step)?;
-            if giants.contains(&giant) {
-                self.add_pair(&mut acc, inner(giant));
+            if let Some(part) = inner.take(giant) {
+                self.add_pair(&mut acc, part);
             }
         }
         Ok(acc)
     }
 
-    fn sum_giants(
-        &self,
-        giants: &BTreeSet<i64>,
-        inner: impl Fn(i64) -> Pair,
-    ) -> Result<Pair, CkksError> {
+    fn sum_giants(&self, inner: &mut InnerSums<'_>) -> Result<Pair, CkksError> {
         let mut acc: Option<Pair> = None;
-        let ordered = giants.iter().filter(|g| **g != 0).chain(giants.get(&0));
-        for &g in ordered {
-            let part = match g {
-                0 => inner(0),
-                _ => self.rotate_pair(inner(g), g)?,
-            };
+        for g in inner.giants_zero_last() {
+            let Some(sum) = inner.take(g) else { continue };
+            let part = if g == 0 { sum } else { self.rotate_pair(sum, g)? };
             match &mut acc {
                 Some(a) => self.add_pair(a, part),
                 None => acc = Some(part),
@@ -378,39 +360,129 @@ impl Evaluator {
         Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
     }
 
-    fn zero_pair(&self, limbs: usize, special: usize) -> Pair {
-        let zero = || RnsPoly::zero(self.rlwe(), limbs, special);
+    fn zero_pair(&self, t: &EncodedTransform) -> Pair {
+        let zero = || RnsPoly::zero(self.rlwe(), t.limbs, self.special(t));
         Pair(zero(), zero())
     }
 
-    /// sum += sum over terms of vector * baby, limb by limb, fused over the terms.
-    fn accumulate(&self, sum: &mut Pair, terms: &[(&Pair, usize)], t: &EncodedTransform) {
-        if terms.is_empty() {
-            return;
-        }
+    fn zero_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair> {
+        (0..count).map(|_| self.zero_pair(t)).collect()
+    }
+
+    /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so that the
+    /// babies' block stays in cache while all sums read it.
+    fn accumulate(
+        &self,
+        sums: &mut [Pair],
+        terms: &[Vec<(usize, usize)>],
+        babies: &[Pair],
+        t: &EncodedTransform,
+    ) {
+        let (firsts, seconds): (Vec<_>, Vec<_>) =
+            sums.iter_mut().map(|p| (&mut p.0, &mut p.1)).unzip();
+        let inputs = |side: fn(&Pair) -> &RnsPoly| babies.iter().map(side).collect::<Vec<_>>();
+        self.accumulate_half(firsts, terms, &inputs(|p| &p.0), t);
+        self.accumulate_half(seconds, terms, &inputs(|p| &p.1), t);
+    }
+
+    fn accumulate_half(
+        &self,
+        sums: Vec<&mut RnsPoly>,
+        terms: &[Vec<(usize, usize)>],
+        babies: &[&RnsPoly],
+        t: &EncodedTransform,
+    ) {
         let rlwe = self.rlwe();
-        let half = |x: &mut RnsPoly, side: fn(&Pair) -> &RnsPoly| {
-            let q_len = x.q_len;
-            x.limbs.par_iter_mut().enumerate().for_each(|(i, limb)| {
-                let index = if i < q_len {
-                    i
-                } else {
-                    rlwe.p_index(i - q_len)
-                };
-                let products: Vec<(&[f64], &[f64])> = terms
-                    .iter()
-                    .map(|(p, v)| (&side(p).limbs[i][..], &t.vectors[*v][i][..]))
-                    .collect();
-                kernels::mac_runs(rlwe.modulus(index), limb, &products);
-            });
-        };
-        half(&mut sum.0, |p| &p.0);
-        half(&mut sum.1, |p| &p.1);
+        let limbs = t.limbs + self.special(t);
+        let mut by_limb: Vec<Vec<&mut AlignedVec>> = (0..limbs).map(|_| Vec::new()).collect();
+        for sum in sums {
+            for (row, limb) in by_limb.iter_mut().zip(&mut sum.limbs) {
+                row.push(limb);
+            }
+        }
+        by_limb.into_par_iter().enumerate().for_each(|(i, mut row)| {
+            let index = if i < t.limbs { i } else { rlwe.p_index(i - t.limbs) };
+            let m = rlwe.modulus(index);
+            for start in (0..rlwe.n()).step_by(BLOCK) {
+                let block = start..(start + BLOCK).min(rlwe.n());
+                for (limb, terms) in row.iter_mut().zip(terms) {
+                    let products: Vec<(&[f64], &[f64])> = terms
+                        .iter()
+                        .map(|&(b, v)| {
+                            let weights = runs_of(&t.vectors[v][i], &block, rlwe.n());
+                            (&babies[b].limbs[i][block.clone()], weights)
+                        })
+                        .collect();
+                    kernels::mac_runs(m, &mut limb[block.clone()], &products);
+                }
+            }
+        });
     }
 }
 
-/// Memory for rotated inputs in [`Evaluator::babies_only`].
+/// The inner sums of one output, computed several giants at a time (largest first) as far as memory allows.
+struct InnerSums<'a> {
+    evaluator: &'a Evaluator,
+    t: &'a EncodedTransform,
+    steps: &'a [(usize, i64)],
+    babies: &'a [Pair],
+    output: usize,
+    /// Giants not computed yet, ascending.
+    pending: Vec<i64>,
+    ready: BTreeMap<i64, Pair>,
+}
+
+impl<'a> InnerSums<'a> {
+    fn new(
+        evaluator: &'a Evaluator,
+        t: &'a EncodedTransform,
+        steps: &'a [(usize, i64)],
+        babies: &'a [Pair],
+        output: usize,
+    ) -> Self {
+        let giants: BTreeSet<i64> = t
+            .terms
+            .iter()
+            .filter(|x| x.output == output)
+            .map(|x| x.giant)
+            .collect();
+        let ready = BTreeMap::new();
+        let pending = giants.into_iter().collect();
+        Self { evaluator, t, steps, babies, output, pending, ready }
+    }
+
+    fn largest(&self) -> i64 {
+        self.pending.last().copied().unwrap_or(0)
+    }
+
+    fn giants_zero_last(&self) -> Vec<i64> {
+        let nonzero = self.pending.iter().rev().filter(|g| **g != 0);
+        nonzero.chain(self.pending.iter().find(|g| **g == 0)).copied().collect()
+    }
+
+    /// The sum of one giant; `None` when it has no terms or was taken before.
+    fn take(&mut self, giant: i64) -> Option<Pair> {
+        while !self.ready.contains_key(&giant) && self.pending.contains(&giant) {
+            self.compute_next();
+        }
+        self.ready.remove(&giant)
+    }
+
+    fn compute_next(&mut self) {
+        let e = self.evaluator;
+        let keep = self.pending.len().saturating_sub(e.pairs_in_chunk(self.t));
+        let giants = self.pending.split_off(keep);
+        let wanted: Vec<(usize, i64)> = giants.iter().map(|g| (self.output, *g)).collect();
+        let mut sums = e.zero_pairs(giants.len(), self.t);
+        e.accumulate(&mut sums, &pick(self.t, self.steps, &wanted), self.babies, self.t);
+        self.ready.extend(giants.into_iter().zip(sums));
+    }
+}
+
+/// Memory for rotated inputs, and for inner sums, that are held at once.
 const CHUNK_BYTES: usize = 1 << 29;
+/// Coefficients per cache block.
+const BLOCK: usize = 2048;
 
 fn check(t: &LinearTransform) -> Result<(), CkksError> {
     let bad_index = t
@@ -439,18 +511,27 @@ fn steps_of(t: &EncodedTransform) -> Vec<(usize, i64)> {
     set.into_iter().collect()
 }
 
-fn pick<'a>(
+/// For each wanted (output, giant): its terms as (index of the baby in `steps`, vector).
+fn pick(
     t: &EncodedTransform,
-    babies: &'a [Pair],
     steps: &[(usize, i64)],
-    wanted: impl Fn(&Term) -> bool,
-) -> Vec<(&'a Pair, usize)> {
-    t.terms
-        .iter()
-        .filter(|x| wanted(x))
-        .filter_map(|x| {
-            let at = steps.binary_search(&(x.input, x.baby)).ok()?;
-            Some((&babies[at], x.vector))
-        })
-        .collect()
+    wanted: &[(usize, i64)],
+) -> Vec<Vec<(usize, usize)>> {
+    let place: HashMap<(usize, i64), usize> =
+        wanted.iter().enumerate().map(|(k, &key)| (key, k)).collect();
+    let mut out = vec![Vec::new(); wanted.len()];
+    for x in &t.terms {
+        let slot = place.get(&(x.output, x.giant));
+        let baby = steps.binary_search(&(x.input, x.baby));
+        if let (Some(&k), Ok(b)) = (slot, baby) {
+            out[k].push((b, x.vector));
+        }
+    }
+    out
+}
+
+/// The run values of a plaintext limb that cover a block of coefficients.
+fn runs_of<'a>(w: &'a [f64], block: &std::ops::Range<usize>, n: usize) -> &'a [f64] {
+    let run = n / w.len();
+    &w[block.start / run..block.end.div_ceil(run)]
 }

@@ -178,7 +178,7 @@ def test_another_plan_is_told_apart(work: Path) -> None:
     (work / "texts.txt").write_text(
         CALIBRATION + "one more sentence to calibrate on , which changes the intervals\n" * 2
     )
-    tacita(work, "plan", "--preset", PRESET, "--tokens", "32", "--texts", str(work / "texts.txt"))
+    tacita(work, "plan", "--preset", PRESET, "--tokens", "16", "--texts", str(work / "texts.txt"))
     failed = tacita(work, "evaluate", TOY, check=False)
     assert failed.returncode == 2
     assert "request.ct: made under plan" in failed.stderr

@@ -51,4 +51,4 @@ def _show(figures: dict[str, Any]) -> None:
     out.print(
         f"two ciphertexts on {b['all_threads']} threads: {b['two_ciphertexts_ratio_one_thread']:.2f} times one on one"
     )
-    out.print(f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}")
+    out.print(f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}", soft_wrap=True)

@@ -20,7 +20,9 @@ def run(
         plan, checkpoint, folder = opened(work, model)
         answer = Client(plan, checkpoint, folder, allow_insecure=allow_insecure).decrypt()
         timed.fields |= {"label": answer.label, "logits": list(answer.logits), "warnings": list(answer.warnings)}
-    out.print(f"label: {answer.label or '-'}   logits: {' '.join(f'{v:+.3f}' for v in answer.logits[:16])}")
+    out.print(
+        f"label: {answer.label or '-'}   logits: {' '.join(f'{v:+.3f}' for v in answer.logits[:16])}", soft_wrap=True
+    )
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True)
     if answer.warnings:

@@ -36,7 +36,7 @@ def run(
         client = Client(plan, checkpoint, folder, allow_insecure=allow_insecure)
         written = client.encrypt(text, hidden_states=states).stat().st_size
         timed.fields["bytes"] = {"request": written}
-    out.print(f"encrypt: {folder.request} ({size(written)}) in {duration(timed.seconds)}")
+    out.print(f"encrypt: {folder.request} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
 
 
 def read_states(path: Path) -> npt.NDArray[np.float64]:

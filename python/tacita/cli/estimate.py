@@ -98,4 +98,4 @@ def show_estimate(plan: Plan) -> None:
     table.add_row("security", security_line(parameters(plan)))
     out.print(table)
     for step in too_large(plan):
-        out.print(f"[yellow]warning:[/yellow] {step} does not fit the free memory of this machine")
+        out.print(f"[yellow]warning:[/yellow] {step} does not fit the free memory of this machine", soft_wrap=True)

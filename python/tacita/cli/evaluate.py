@@ -21,4 +21,4 @@ def run(
         server = Server(plan, checkpoint, folder, threads=threads, allow_insecure=allow_insecure)
         written = server.evaluate(report).stat().st_size
         timed.fields |= {"bytes": {"response": written}, "threads": server.threads, "bootstraps": plan.bootstraps}
-    out.print(f"evaluate: {folder.response} ({size(written)}) in {duration(timed.seconds)}")
+    out.print(f"evaluate: {folder.response} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)

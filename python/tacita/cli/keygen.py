@@ -17,4 +17,7 @@ def run(
         Client(plan, checkpoint, folder, allow_insecure=allow_insecure).keygen(report)
         timed.fields["bytes"] = {"evaluation_keys": folder.evaluation_keys.stat().st_size}
     written = size(timed.fields["bytes"]["evaluation_keys"])
-    out.print(f"keygen: {folder.secret_key}, {folder.evaluation_keys} ({written}) in {duration(timed.seconds)}")
+    out.print(
+        f"keygen: {folder.secret_key}, {folder.evaluation_keys} ({written}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )

@@ -60,14 +60,16 @@ def run(
         write_text(path, plan.to_text())
         timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps}
     evaluate = duration(plan.prediction.seconds["evaluate"])
-    out.print(f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}")
+    out.print(
+        f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}", soft_wrap=True
+    )
 
 
 @app.command("show")
 def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
-    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {plan.tokens} tokens, packing {plan.scheme}")
+    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {plan.tokens} tokens, packing {plan.scheme}", soft_wrap=True)
     for line in _stages(plan):
         out.print(line, soft_wrap=True)
     show_estimate(plan)

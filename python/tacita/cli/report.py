@@ -92,7 +92,7 @@ def show_results(results: Sequence[Classified]) -> None:
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
-            out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {warning}")
+            out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {warning}", soft_wrap=True)
 
 
 def show_run(report: Mapping[str, Any]) -> None:

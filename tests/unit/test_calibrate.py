@@ -11,10 +11,11 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.approx import gelu, inverse, rsqrt
-from tacita.checkpoint import embed, pad_hidden
+from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
 from tacita.plan.calibrate import Calibration, calibrate, load_texts
+from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
 
@@ -73,6 +74,33 @@ def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
         assert interval == pytest.approx((means.min(), means.max()), rel=1e-12)
     assert layer.sums == pytest.approx(tuple(5.0 * m for m in layer.means[0]))
     assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean)
+
+
+def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
+    model = make_random_checkpoint()
+    tensors = dict(model.tensors)
+    for name in ("query", "key"):
+        key = f"encoder.layer.1.attention.self.{name}.weight"
+        tensors[key] = np.where(np.arange(16)[:, None] >= 8, 3.0 * tensors[key], tensors[key])
+    peaked = from_tensors(model.config, tensors, model.tokenizer)
+    calibration = calibrate(peaked, 16, TEXTS, margin=0.0)
+    assert calibration.temperatures[0] == (1.0, 1.0)
+    assert calibration.temperatures[1][0] == 1.0
+    assert calibration.temperatures[1][1] < 1.0
+    lo, hi = calibration.layers[1].means[0]
+    assert math.log(hi / lo) <= LIMIT
+    cool = tempered(peaked, calibration.temperatures)
+    assert cool.sha256 == peaked.sha256
+    scores = trace_of(cool, TEXTS[0])["layer1.scores"]
+    beta = calibration.temperatures[1][1]
+    np.testing.assert_allclose(scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.scores"][1], rtol=1e-9)
+    assert calibration.layers[1].scores[0] <= scores.min() <= scores.max() <= calibration.layers[1].scores[1]
+
+
+def test_an_ordinary_model_is_not_tempered(checkpoint):
+    calibration = calibrate(checkpoint, 16, TEXTS)
+    assert calibration.temperatures == ((1.0, 1.0), (1.0, 1.0))
+    assert tempered(checkpoint, calibration.temperatures) is checkpoint
 
 
 def test_margin_widens_by_the_documented_amounts(checkpoint):

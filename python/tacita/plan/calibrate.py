@@ -13,7 +13,7 @@ their values are row 0's. Given hidden states are recorded with all their rows, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -27,6 +27,7 @@ from tacita.checkpoint.embed import Text, tokenize
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
 from tacita.plan.ranges import ROUNDS, Interval, Ranges
+from tacita.plan.temper import choose_temperatures, tempered
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
@@ -43,11 +44,11 @@ class LayerCalibration:
     input: bound of x. scores: scaled scores, excluded keys too. shift: subtracted before exp (upper end of
     scores). sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij -
     shift) V_j|. means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that
-    holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k
-    square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the LayerNorm input minus its
-    mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result. activation: interval of
-    its input. hidden: bound of its output. pre_norm1/2: bound of the LayerNorm input. output: bound of the
-    layer's result.
+    holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k),
+    for k square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the
+    LayerNorm input minus its mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result.
+    activation: interval of its input. hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
+    input. output: bound of the layer's result.
     """
 
     input: float
@@ -76,6 +77,8 @@ class Calibration:
 
     samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
     the input of tanh, None with mean pooling. answer: bound of logits or pooled vector.
+    temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
+    those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that.
     """
 
     sha256: str
@@ -85,6 +88,7 @@ class Calibration:
     layers: tuple[LayerCalibration, ...]
     pooler: Interval | None
     answer: float
+    temperatures: tuple[tuple[float, ...], ...]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; intervals become lists of two."""
@@ -119,17 +123,14 @@ def calibrate(
     if texts is None and not hidden_states:
         texts = load_texts()
     chosen = list(texts or ())
-    total, rows = len(chosen) + len(hidden_states), 0
-    ranges = Ranges(checkpoint.config.heads)
-    for done, sample in enumerate(_samples(checkpoint, tokens, chosen, hidden_states), 1):
-        ranges.start(sample[1])
-        reference(checkpoint, *sample, ranges.see)
-        rows += len(sample[1])
-        if progress is not None:
-            progress(done, total)
-    if not total:
+    if not chosen and not hidden_states:
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
-    return _widened(checkpoint, ranges, margin, total, rows)
+    config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
+    ranges = _measure(checkpoint, samples, progress)
+    temperatures = choose_temperatures(ranges, config.layers, config.heads)
+    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
+        ranges = _measure(model, samples, progress)
+    return _widened(checkpoint, ranges, margin, samples, temperatures)
 
 
 def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
@@ -153,11 +154,33 @@ def _read(path: Path) -> str:
         raise InputError(f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from None
 
 
-def _samples(checkpoint: Checkpoint, tokens: int, texts: Sequence[Text], given: Sequence[Sample]) -> Iterable[Sample]:
-    for text in texts:
-        fitting = _cut(checkpoint, text, tokens)
-        yield embed(checkpoint, fitting, len(tokenize(checkpoint, fitting)[0]))
-    yield from given
+@dataclass(frozen=True)
+class _Samples:
+    """Texts and given states as (hidden, mask) pairs, embedded again at each walk."""
+
+    checkpoint: Checkpoint
+    tokens: int
+    texts: Sequence[Text]
+    given: Sequence[Sample]
+
+    def __len__(self) -> int:
+        return len(self.texts) + len(self.given)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for text in self.texts:
+            fitting = _cut(self.checkpoint, text, self.tokens)
+            yield embed(self.checkpoint, fitting, len(tokenize(self.checkpoint, fitting)[0]))
+        yield from self.given
+
+
+def _measure(model: Checkpoint, samples: _Samples, progress: Progress | None) -> Ranges:
+    ranges = Ranges(model.config.heads)
+    for done, (hidden, mask) in enumerate(samples, 1):
+        ranges.start(mask)
+        reference(model, hidden, mask, ranges.see)
+        if progress is not None:
+            progress(done, len(samples))
+    return ranges
 
 
 def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
@@ -170,12 +193,24 @@ def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
     return " ".join(words)
 
 
-def _widened(checkpoint: Checkpoint, ranges: Ranges, margin: float, samples: int, rows: int) -> Calibration:
+def _widened(
+    checkpoint: Checkpoint,
+    ranges: Ranges,
+    margin: float,
+    samples: _Samples,
+    temperatures: tuple[tuple[float, ...], ...],
+) -> Calibration:
     config = checkpoint.config
-    layers = tuple(_layer(ranges, f"layer{i}.", margin) for i in range(config.layers))
-    pooler = _signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None
-    answer = ranges.bound("logits") * (1.0 + 2.0 * margin)
-    return Calibration(checkpoint.sha256, margin, samples, rows, layers, pooler, answer)
+    return Calibration(
+        sha256=checkpoint.sha256,
+        margin=margin,
+        samples=len(samples),
+        rows=ranges.rows,
+        layers=tuple(_layer(ranges, f"layer{i}.", margin) for i in range(config.layers)),
+        pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None,
+        answer=ranges.bound("logits") * (1.0 + 2.0 * margin),
+        temperatures=temperatures,
+    )
 
 
 def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
@@ -190,7 +225,7 @@ def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
         shift=shift,
         sums=_positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
         mixed=math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin),
-        means=tuple(_positive(_exp(ranges.interval(f"{name}log_mean{k}"), shift / 2**k), margin) for k in ROUNDS),
+        means=tuple(_positive(_exp(ranges.log_mean(name[:-1], 0.5**k), shift / 2**k), margin) for k in ROUNDS),
         mixed_mean=math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin),
         context=bound("context"),
         pre_norm1=bound("pre_norm1"),

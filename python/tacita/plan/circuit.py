@@ -15,11 +15,12 @@ from tacita.models.bert import reference
 from tacita.models.circuit import Circuit, CircuitSpecs, build_circuit
 from tacita.plan import executor
 from tacita.plan.build import Placed, place_circuit, to_plan
-from tacita.plan.calibrate import Sample, calibrate, load_texts
+from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.plan import ModelInfo, ParameterInfo, Plan
+from tacita.plan.temper import tempered
 from tacita.schemes.base import Live
 
 SCHEME = "rows"
@@ -44,7 +45,7 @@ def make_plan(
     calibration = calibrate(model, tokens, texts, hidden_states=hidden_states, progress=phases.part)
     phases.enter("fit")
     specs = fit_circuit(calibration, model.config, accuracy)
-    circuit = build_circuit(model, specs, parameters.slots, tokens)
+    circuit = build_circuit(tempered(model, calibration.temperatures), specs, parameters.slots, tokens)
     phases.enter("place")
     placed = place_circuit(circuit, parameters, prices)
     phases.enter("predict")
@@ -108,7 +109,8 @@ class _Key:
 @lru_cache(maxsize=4)
 def _circuit(_: str, key: _Key) -> Circuit:
     specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
-    return build_circuit(key.model, specs, key.plan.parameters.slots, key.plan.tokens)
+    model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
+    return build_circuit(model, specs, key.plan.parameters.slots, key.plan.tokens)
 
 
 def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> list[Sample]:

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for which means are kept, by head
 
 
 class Ranges:
@@ -25,15 +26,16 @@ class Ranges:
         self._mask: Array = np.ones(0)
         self._log_sums: Array = np.zeros((heads, 0))
         self.seen: dict[str, Interval] = {}
+        self.rows = 0
 
     def start(self, mask: Array) -> None:
         """A new sample with this mask (tokens,)."""
         self._mask = mask
+        self.rows += len(mask)
 
     def see(self, name: str, value: Array) -> None:
-        """Widen the range of `name`. From scores also log_mean{k}, the log of the mean over real keys of
-        exp(score / 2^k); from context also log_mixed and log_mixed_mean, of |sum_j w exp(score_ij) V_j|
-        with weights w = 1 and 1/n.
+        """Widen the range of `name`. From scores also that of `log_mean`; from context also log_mixed and
+        log_mixed_mean, of |sum_j w exp(score_ij) V_j| with weights w = 1 and 1/n.
         """
         self._merge(name, value)
         layer, _, key = name.rpartition(".")
@@ -59,11 +61,18 @@ class Ranges:
         lo, hi = self.seen.get(name, (np.inf, -np.inf))
         self.seen[name] = (min(lo, float(value.min())), max(hi, float(value.max())))
 
+    def log_mean(self, layer: str, temperature: float, head: int | None = None) -> Interval:
+        """Range of the log of the mean over real keys of exp(temperature * score), of one head or of all."""
+        chosen = range(self._heads) if head is None else (head,)
+        found = [self.seen[f"{layer}.log_mean.{temperature}.{h}"] for h in chosen]
+        return min(lo for lo, _ in found), max(hi for _, hi in found)
+
     def _means(self, layer: str, scores: Array) -> None:
         top = scores.max(axis=-1, keepdims=True)
-        for k in ROUNDS:
-            mean = np.exp((scores - top) / 2**k).mean(axis=-1)
-            self._merge(f"{layer}.log_mean{k}", np.log(mean) + top[..., 0] / 2**k)
+        for t in TEMPERATURES:
+            logs = np.log(np.exp(t * (scores - top)).mean(axis=-1)) + t * top[..., 0]
+            for head, values in enumerate(logs):
+                self._merge(f"{layer}.log_mean.{t}.{head}", values)
 
     def _log_mixed(self, context: Array) -> Array:
         """Largest log |context| + log sum of each token and head: (tokens, heads)."""

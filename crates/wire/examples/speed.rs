@@ -5,7 +5,7 @@ use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{Ciphertext, CkksParameters, KeyKind};
 use tacita_rlwe::SwitchingKey;
 use tacita_wire::mask::expand_mask;
-use tacita_wire::{key_file_bytes, read_ciphertext, write_ciphertext, KeyReader, KeyWriter, Owner, WireError};
+use tacita_wire::{key_record_bytes, read_ciphertext, write_ciphertext, KeyReader, KeyWriter, Owner, WireError};
 
 const ROUNDS: usize = 5;
 
@@ -47,28 +47,35 @@ fn ciphertext(params: &CkksParameters, limbs: usize) -> Result<(), WireError> {
     Ok(())
 }
 
-fn key(params: &CkksParameters, limbs: usize) -> Result<(), WireError> {
-    let (rlwe, kind) = (params.rlwe(), KeyKind::Relinearise);
-    let spec = KeySpec { kind, limbs };
-    let (special, gadget) = spec.shape(params);
+/// Several keys through one writer and one reader, as in a real file: buffers are used again.
+fn keys(params: &CkksParameters, limbs: usize) -> Result<(), WireError> {
+    let rlwe = params.rlwe();
+    let spec = |i: usize| KeySpec {
+        kind: KeyKind::Galois(2 * i as u64 + 1),
+        limbs,
+    };
+    let (special, gadget) = spec(0).shape(params);
     let digits = SwitchingKey::digits(rlwe, limbs, gadget);
     let expand = |b| SwitchingKey::from_parts(rlwe, [7; 32], limbs, special, gadget, b);
     // Any residues do for timing: uniform ones, as a key's.
-    let donor = expand(vec![tacita_rlwe::RnsPoly::zero(rlwe, limbs, special); digits]);
-    let mut key = expand(donor.a);
-    let mut bytes = Vec::new();
-    let size = key_file_bytes(params, &[spec]);
+    let zero = tacita_rlwe::RnsPoly::zero(rlwe, limbs, special);
+    let mut key = expand(expand(vec![zero; digits]).a);
+    let size = key_record_bytes(params, &spec(0));
+    let count = ROUNDS + 1;
+    let mut sink = KeyWriter::new(std::io::sink(), params, Owner::default(), count as u64)?;
+    let mut specs = (0..count).map(spec);
     timed(&format!("write key, {limbs}"), size, || {
-        bytes.clear();
-        let mut w = KeyWriter::new(&mut bytes, params, Owner::default(), 1)?;
-        w.write(&spec, &key)?;
-        w.finish().map(drop)
+        specs.next().map_or(Ok(()), |s| sink.write(&s, &key))
     })?;
+    let mut writer = KeyWriter::new(Vec::new(), params, Owner::default(), count as u64)?;
+    (0..count).try_for_each(|i| writer.write(&spec(i), &key))?;
+    let bytes = writer.finish()?;
+    let mut reader = KeyReader::new(&bytes[..], params, None)?;
     timed(&format!("read key, {limbs}"), size, || {
-        KeyReader::new(&bytes[..], params, None)?.try_for_each(|k| k.map(drop))
+        reader.next().transpose().map(drop)
     })?;
     timed("  of which uniform half", size, || {
-        key.a = expand(Vec::from(&key.b[..])).a;
+        key = expand(std::mem::take(&mut key.b));
         Ok(())
     })
 }
@@ -77,6 +84,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let params = CkksParameters::preset("n16")?;
     println!("{} threads", rayon::current_num_threads());
     ciphertext(&params, 16)?;
-    key(&params, 28)?;
+    keys(&params, 28)?;
     Ok(())
 }

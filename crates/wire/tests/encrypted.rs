@@ -6,7 +6,7 @@ use tacita_ckks::keys::{KeyGenerator, KeySpec};
 use tacita_ckks::{CkksParameters, Complex64, Evaluator, KeyKind};
 use tacita_rlwe::encrypt::{decrypt, encrypt_secret};
 use tacita_rlwe::{RnsPoly, SecretKey};
-use tacita_wire::{read_evaluation_keys, CiphertextFile, KeyWriter};
+use tacita_wire::{read_evaluation_keys, CiphertextFile, CiphertextWriter, KeyWriter};
 
 fn constant(params: &CkksParameters, value: i64, limbs: usize) -> RnsPoly {
     let mut coefficients = vec![0i64; params.rlwe().n()];
@@ -29,9 +29,10 @@ fn a_product_computed_from_files_decrypts() {
     let keys = keys.finish().unwrap();
     let scale = params.scale(limbs - 1);
     let plain = constant(&params, (0.75 * scale) as i64, limbs);
-    let (ct, _) = encrypt_secret(rlwe, &secret, &plain, scale).unwrap();
-    let mut request = Vec::new();
-    CiphertextFile::write(&mut request, &params, OWNER, &[ct]).unwrap();
+    let (ct, seed) = encrypt_secret(rlwe, &secret, &plain, scale).unwrap();
+    let mut request = CiphertextWriter::new(Vec::new(), &params, OWNER, 1).unwrap();
+    request.write_seeded(&ct, &seed).unwrap();
+    let request = request.finish().unwrap();
 
     let (owner, keys) = read_evaluation_keys(&keys[..], &params, None, Some(&[spec])).unwrap();
     let input = CiphertextFile::read(&mut &request[..], &params, Some(owner)).unwrap();

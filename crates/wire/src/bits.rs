@@ -67,20 +67,23 @@ fn pack_groups(width: usize, values: &[f64], p: u64, out: &mut [u8]) -> bool {
     canonical
 }
 
-/// Stores overlap: each word carries the unfinished byte of the one before it.
+/// Stores overlap: each word carries the unfinished byte of the one before it. No branches: `excess` has its top bit set by
+/// a residue of p or more (negative, infinite and NaN ones look so large), `inexact` is nonzero when one is no integer.
 #[inline(always)]
 fn pack_group(width: usize, group: &[f64], p: u64, window: &mut [u8]) -> bool {
-    let (window, limit) = (&mut window[..width + WORD], p as f64);
-    let (mut canonical, mut carry) = (true, 0u64);
+    let window = &mut window[..width + WORD];
+    let (mut excess, mut inexact, mut carry) = (0u64, 0u64, 0u64);
     for (i, &x) in group[..GROUP].iter().enumerate() {
-        let bits = (x + TWO_52).to_bits();
-        canonical &= x >= 0.0 && x < limit && f64::from_bits(bits) - TWO_52 == x;
+        let shifted = x + TWO_52;
+        let residue = shifted.to_bits() ^ TWO_52_BITS;
+        excess |= residue | (p - 1).wrapping_sub(residue);
+        inexact |= (shifted - TWO_52 - x).to_bits();
         let (at, shift, next) = (i * width / 8, i * width % 8, (i + 1) * width / 8);
-        let word = carry | ((bits ^ TWO_52_BITS) << shift);
+        let word = carry | (residue << shift);
         window[at..at + WORD].copy_from_slice(&word.to_le_bytes());
         carry = word >> (8 * (next - at));
     }
-    canonical
+    excess >> 63 == 0 && inexact == 0
 }
 
 #[inline(always)]
@@ -170,7 +173,17 @@ mod tests {
             values[at] = p;
             let mut out = vec![0.0; 16];
             assert!(!unpack(&pack_by_bits(&values, 46), p, &mut out));
-            for bad in [p as f64, -1.0, 0.5, f64::NAN, f64::INFINITY, 1e300] {
+            for bad in [
+                p as f64,
+                -1.0,
+                0.5,
+                f64::NAN,
+                f64::INFINITY,
+                1e300,
+                -1e300,
+                -1e-300,
+                4.5e15,
+            ] {
                 let mut doubles = vec![1.0; 16];
                 doubles[at] = bad;
                 assert!(!pack(&doubles, p, &mut vec![0; packed_len(16, p)]), "{bad}");

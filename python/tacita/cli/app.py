@@ -14,6 +14,8 @@ from tacita.cli import plan as plan_command
 from tacita.cli.console import err, fail
 from tacita.errors import TacitaError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     help="Classify text that the classifier never sees.", no_args_is_help=True, pretty_exceptions_enable=False
 )
@@ -37,12 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
         fail(error)
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        err.print("interrupted; no file was left half-written")
-        return 130
+        status = INTERRUPTED
     except typer.Exit as done:
-        return done.exit_code
+        status = done.exit_code
     except Exception as error:
         return _usage(error)
+    if status == INTERRUPTED:
+        err.print("interrupted; no file was left half-written")
     return int(status or 0)
 
 

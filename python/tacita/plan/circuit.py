@@ -13,6 +13,7 @@ from tacita.checkpoint.embed import Array, Text
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
 from tacita.models.circuit import Circuit, CircuitSpecs, build_circuit
+from tacita.packing.rows import RowsShape
 from tacita.plan import executor
 from tacita.plan.build import Placed, place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
@@ -40,6 +41,7 @@ def make_plan(
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Plan:
     """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See tacita.plan."""
+    RowsShape(parameters.slots, tokens)  # refuses what the packing does not admit before minutes of calibration
     phases = _Phases(progress)
     phases.enter("calibrate")
     calibration = calibrate(model, tokens, texts, hidden_states=hidden_states, progress=phases.part)

@@ -1,0 +1,39 @@
+"""`tacita bench engine` writes the fields that it promises, and presets are what the engine says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tacita.cli import main
+from tacita.plan.cost import Prices
+from tacita.plan.presets import PRESETS
+from tacita.protocol import engine
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_the_engines(preset: str) -> None:
+    assert engine.describe(preset) == PRESETS[preset]
+
+
+def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
+    report, table = tmp_path / "engine.json", tmp_path / "prices.json"
+    options = ["--preset", "insecure_toy_n11", "--allow-insecure", "--json", str(report), "--prices", str(table)]
+    assert main(["bench", "engine", *options]) == 0
+    found = json.loads(report.read_text())
+    assert {"yardstick_ms", "ntt_ms", "rotate_ms", "mul_relin_ms", "rescale_ms", "threads"} <= set(found)
+    wanted = {"seconds", "bits_average", "bits_worst", "levels_left", "log_qp", "keys_gb", "peak_rss_gb"}
+    assert wanted <= set(found["bootstrap"])
+    assert found["bootstrap"]["bits_average"] >= 20
+    assert found["bootstrap"]["levels_left"] == 13
+    prices = Prices.load(table)
+    assert prices.seconds("rotate", 9) > 0
+    assert prices.bootstrap_seconds(("complex",)) > 0
+
+
+def test_insecure_benchmarks_must_be_asked_for() -> None:
+    assert main(["bench", "engine", "--preset", "insecure_toy_n11"]) == 2

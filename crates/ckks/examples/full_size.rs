@@ -1,9 +1,9 @@
 //! One full-size bootstrap with timings by stage: `cargo run --release -p tacita-ckks --example full_size`.
-#[path = "../tests/common/mod.rs"]
-mod common;
-use common::{average, values, worst, Toy};
+#[path = "../tests/suite/toy.rs"]
+mod toy;
 use std::time::Instant;
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
+use toy::{average, values, worst, Toy};
 
 fn timed<T>(name: &str, f: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -39,7 +39,11 @@ fn main() {
     let rot = best_ms(8, || drop(e.rotate(&a, 1).unwrap()));
     let mul = best_ms(8, || drop(e.mul(&a, &a).unwrap()));
     let res = best_ms(8, || drop(e.rescale(a.clone()).unwrap()));
-    println!("12 limbs: rotate {rot:.1} ms = {:.1} Y, mul {mul:.1} ms = {:.1} Y, rescale {res:.1}", rot / y, mul / y);
+    println!(
+        "12 limbs: rotate {rot:.1} ms = {:.1} Y, mul {mul:.1} ms = {:.1} Y, rescale {res:.1}",
+        rot / y,
+        mul / y
+    );
     let b = timed("encode matrices", || Bootstrapper::new(e).unwrap());
     println!("matrices {:.2} GB", b.bytes() as f64 / 1e9);
     let low = t.encrypt(&x, p.bottom_level());
@@ -54,7 +58,11 @@ fn main() {
         println!("total {total:.3} s = {:.0} Y", total * 1e3 / y);
         if content == Content::Complex {
             let got = t.decrypt(&c);
-            println!("bits average {:.2} worst {:.2}", -average(&got, &x).log2(), -worst(&got, &x).log2());
+            println!(
+                "bits average {:.2} worst {:.2}",
+                -average(&got, &x).log2(),
+                -worst(&got, &x).log2()
+            );
         }
     }
 }

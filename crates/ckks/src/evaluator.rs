@@ -157,17 +157,14 @@ impl Evaluator {
     pub(crate) fn add_scaled(&self, acc: &mut RnsPoly, p: &RnsPoly, c: Complex64, scale: f64) {
         let rlwe = self.rlwe();
         let q_len = acc.q_len;
-        acc.limbs[..q_len]
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(i, limb)| {
-                let (first, second) = complex_residues(rlwe.table(i), c, scale);
-                let m = rlwe.modulus(i);
-                let half = limb.len() / 2;
-                let (a, b) = p.limbs[i].split_at(half);
-                kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
-                kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
-            });
+        acc.limbs[..q_len].par_iter_mut().enumerate().for_each(|(i, limb)| {
+            let (first, second) = complex_residues(rlwe.table(i), c, scale);
+            let m = rlwe.modulus(i);
+            let half = limb.len() / 2;
+            let (a, b) = p.limbs[i].split_at(half);
+            kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
+            kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
+        });
     }
 
     /// Divides by the top prime. One level. Cost: 2 inverse and 2(L-1) forward NTTs.
@@ -190,12 +187,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale.
-    pub fn align_to(
-        &self,
-        a: &Ciphertext,
-        level: usize,
-        scale: f64,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
         // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
         // so only rounding noise may pass when there is a limb to correct it with
         let near = if a.level() > level { 1e-13 } else { 1e-10 };
@@ -234,17 +226,10 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::align_to`].
-    pub fn align(
-        &self,
-        a: &Ciphertext,
-        b: &Ciphertext,
-    ) -> Result<(Ciphertext, Ciphertext), CkksError> {
+    pub fn align(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), CkksError> {
         let level = a.level().min(b.level());
         let scale = if a.level() == level { a.scale } else { b.scale };
-        Ok((
-            self.align_to(a, level, scale)?,
-            self.align_to(b, level, scale)?,
-        ))
+        Ok((self.align_to(a, level, scale)?, self.align_to(b, level, scale)?))
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
@@ -255,9 +240,7 @@ impl Evaluator {
         self.need_level(a, "mul_const", 1)?;
         let factor = self.plain_scale(a);
         let mut out = a.clone();
-        out.polys
-            .iter_mut()
-            .for_each(|p| self.scale_halves(p, c, factor));
+        out.polys.iter_mut().for_each(|p| self.scale_halves(p, c, factor));
         out.scale *= factor;
         self.rescale(out)
     }
@@ -330,12 +313,7 @@ impl Evaluator {
     }
 
     /// acc (degree 2) += a * b; operands may have more limbs than the accumulator.
-    pub(crate) fn add_product(
-        &self,
-        acc: &mut Ciphertext,
-        a: &Ciphertext,
-        b: &Ciphertext,
-    ) -> Result<(), CkksError> {
+    pub(crate) fn add_product(&self, acc: &mut Ciphertext, a: &Ciphertext, b: &Ciphertext) -> Result<(), CkksError> {
         let limbs = acc.limbs();
         let ratio = (a.scale * b.scale / acc.scale - 1.0).abs();
         if a.limbs() < limbs || b.limbs() < limbs || ratio > 1e-9 {
@@ -355,11 +333,7 @@ impl Evaluator {
                 detail: "accumulator is not of degree 2".into(),
             });
         };
-        let triples = d0
-            .limbs
-            .par_iter_mut()
-            .zip(&mut d1.limbs)
-            .zip(&mut d2.limbs);
+        let triples = d0.limbs.par_iter_mut().zip(&mut d1.limbs).zip(&mut d2.limbs);
         triples.enumerate().for_each(|(i, ((x0, x1), x2))| {
             kernels::tensor_accumulate(
                 rlwe.modulus(i),
@@ -408,11 +382,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// A missing rotation key.
-    pub fn rotate_many(
-        &self,
-        a: &Ciphertext,
-        steps: &[i64],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn rotate_many(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, CkksError> {
         let nontrivial = |s: &i64| s.rem_euclid(self.params.slots() as i64) != 0;
         let digits = steps
             .iter()
@@ -421,9 +391,7 @@ impl Evaluator {
         steps
             .iter()
             .map(|s| match &digits {
-                Some(d) if nontrivial(s) => {
-                    self.apply_galois(a, d, galois_of_rotation(&self.params, *s))
-                }
+                Some(d) if nontrivial(s) => self.apply_galois(a, d, galois_of_rotation(&self.params, *s)),
                 _ => Ok(a.clone()),
             })
             .collect()
@@ -438,12 +406,7 @@ impl Evaluator {
         self.apply_galois(a, &digits, galois_of_conjugation(&self.params))
     }
 
-    fn apply_galois(
-        &self,
-        a: &Ciphertext,
-        digits: &Decomposed,
-        galois: u64,
-    ) -> Result<Ciphertext, CkksError> {
+    fn apply_galois(&self, a: &Ciphertext, digits: &Decomposed, galois: u64) -> Result<Ciphertext, CkksError> {
         let rlwe = self.rlwe();
         let key = self.keys.get(KeyKind::Galois(galois), a.limbs())?;
         let (u0, u1) = keyswitch::inner_product(rlwe, digits, key)?;
@@ -478,9 +441,7 @@ impl Evaluator {
         special: usize,
     ) -> Result<Vec<AlignedVec>, CkksError> {
         let coefficients = self.integer_coefficients(v, scale)?;
-        let primes: Vec<usize> = (0..limbs)
-            .chain((0..special).map(|k| self.rlwe().p_index(k)))
-            .collect();
+        let primes: Vec<usize> = (0..limbs).chain((0..special).map(|k| self.rlwe().p_index(k))).collect();
         primes
             .par_iter()
             .map(|&i| {
@@ -501,7 +462,9 @@ impl Evaluator {
         if !p.is_power_of_two() || p > slots {
             return Err(CkksError::Shape {
                 op: "encode",
-                detail: format!("a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of two"),
+                detail: format!(
+                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of two"
+                ),
             });
         }
         let tiled = if p < 16 {
@@ -513,16 +476,10 @@ impl Evaluator {
         if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
             return Err(CkksError::Shape {
                 op: "encode",
-                detail: format!(
-                    "a value is not finite or too large for log2 scale {:.1}",
-                    scale.log2()
-                ),
+                detail: format!("a value is not finite or too large for log2 scale {:.1}", scale.log2()),
             });
         }
-        Ok(coefficients
-            .iter()
-            .map(|c| (c * scale).round() as i64)
-            .collect())
+        Ok(coefficients.iter().map(|c| (c * scale).round() as i64).collect())
     }
 
     fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
@@ -541,12 +498,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::encode_periodic`].
-    pub fn encode(
-        &self,
-        v: &[Complex64],
-        scale: f64,
-        limbs: usize,
-    ) -> Result<RnsPoly, CkksError> {
+    pub fn encode(&self, v: &[Complex64], scale: f64, limbs: usize) -> Result<RnsPoly, CkksError> {
         let runs = self.encode_periodic(v, scale, limbs, 0)?;
         let n = self.rlwe().n();
         let limbs_ = runs
@@ -570,12 +522,7 @@ impl Evaluator {
         decode(self.rlwe(), &self.encoder, plain, scale)
     }
 
-    pub(crate) fn need_level(
-        &self,
-        a: &Ciphertext,
-        op: &'static str,
-        needed: usize,
-    ) -> Result<(), CkksError> {
+    pub(crate) fn need_level(&self, a: &Ciphertext, op: &'static str, needed: usize) -> Result<(), CkksError> {
         if a.level() < needed {
             return Err(CkksError::Level {
                 op,
@@ -588,12 +535,7 @@ impl Evaluator {
 }
 
 /// Decodes a decrypted polynomial: see [`Evaluator::decode`]. Free function because the client has no evaluator.
-pub fn decode(
-    rlwe: &Parameters,
-    encoder: &Encoder,
-    plain: &RnsPoly,
-    scale: f64,
-) -> Vec<Complex64> {
+pub fn decode(rlwe: &Parameters, encoder: &Encoder, plain: &RnsPoly, scale: f64) -> Vec<Complex64> {
     let low = plain.limb_coefficients(rlwe, 0);
     let (m0, p0) = (rlwe.modulus(0), rlwe.q()[0]);
     let coefficients: Vec<f64> = if plain.q_len == 1 {
@@ -629,10 +571,7 @@ fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u64, u64) {
     if c.im == 0.0 {
         return (re, re);
     }
-    let im = m.mul(
-        m.from_i128((c.im * scale).round() as i128),
-        table.sqrt_minus_one(),
-    );
+    let im = m.mul(m.from_i128((c.im * scale).round() as i128), table.sqrt_minus_one());
     (m.add(re, im), m.sub(re, im))
 }
 

@@ -92,14 +92,14 @@ impl<'a> KeyGenerator<'a> {
         let rlwe = self.params.rlwe();
         let (special, gadget) = spec.shape(self.params);
         let s = self.secret.ntt();
-        let make = |from: &RnsPoly, to: &RnsPoly| {
-            SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget)
-        };
+        let make = |from: &RnsPoly, to: &RnsPoly| SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget);
         Ok(match spec.kind {
             KeyKind::Relinearise => {
                 let mut square = s.clone();
                 square.mul_assign(rlwe, s);
-                make(&square, s)?
+                let key = make(&square, s)?;
+                square.wipe();
+                key
             }
             KeyKind::Galois(g) => {
                 let inverse = inverse_mod_power_of_two(g, 2 * rlwe.n() as u64);
@@ -138,10 +138,7 @@ impl EvaluationKeys {
     /// [`RlweError::MissingKey`] naming the kind when it is absent or lives too low.
     pub fn get(&self, kind: KeyKind, limbs: usize) -> Result<&SwitchingKey, CkksError> {
         let missing = |why: String| CkksError::from(RlweError::MissingKey(why));
-        let key = self
-            .keys
-            .get(&kind)
-            .ok_or_else(|| missing(format!("{kind:?}")))?;
+        let key = self.keys.get(&kind).ok_or_else(|| missing(format!("{kind:?}")))?;
         if key.limbs < limbs {
             return Err(missing(format!(
                 "{kind:?} at {limbs} limbs (the key was made for {})",

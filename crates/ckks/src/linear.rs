@@ -117,11 +117,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Level`], missing rotation keys, [`CkksError::Shape`].
-    pub fn linear(
-        &self,
-        inputs: &[Ciphertext],
-        t: &LinearTransform,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn linear(&self, inputs: &[Ciphertext], t: &LinearTransform) -> Result<Vec<Ciphertext>, CkksError> {
         let first = inputs.first().ok_or(CkksError::Shape {
             op: "linear",
             detail: "no inputs".into(),
@@ -141,11 +137,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::linear`].
-    pub fn apply_transform(
-        &self,
-        inputs: &[Ciphertext],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn apply_transform(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Ciphertext>, CkksError> {
         self.check_inputs(inputs, t)?;
         let scale = inputs[0].scale * t.plain_scale / self.params().prime(t.limbs - 1);
         let sums = if t.terms.iter().all(|x| x.giant == 0) {
@@ -188,11 +180,7 @@ impl Evaluator {
     }
 
     /// Few inputs, many outputs: rotated inputs are made in chunks and added into all outputs.
-    fn babies_only(
-        &self,
-        inputs: &[Ciphertext],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
+    fn babies_only(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let wanted: Vec<(usize, i64)> = (0..t.outputs).map(|j| (j, 0)).collect();
         let mut sums = self.zero_pairs(wanted.len(), t);
         let digits = self.decompose_inputs(inputs, t)?;
@@ -203,11 +191,7 @@ impl Evaluator {
         Ok(sums)
     }
 
-    fn baby_giant(
-        &self,
-        inputs: &[Ciphertext],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
+    fn baby_giant(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let steps = steps_of(t);
         let digits = self.decompose_inputs(inputs, t)?;
         let babies = self.babies(inputs, &digits, &steps, t)?;
@@ -272,11 +256,7 @@ impl Evaluator {
         let galois = galois_of_rotation(self.params(), steps);
         let key = self.keys().get(KeyKind::Galois(galois), p.1.q_len)?;
         let over_qp = p.1.p_len() > 0;
-        let c1 = if over_qp {
-            keyswitch::mod_down(rlwe, p.1)
-        } else {
-            p.1
-        };
+        let c1 = if over_qp { keyswitch::mod_down(rlwe, p.1) } else { p.1 };
         let digits = keyswitch::decompose(rlwe, &c1);
         let (mut u0, u1) = keyswitch::inner_product(rlwe, &digits, key)?;
         drop(digits);
@@ -330,13 +310,7 @@ impl Evaluator {
             .collect()
     }
 
-    fn baby(
-        &self,
-        x: &Ciphertext,
-        digits: Option<&Decomposed>,
-        step: i64,
-        lifted: bool,
-    ) -> Result<Pair, CkksError> {
+    fn baby(&self, x: &Ciphertext, digits: Option<&Decomposed>, step: i64, lifted: bool) -> Result<Pair, CkksError> {
         let rlwe = self.rlwe();
         let (c0, c1) = (&x.polys[0], &x.polys[1]);
         let Some(digits) = digits.filter(|_| step != 0) else {
@@ -371,15 +345,8 @@ impl Evaluator {
 
     /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so that the
     /// babies' block stays in cache while all sums read it.
-    fn accumulate(
-        &self,
-        sums: &mut [Pair],
-        terms: &[Vec<(usize, usize)>],
-        babies: &[Pair],
-        t: &EncodedTransform,
-    ) {
-        let (firsts, seconds): (Vec<_>, Vec<_>) =
-            sums.iter_mut().map(|p| (&mut p.0, &mut p.1)).unzip();
+    fn accumulate(&self, sums: &mut [Pair], terms: &[Vec<(usize, usize)>], babies: &[Pair], t: &EncodedTransform) {
+        let (firsts, seconds): (Vec<_>, Vec<_>) = sums.iter_mut().map(|p| (&mut p.0, &mut p.1)).unzip();
         let inputs = |side: fn(&Pair) -> &RnsPoly| babies.iter().map(side).collect::<Vec<_>>();
         self.accumulate_half(firsts, terms, &inputs(|p| &p.0), t);
         self.accumulate_half(seconds, terms, &inputs(|p| &p.1), t);
@@ -440,15 +407,18 @@ impl<'a> InnerSums<'a> {
         babies: &'a [Pair],
         output: usize,
     ) -> Self {
-        let giants: BTreeSet<i64> = t
-            .terms
-            .iter()
-            .filter(|x| x.output == output)
-            .map(|x| x.giant)
-            .collect();
+        let giants: BTreeSet<i64> = t.terms.iter().filter(|x| x.output == output).map(|x| x.giant).collect();
         let ready = BTreeMap::new();
         let pending = giants.into_iter().collect();
-        Self { evaluator, t, steps, babies, output, pending, ready }
+        Self {
+            evaluator,
+            t,
+            steps,
+            babies,
+            output,
+            pending,
+            ready,
+        }
     }
 
     fn largest(&self) -> i64 {
@@ -512,13 +482,8 @@ fn steps_of(t: &EncodedTransform) -> Vec<(usize, i64)> {
 }
 
 /// For each wanted (output, giant): its terms as (index of the baby in `steps`, vector).
-fn pick(
-    t: &EncodedTransform,
-    steps: &[(usize, i64)],
-    wanted: &[(usize, i64)],
-) -> Vec<Vec<(usize, usize)>> {
-    let place: HashMap<(usize, i64), usize> =
-        wanted.iter().enumerate().map(|(k, &key)| (key, k)).collect();
+fn pick(t: &EncodedTransform, steps: &[(usize, i64)], wanted: &[(usize, i64)]) -> Vec<Vec<(usize, usize)>> {
+    let place: HashMap<(usize, i64), usize> = wanted.iter().enumerate().map(|(k, &key)| (key, k)).collect();
     let mut out = vec![Vec::new(); wanted.len()];
     for x in &t.terms {
         let slot = place.get(&(x.output, x.giant));

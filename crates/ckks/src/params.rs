@@ -53,9 +53,7 @@ impl CkksParameters {
     pub fn preset(name: &str) -> Result<Self, CkksError> {
         let log_n = match name {
             "n16" => Some(16),
-            _ => name
-                .strip_prefix("insecure_toy_n")
-                .and_then(|d| d.parse().ok()),
+            _ => name.strip_prefix("insecure_toy_n").and_then(|d| d.parse().ok()),
         };
         match log_n {
             Some(l) if (8..=16).contains(&l) => Self::build(name, l),
@@ -75,9 +73,7 @@ impl CkksParameters {
             used.push(prime);
             Ok(prime)
         };
-        let p = (0..SPECIAL)
-            .map(|_| pick(50.0))
-            .collect::<Result<Vec<_>, _>>()?;
+        let p = (0..SPECIAL).map(|_| pick(50.0)).collect::<Result<Vec<_>, _>>()?;
         let base = pick(50.0)?;
         let boot = (0..EVAL_MOD_LEVELS + CTS_LEVELS)
             .map(|_| pick(LOG_BOOT_SCALE))
@@ -90,10 +86,7 @@ impl CkksParameters {
             residual[l - 1] = pick(wanted.log2())?;
             scales[l - 1] = scales[l] * scales[l] / residual[l - 1] as f64;
         }
-        let q: Vec<u64> = std::iter::once(base)
-            .chain(residual)
-            .chain(boot)
-            .collect();
+        let q: Vec<u64> = std::iter::once(base).chain(residual).chain(boot).collect();
         let rlwe = Parameters::new(ParametersLiteral {
             name: name.into(),
             log_n,
@@ -144,9 +137,9 @@ impl CkksParameters {
     /// polynomial's `boot_scale`.
     pub fn eval_mod_output_scale(&self) -> f64 {
         let top = self.top_level();
-        (0..=DOUBLINGS).rev().fold(self.boot_scale, |s, i| {
-            s * s / self.prime(top + i + 1)
-        })
+        (0..=DOUBLINGS)
+            .rev()
+            .fold(self.boot_scale, |s, i| s * s / self.prime(top + i + 1))
     }
     /// Scale of the coefficients that enter mod-raise: chosen so that bootstrapping ends at `scale(top_level())`.
     /// See `bootstrap::eval_mod` for the factor 24*pi.

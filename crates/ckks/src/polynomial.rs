@@ -34,19 +34,11 @@ pub fn best_split(degree: usize) -> Split {
             best = Some(Split { baby, products });
         }
     }
-    best.unwrap_or(Split {
-        baby: 2,
-        products: 0,
-    })
+    best.unwrap_or(Split { baby: 2, products: 0 })
 }
 
 /// Products of a node of degree `d` whose raw result may use `budget` levels; collects the basis it needs.
-fn count(
-    degree: usize,
-    budget: usize,
-    baby: usize,
-    basis: &mut std::collections::BTreeSet<usize>,
-) -> usize {
+fn count(degree: usize, budget: usize, baby: usize, basis: &mut std::collections::BTreeSet<usize>) -> usize {
     if is_leaf(degree, budget, baby) {
         (1..=degree).for_each(|n| require(n, basis));
         return 0;

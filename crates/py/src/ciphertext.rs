@@ -61,9 +61,11 @@ impl Ciphertext {
                 Ok(first)
             })
             .map_err(error::wire)?
-            .ok_or_else(|| {
-                error::FormatError::new_err("read ciphertext: expected exactly one ciphertext")
-            })?;
-        Ok(Self { inner, params, seed: None })
+            .ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
+        Ok(Self {
+            inner,
+            params,
+            seed: None,
+        })
     }
 }

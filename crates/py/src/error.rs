@@ -9,7 +9,12 @@ use tacita_wire::WireError;
 create_exception!(_native, TacitaError, PyException, "Any error of the engine.");
 create_exception!(_native, LevelError, TacitaError, "No level left for an operation.");
 create_exception!(_native, KeyMissingError, TacitaError, "An evaluation key is absent.");
-create_exception!(_native, FormatError, TacitaError, "Bytes that are not what they should be.");
+create_exception!(
+    _native,
+    FormatError,
+    TacitaError,
+    "Bytes that are not what they should be."
+);
 create_exception!(_native, ParameterError, TacitaError, "Unknown or insecure parameters.");
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

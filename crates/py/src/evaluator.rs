@@ -28,11 +28,7 @@ impl Evaluator {
         self.inner.params()
     }
 
-    fn run<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce() -> Result<T, CkksError> + Send,
-    ) -> PyResult<T> {
+    fn run<T: Send>(&self, py: Python<'_>, f: impl FnOnce() -> Result<T, CkksError> + Send) -> PyResult<T> {
         py.detach(|| self.pool.install(f)).map_err(error::ckks)
     }
 
@@ -59,10 +55,7 @@ impl Evaluator {
         py: Python<'_>,
         a: &Ciphertext,
         b: &Ciphertext,
-        f: impl FnOnce(
-                &tacita_ckks::Ciphertext,
-                &tacita_ckks::Ciphertext,
-            ) -> Result<tacita_ckks::Ciphertext, CkksError>
+        f: impl FnOnce(&tacita_ckks::Ciphertext, &tacita_ckks::Ciphertext) -> Result<tacita_ckks::Ciphertext, CkksError>
             + Send,
     ) -> PyResult<Ciphertext> {
         self.check(a)?;
@@ -142,12 +135,7 @@ impl Evaluator {
     fn add_const(&self, py: Python<'_>, a: &Ciphertext, c: Complex64) -> PyResult<Ciphertext> {
         self.unary(py, a, |x| Ok(self.inner.add_constant(x, c)))
     }
-    fn add_vector(
-        &self,
-        py: Python<'_>,
-        a: &Ciphertext,
-        v: PyReadonlyArray1<'_, Complex64>,
-    ) -> PyResult<Ciphertext> {
+    fn add_vector(&self, py: Python<'_>, a: &Ciphertext, v: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
         let v = v.as_slice()?.to_vec();
         self.unary(py, a, |x| self.inner.add_vector(x, &v))
     }
@@ -195,12 +183,7 @@ impl Evaluator {
     fn mul_i(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
         self.unary(py, a, |x| Ok(self.inner.mul_i(x)))
     }
-    fn mul_vector(
-        &self,
-        py: Python<'_>,
-        a: &Ciphertext,
-        v: PyReadonlyArray1<'_, Complex64>,
-    ) -> PyResult<Ciphertext> {
+    fn mul_vector(&self, py: Python<'_>, a: &Ciphertext, v: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
         self.need("mul_vector", self.level_of(a), 1)?;
         let v = v.as_slice()?.to_vec();
         self.unary(py, a, |x| self.inner.mul_vector(x, &v))
@@ -238,12 +221,7 @@ impl Evaluator {
     }
 
     /// Chebyshev series on [-1, 1].
-    fn poly(
-        &self,
-        py: Python<'_>,
-        a: &Ciphertext,
-        coeffs: PyReadonlyArray1<'_, Complex64>,
-    ) -> PyResult<Ciphertext> {
+    fn poly(&self, py: Python<'_>, a: &Ciphertext, coeffs: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
         let c = coeffs.as_slice()?.to_vec();
         let degree = c.iter().rposition(|x| x.norm() > 0.0).unwrap_or(0);
         let depth = tacita_ckks::polynomial::depth(degree) as i64;
@@ -263,12 +241,7 @@ impl Evaluator {
     }
 
     /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
-    fn bootstrap(
-        &self,
-        py: Python<'_>,
-        cts: Vec<Handle<'_>>,
-        is_real: Vec<bool>,
-    ) -> PyResult<Vec<Ciphertext>> {
+    fn bootstrap(&self, py: Python<'_>, cts: Vec<Handle<'_>>, is_real: Vec<bool>) -> PyResult<Vec<Ciphertext>> {
         if cts.len() != is_real.len() {
             return Err(TacitaError::new_err(format!(
                 "bootstrap: {} ciphertexts but {} kinds",
@@ -319,9 +292,7 @@ fn transform(
     horner_step: i64,
 ) -> PyResult<LinearTransform> {
     let vectors = vectors.as_array().outer_iter().map(|v| v.to_vec()).collect();
-    let index = |x: i32| {
-        usize::try_from(x).map_err(|_| TacitaError::new_err(format!("linear: negative index {x}")))
-    };
+    let index = |x: i32| usize::try_from(x).map_err(|_| TacitaError::new_err(format!("linear: negative index {x}")));
     let terms = terms
         .as_array()
         .outer_iter()

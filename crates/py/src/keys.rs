@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
-use tacita_ckks::{keys, CkksParameters, KeyKind};
 use tacita_ckks::keys::KeySpec;
+use tacita_ckks::{keys, CkksParameters, KeyKind};
 
 /// Evaluation keys of one client, checked against the parameters.
 #[pyclass(frozen, module = "tacita._native")]

@@ -64,10 +64,7 @@ impl Parameters {
     /// Bytes of the evaluation keys that bootstrapping needs, in memory.
     #[getter]
     fn bootstrap_key_bytes(&self) -> usize {
-        bootstrap::required_keys(&self.0)
-            .iter()
-            .map(|k| k.bytes(&self.0))
-            .sum()
+        bootstrap::required_keys(&self.0).iter().map(|k| k.bytes(&self.0)).sum()
     }
     fn __repr__(&self) -> String {
         format!("{:?}", self.0.rlwe())

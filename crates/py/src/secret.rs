@@ -2,8 +2,8 @@
 use crate::ciphertext::Ciphertext;
 use crate::parameters::{hex, Parameters};
 use crate::{error, keys, secret_file};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use num_complex::Complex64;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::fs::File;
 use std::io::BufWriter;
@@ -45,11 +45,7 @@ impl SecretKey {
     }
 
     /// The slots of a ciphertext: approximate, and as sensitive as the key when published unrounded (docs/threat-model).
-    fn decrypt<'py>(
-        &self,
-        py: Python<'py>,
-        ct: &Ciphertext,
-    ) -> PyResult<Bound<'py, PyArray1<Complex64>>> {
+    fn decrypt<'py>(&self, py: Python<'py>, ct: &Ciphertext) -> PyResult<Bound<'py, PyArray1<Complex64>>> {
         if ct.params.rlwe().hash() != self.encoder.rlwe().hash() {
             return Err(error::ParameterError::new_err(
                 "decrypt: the ciphertext and the key have different parameters",
@@ -88,12 +84,9 @@ pub fn encrypt(
     }
     py.detach(|| {
         let scale = params.scale(native);
-        let plain = secret
-            .encoder
-            .encode(&values, scale, native + 1)
-            .map_err(error::ckks)?;
-        let (inner, seed) = rlwe_encrypt::encrypt_secret(params.rlwe(), &secret.key, &plain, scale)
-            .map_err(error::rlwe)?;
+        let plain = secret.encoder.encode(&values, scale, native + 1).map_err(error::ckks)?;
+        let (inner, seed) =
+            rlwe_encrypt::encrypt_secret(params.rlwe(), &secret.key, &plain, scale).map_err(error::rlwe)?;
         Ok(Ciphertext {
             inner,
             params: params.clone(),
@@ -123,8 +116,7 @@ pub fn keygen(
     secret_file::write(secret_path, &params, owner, &secret)?;
     let file = File::create(keys_path).map_err(|e| error::io(keys_path, e))?;
     let out = BufWriter::with_capacity(1 << 20, file);
-    let mut writer =
-        KeyWriter::new(out, &params, owner, specs.len() as u64).map_err(error::wire)?;
+    let mut writer = KeyWriter::new(out, &params, owner, specs.len() as u64).map_err(error::wire)?;
     let generator = KeyGenerator::new(&params, &secret).map_err(error::ckks)?;
     for (done, spec) in specs.iter().enumerate() {
         py.detach(|| {

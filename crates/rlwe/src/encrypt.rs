@@ -17,11 +17,7 @@ impl PublicKey {
     ///
     /// # Errors
     /// When the operating system gives no randomness.
-    pub fn generate(
-        params: &Parameters,
-        secret: &SecretKey,
-        limbs: usize,
-    ) -> Result<Self, RlweError> {
+    pub fn generate(params: &Parameters, secret: &SecretKey, limbs: usize) -> Result<Self, RlweError> {
         let (b, a, _) = zero_encryption(params, secret, limbs)?;
         Ok(Self { b, a })
     }
@@ -30,20 +26,12 @@ impl PublicKey {
     ///
     /// # Errors
     /// When the operating system gives no randomness, or the plaintext has more limbs than the key.
-    pub fn encrypt(
-        &self,
-        params: &Parameters,
-        plain: &RnsPoly,
-        scale: f64,
-    ) -> Result<Ciphertext, RlweError> {
+    pub fn encrypt(&self, params: &Parameters, plain: &RnsPoly, scale: f64) -> Result<Ciphertext, RlweError> {
         let limbs = plain.q_len;
         if limbs > self.b.q_len {
             return Err(RlweError::Shape {
                 op: "encrypt",
-                detail: format!(
-                    "plaintext has {limbs} limbs, the public key {}",
-                    self.b.q_len
-                ),
+                detail: format!("plaintext has {limbs} limbs, the public key {}", self.b.q_len),
             });
         }
         let mut prng = sample::Prng::from_os()?;
@@ -51,15 +39,18 @@ impl PublicKey {
             .into_iter()
             .map(i64::from)
             .collect();
-        let u = RnsPoly::from_small(params, &small, limbs, 0);
+        let mut u = RnsPoly::from_small(params, &small, limbs, 0);
         small.zeroize();
         let mut half = |k: &RnsPoly| {
             let mut c = u.clone();
             c.mul_assign(params, &k.truncated(limbs));
-            c.add_assign(params, &error_poly(params, &mut prng, limbs, 0));
+            let mut e = error_poly(params, &mut prng, limbs, 0);
+            c.add_assign(params, &e);
+            e.wipe();
             c
         };
         let (mut c0, c1) = (half(&self.b), half(&self.a));
+        u.wipe();
         c0.add_assign(params, plain);
         Ok(Ciphertext {
             polys: vec![c0, c1],
@@ -100,19 +91,24 @@ fn zero_encryption(
         sample::uniform(&mut stream, params.modulus(i), limb);
     });
     let mut b = a.clone();
-    b.mul_assign(params, &secret.ntt().truncated(limbs));
+    let mut s = secret.ntt().truncated(limbs);
+    let mut e = error_poly(params, &mut prng, limbs, 0);
+    b.mul_assign(params, &s);
     b.neg_assign(params);
-    b.add_assign(params, &error_poly(params, &mut prng, limbs, 0));
+    b.add_assign(params, &e);
+    s.wipe();
+    e.wipe();
     Ok((b, a, seed))
 }
 
 /// Decrypts: c0 + c1*s + c2*s^2 ..., in NTT form (scale unchanged). The result is secret material.
 pub fn decrypt(params: &Parameters, secret: &SecretKey, ct: &Ciphertext) -> RnsPoly {
-    let s = secret.ntt().truncated(ct.limbs());
+    let mut s = secret.ntt().truncated(ct.limbs());
     let mut acc = ct.polys[ct.polys.len() - 1].clone();
     for c in ct.polys.iter().rev().skip(1) {
         acc.mul_assign(params, &s);
         acc.add_assign(params, c);
     }
+    s.wipe();
     acc
 }

@@ -19,14 +19,11 @@ pub fn decompose(params: &Parameters, c: &RnsPoly) -> Decomposed {
     let limbs = c.q_len;
     let dl = params.digit_limbs();
     let mut coefficients: Vec<AlignedVec> = c.limbs[..limbs].to_vec();
-    coefficients
-        .par_iter_mut()
-        .enumerate()
-        .for_each(|(i, x)| {
-            params.table(i).inverse(x);
-            let (d, len) = digit_of(i, dl, limbs);
-            params.mod_up(d, len).scale_inputs(i - d * dl, x);
-        });
+    coefficients.par_iter_mut().enumerate().for_each(|(i, x)| {
+        params.table(i).inverse(x);
+        let (d, len) = digit_of(i, dl, limbs);
+        params.mod_up(d, len).scale_inputs(i - d * dl, x);
+    });
     let digits = (0..limbs.div_ceil(dl))
         .map(|d| extend_digit(params, c, &coefficients, d))
         .collect();
@@ -50,11 +47,7 @@ fn extend_digit(params: &Parameters, c: &RnsPoly, ys: &[AlignedVec], d: usize) -
             if own.contains(&i) {
                 return c.limbs[i].clone();
             }
-            let index = if i < limbs {
-                i
-            } else {
-                params.p_index(i - limbs)
-            };
+            let index = if i < limbs { i } else { params.p_index(i - limbs) };
             let mut x = AlignedVec::scratch(params.n());
             converter.convert(&inputs, index, &mut x);
             params.table(index).forward(&mut x);
@@ -86,11 +79,7 @@ pub fn inner_product(
 }
 
 /// Inner product without the shape check; `digits` must cover a prefix of the key's limbs and all its special limbs.
-pub(crate) fn inner_product_any(
-    params: &Parameters,
-    digits: &[RnsPoly],
-    key: &SwitchingKey,
-) -> (RnsPoly, RnsPoly) {
+pub(crate) fn inner_product_any(params: &Parameters, digits: &[RnsPoly], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
     let limbs = digits[0].q_len;
     let total = digits[0].limbs.len();
     let pairs: Vec<(AlignedVec, AlignedVec)> = (0..total)
@@ -106,14 +95,7 @@ pub(crate) fn inner_product_any(
             let ks: Vec<&[f64]> = key.a[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
             let mut out0 = AlignedVec::scratch(params.n());
             let mut out1 = AlignedVec::scratch(params.n());
-            kernels::inner_product2(
-                params.modulus(index),
-                &mut out0,
-                &mut out1,
-                &ds,
-                &bs,
-                &ks,
-            );
+            kernels::inner_product2(params.modulus(index), &mut out0, &mut out1, &ds, &bs, &ks);
             (out0, out1)
         })
         .collect();
@@ -166,13 +148,7 @@ pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
 }
 
 /// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
-fn subtract_and_scale(
-    params: &Parameters,
-    i: usize,
-    x: &[f64],
-    mut lifted: AlignedVec,
-    c: u64,
-) -> AlignedVec {
+fn subtract_and_scale(params: &Parameters, i: usize, x: &[f64], mut lifted: AlignedVec, c: u64) -> AlignedVec {
     params.table(i).forward(&mut lifted);
     let mut out = AlignedVec::scratch(params.n());
     kernels::sub_mul_scalar(params.modulus(i), &mut out, x, &lifted, c);
@@ -180,13 +156,7 @@ fn subtract_and_scale(
 }
 
 /// Divides `x` by the product of the primes `from` (global indices) and keeps the first `keep` ciphertext limbs.
-fn divide(
-    params: &Parameters,
-    x: RnsPoly,
-    converter: &BaseConverter,
-    from: &[usize],
-    keep: usize,
-) -> RnsPoly {
+fn divide(params: &Parameters, x: RnsPoly, converter: &BaseConverter, from: &[usize], keep: usize) -> RnsPoly {
     let q_len = x.q_len;
     let at = |index: usize| {
         if index < params.q_len() {
@@ -214,9 +184,7 @@ fn divide(
             let m = params.modulus(i);
             let mut lifted = AlignedVec::scratch(params.n());
             converter.convert_exact(&inputs, &overflow, i, &mut lifted);
-            let product = from
-                .iter()
-                .fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
+            let product = from.iter().fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
             subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(product))
         })
         .collect();
@@ -231,21 +199,17 @@ impl RnsPoly {
         out.for_each_limb(params, |i, x| {
             kernels::mul_scalar_assign(params.modulus(i), x, special_product(params, np, i));
         });
-        out.limbs
-            .extend((0..np).map(|_| AlignedVec::zeroed(params.n())));
+        out.limbs.extend((0..np).map(|_| AlignedVec::zeroed(params.n())));
         out
     }
 
     /// self += P * other on the ciphertext limbs; `self` is over QP.
     pub fn add_lifted(&mut self, params: &Parameters, other: &Self) {
         let q_len = self.q_len;
-        self.limbs[..q_len]
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(i, x)| {
-                let c = special_product(params, params.p_len(), i);
-                kernels::mul_scalar_add_assign(params.modulus(i), x, &other.limbs[i], c);
-            });
+        self.limbs[..q_len].par_iter_mut().enumerate().for_each(|(i, x)| {
+            let c = special_product(params, params.p_len(), i);
+            kernels::mul_scalar_add_assign(params.modulus(i), x, &other.limbs[i], c);
+        });
     }
 }
 
@@ -253,11 +217,7 @@ impl RnsPoly {
 ///
 /// # Errors
 /// [`RlweError::MissingKey`] as [`inner_product`].
-pub fn switch(
-    params: &Parameters,
-    c1: &RnsPoly,
-    key: &SwitchingKey,
-) -> Result<(RnsPoly, RnsPoly), RlweError> {
+pub fn switch(params: &Parameters, c1: &RnsPoly, key: &SwitchingKey) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let (u0, u1) = inner_product(params, &decompose(params, c1), key)?;
     Ok((mod_down(params, u0), mod_down(params, u1)))
 }
@@ -265,11 +225,7 @@ pub fn switch(
 /// Switches a small polynomial given by its coefficients (centred, |c| < q0/2) with a single-digit key.
 ///
 /// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit enough.
-pub fn switch_small(
-    params: &Parameters,
-    coefficients: &[i64],
-    key: &SwitchingKey,
-) -> (RnsPoly, RnsPoly) {
+pub fn switch_small(params: &Parameters, coefficients: &[i64], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
     let digit = RnsPoly::from_small(params, coefficients, key.limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);
     (mod_down(params, u0), mod_down(params, u1))

@@ -50,9 +50,7 @@ impl Parameters {
         let digits = literal.q.len().div_ceil(literal.digit_limbs);
         let lock_row = |n: usize| (0..n).map(|_| OnceLock::new()).collect::<Vec<_>>();
         Ok(Self(Arc::new(Inner {
-            mod_up: (0..digits)
-                .map(|_| lock_row(literal.digit_limbs))
-                .collect(),
+            mod_up: (0..digits).map(|_| lock_row(literal.digit_limbs)).collect(),
             mod_down: lock_row(literal.p.len()),
             mod_down_rescale: lock_row(literal.q.len()),
             tables,
@@ -99,11 +97,7 @@ impl Parameters {
     }
     /// log2 of the product of all primes.
     pub fn log_qp(&self) -> f64 {
-        self.q()
-            .iter()
-            .chain(self.p())
-            .map(|&p| (p as f64).log2())
-            .sum()
+        self.q().iter().chain(self.p()).map(|&p| (p as f64).log2()).sum()
     }
     /// Security in bits, by table, for the dense secret.
     pub fn security_bits(&self) -> u32 {
@@ -136,9 +130,7 @@ impl Parameters {
 
     /// Converter from the first `np` special primes to all primes.
     pub fn mod_down(&self, np: usize) -> &BaseConverter {
-        self.0.mod_down[np - 1].get_or_init(|| {
-            self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>())
-        })
+        self.0.mod_down[np - 1].get_or_init(|| self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>()))
     }
 
     /// Converter from all special primes and ciphertext limb `top` to all primes: mod-down and rescale in one.

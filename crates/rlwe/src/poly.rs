@@ -2,6 +2,7 @@
 use crate::Parameters;
 use rayon::prelude::*;
 use tacita_ring::{kernels, AlignedVec, Modulus};
+use zeroize::Zeroize;
 
 /// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's business; every
 /// ciphertext and key in this crate is in NTT form.
@@ -16,9 +17,7 @@ pub struct RnsPoly {
 impl RnsPoly {
     /// The zero polynomial over the first `q_len` ciphertext primes and first `p_len` special primes.
     pub fn zero(params: &Parameters, q_len: usize, p_len: usize) -> Self {
-        let limbs = (0..q_len + p_len)
-            .map(|_| AlignedVec::zeroed(params.n()))
-            .collect();
+        let limbs = (0..q_len + p_len).map(|_| AlignedVec::zeroed(params.n())).collect();
         Self { limbs, q_len }
     }
 
@@ -61,44 +60,36 @@ impl RnsPoly {
 
     /// self += other, over self's limbs.
     pub fn add_assign(&mut self, params: &Parameters, other: &Self) {
-        self.zip(params, other, |m, x, a| kernels::add_assign(m, x, a));
+        self.zip(params, other, kernels::add_assign);
     }
     /// self -= other, over self's limbs.
     pub fn sub_assign(&mut self, params: &Parameters, other: &Self) {
-        self.zip(params, other, |m, x, a| kernels::sub_assign(m, x, a));
+        self.zip(params, other, kernels::sub_assign);
     }
     /// self *= other (NTT form, pointwise).
     pub fn mul_assign(&mut self, params: &Parameters, other: &Self) {
-        self.zip(params, other, |m, x, a| kernels::mul_assign(m, x, a));
+        self.zip(params, other, kernels::mul_assign);
     }
     /// self = -self.
     pub fn neg_assign(&mut self, params: &Parameters) {
         self.for_each_limb(params, |i, x| kernels::neg_assign(params.modulus(i), x));
     }
 
-    fn zip(
-        &mut self,
-        params: &Parameters,
-        other: &Self,
-        f: impl Fn(&Modulus, &mut [f64], &[f64]) + Sync,
-    ) {
+    fn zip(&mut self, params: &Parameters, other: &Self, f: impl Fn(&Modulus, &mut [f64], &[f64]) + Sync) {
         assert!(
             self.q_len <= other.q_len && self.p_len() <= other.p_len(),
             "operand has fewer limbs"
         );
         let q_len = self.q_len;
         self.limbs.par_iter_mut().enumerate().for_each(|(i, x)| {
-            let j = if i < q_len {
-                i
-            } else {
-                other.q_len + i - q_len
-            };
-            f(
-                params.modulus(prime_index(params, q_len, i)),
-                x,
-                &other.limbs[j],
-            );
+            let j = if i < q_len { i } else { other.q_len + i - q_len };
+            f(params.modulus(prime_index(params, q_len, i)), x, &other.limbs[j]);
         });
+    }
+
+    /// Overwrites all residues with zeros that the compiler may not leave out: for secrets, errors and plaintexts.
+    pub fn wipe(&mut self) {
+        self.limbs.iter_mut().for_each(|l| (**l).zeroize());
     }
 
     /// Keeps the first `q_len` ciphertext limbs and drops the others (special ones too).

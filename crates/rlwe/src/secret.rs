@@ -21,10 +21,7 @@ impl SecretKey {
     /// When the operating system gives no randomness.
     pub fn generate(params: &Parameters) -> Result<Self, crate::RlweError> {
         let mut prng = sample::Prng::from_os()?;
-        Ok(Self::from_coefficients(
-            params,
-            sample::ternary(&mut prng, params.n()),
-        ))
+        Ok(Self::from_coefficients(params, sample::ternary(&mut prng, params.n())))
     }
 
     /// Sparse ternary secret of weight [`EPHEMERAL_WEIGHT`]; used only inside key generation for bootstrapping.
@@ -77,6 +74,6 @@ impl SecretKey {
 impl Drop for SecretKey {
     fn drop(&mut self) {
         self.coefficients.zeroize();
-        self.ntt.limbs.iter_mut().for_each(|l| (**l).zeroize());
+        self.ntt.wipe();
     }
 }

@@ -17,10 +17,7 @@ const TABLE_128: [(u32, f64); 6] = [
 
 /// Largest log2(QP) that keeps 128 bits at this ring degree, `None` outside the table.
 pub fn max_log_qp(log_n: u32) -> Option<f64> {
-    TABLE_128
-        .iter()
-        .find(|(l, _)| *l == log_n)
-        .map(|(_, q)| *q)
+    TABLE_128.iter().find(|(l, _)| *l == log_n).map(|(_, q)| *q)
 }
 
 /// Security in bits: 128 when the table says so, else a rough lower figure (security is about proportional to

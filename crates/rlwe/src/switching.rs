@@ -7,6 +7,7 @@
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
 use tacita_ring::{kernels, sample, AlignedVec};
+use zeroize::Zeroize;
 
 /// Standard deviation of the error (rounded Gaussian).
 pub const SIGMA: f64 = 3.2;
@@ -102,13 +103,7 @@ impl SwitchingKey {
 }
 
 /// The uniform halves, each limb from its own stream so that limbs can be made in parallel.
-fn expand_uniform(
-    params: &Parameters,
-    seed: &[u8; 32],
-    digits: usize,
-    limbs: usize,
-    special: usize,
-) -> Vec<RnsPoly> {
+fn expand_uniform(params: &Parameters, seed: &[u8; 32], digits: usize, limbs: usize, special: usize) -> Vec<RnsPoly> {
     (0..digits)
         .map(|d| {
             let mut poly = RnsPoly::zero(params, limbs, special);
@@ -140,28 +135,20 @@ fn digit_body(
     let q_len = a.q_len;
     let secret_q = params.q_len();
     let dl = params.digit_limbs();
-    error
-        .limbs
-        .par_iter_mut()
-        .enumerate()
-        .for_each(|(i, out)| {
-            let special = i >= q_len;
-            let index = if special {
-                params.p_index(i - q_len)
-            } else {
-                i
-            };
-            let m = params.modulus(index);
-            let at = if special { secret_q + i - q_len } else { i };
-            let mut product = AlignedVec::scratch(params.n());
-            kernels::mul(m, &mut product, &a.limbs[i], &to.limbs[at]);
-            kernels::sub_assign(m, out, &product);
-            let in_digit = gadget == Gadget::Single || i / dl == digit;
-            if !special && in_digit {
-                let p = special_product(params, a.p_len(), index);
-                kernels::mul_scalar_add_assign(m, out, &from.limbs[at], p);
-            }
-        });
+    error.limbs.par_iter_mut().enumerate().for_each(|(i, out)| {
+        let special = i >= q_len;
+        let index = if special { params.p_index(i - q_len) } else { i };
+        let m = params.modulus(index);
+        let at = if special { secret_q + i - q_len } else { i };
+        let mut product = AlignedVec::scratch(params.n());
+        kernels::mul(m, &mut product, &a.limbs[i], &to.limbs[at]);
+        kernels::sub_assign(m, out, &product);
+        let in_digit = gadget == Gadget::Single || i / dl == digit;
+        if !special && in_digit {
+            let p = special_product(params, a.p_len(), index);
+            kernels::mul_scalar_add_assign(m, out, &from.limbs[at], p);
+        }
+    });
     error
 }
 
@@ -172,15 +159,11 @@ pub(crate) fn special_product(params: &Parameters, special: usize, index: usize)
 }
 
 /// A fresh error polynomial in NTT form.
-pub(crate) fn error_poly(
-    params: &Parameters,
-    prng: &mut sample::Prng,
-    q_len: usize,
-    p_len: usize,
-) -> RnsPoly {
-    let e: Vec<i64> = sample::gaussian(prng, params.n(), SIGMA)
-        .into_iter()
-        .map(i64::from)
-        .collect();
-    RnsPoly::from_small(params, &e, q_len, p_len)
+pub(crate) fn error_poly(params: &Parameters, prng: &mut sample::Prng, q_len: usize, p_len: usize) -> RnsPoly {
+    let mut small = sample::gaussian(prng, params.n(), SIGMA);
+    let mut e: Vec<i64> = small.iter().map(|&x| i64::from(x)).collect();
+    let poly = RnsPoly::from_small(params, &e, q_len, p_len);
+    small.zeroize();
+    e.zeroize();
+    poly
 }

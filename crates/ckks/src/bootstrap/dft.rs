@@ -25,9 +25,7 @@ impl Diagonals {
             }
             Some(old) => {
                 let period = old.len().max(v.len());
-                *old = (0..period)
-                    .map(|j| old[j % old.len()] + v[j % v.len()])
-                    .collect();
+                *old = (0..period).map(|j| old[j % old.len()] + v[j % v.len()]).collect();
             }
         }
     }
@@ -38,9 +36,7 @@ impl Diagonals {
         for (&a, va) in &self.0 {
             for (&b, vb) in &first.0 {
                 let period = va.len().max(vb.len());
-                let v = (0..period as i64)
-                    .map(|j| at(va, j) * at(vb, j + a))
-                    .collect();
+                let v = (0..period as i64).map(|j| at(va, j) * at(vb, j + a)).collect();
                 out.add(a + b, v);
             }
         }
@@ -174,11 +170,7 @@ pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTrans
 }
 
 /// Coefficients-to-slots in three groups, largest strides first; every group is multiplied by the cube root of `factor`.
-pub fn coefficients_to_slots(
-    encoder: &Encoder,
-    slots: usize,
-    factor: f64,
-) -> Vec<LinearTransform> {
+pub fn coefficients_to_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<LinearTransform> {
     let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
     let c = factor.powf(1.0 / runs.len() as f64);
     let matrix = |r: (u32, u32)| group(encoder, r.0, r.1, true).scaled(c);

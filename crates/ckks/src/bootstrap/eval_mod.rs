@@ -37,15 +37,15 @@ pub fn coefficients() -> Vec<Complex64> {
             }
         };
         let degrees: Vec<usize> = (parity..=DEGREE).step_by(2).collect();
-        let rows: Vec<Vec<f64>> = points
-            .iter()
-            .map(|t| {
-                let theta = (t / MOD_RANGE).acos();
-                degrees.iter().map(|&n| (n as f64 * theta).cos()).collect()
-            })
-            .collect();
+        let chebyshev = |n: usize| {
+            points
+                .iter()
+                .map(|t| (n as f64 * (t / MOD_RANGE).acos()).cos())
+                .collect()
+        };
+        let columns: Vec<Vec<f64>> = degrees.iter().map(|&n| chebyshev(n)).collect();
         let rhs = points.iter().map(|&t| target(t)).collect();
-        for (&n, c) in degrees.iter().zip(least_squares(rows, rhs)) {
+        for (&n, c) in degrees.iter().zip(least_squares(columns, rhs)) {
             out[n] = if parity == 0 {
                 Complex64::new(c, 0.0)
             } else {
@@ -56,26 +56,26 @@ pub fn coefficients() -> Vec<Complex64> {
     out
 }
 
-/// Minimises |A x - b| by Householder reflections.
-fn least_squares(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
-    let (rows, cols) = (a.len(), a[0].len());
-    for k in 0..cols {
-        let norm = (k..rows).map(|i| a[i][k] * a[i][k]).sum::<f64>().sqrt();
-        let alpha = if a[k][k] > 0.0 { -norm } else { norm };
-        let mut v: Vec<f64> = (k..rows).map(|i| a[i][k]).collect();
-        v[0] -= alpha;
+/// Minimises |A x - b| by Householder reflections; `columns` are those of A.
+fn least_squares(mut columns: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+    for k in 0..columns.len() {
+        let below = &columns[k][k..];
+        let norm = below.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let mut v = below.to_vec();
+        v[0] += norm.copysign(v[0]);
         let vv: f64 = v.iter().map(|x| x * x).sum();
-        for j in k..cols {
-            let dot: f64 = (k..rows).map(|i| v[i - k] * a[i][j]).sum();
-            (k..rows).for_each(|i| a[i][j] -= 2.0 * dot / vv * v[i - k]);
+        for column in columns[k..].iter_mut().chain(std::iter::once(&mut b)) {
+            let dot: f64 = v.iter().zip(&column[k..]).map(|(x, y)| x * y).sum();
+            column[k..]
+                .iter_mut()
+                .zip(&v)
+                .for_each(|(y, x)| *y -= 2.0 * dot / vv * x);
         }
-        let dot: f64 = (k..rows).map(|i| v[i - k] * b[i]).sum();
-        (k..rows).for_each(|i| b[i] -= 2.0 * dot / vv * v[i - k]);
     }
-    let mut x = vec![0.0; cols];
-    for k in (0..cols).rev() {
-        let known: f64 = (k + 1..cols).map(|j| a[k][j] * x[j]).sum();
-        x[k] = (b[k] - known) / a[k][k];
+    let mut x = vec![0.0; columns.len()];
+    for k in (0..x.len()).rev() {
+        let known: f64 = (k + 1..x.len()).map(|j| columns[j][k] * x[j]).sum();
+        x[k] = (b[k] - known) / columns[k][k];
     }
     x
 }
@@ -92,11 +92,7 @@ mod tests {
             for i in -20i32..=20 {
                 let r = f64::from(i) / 20.0 / 181.0;
                 let theta = ((k as f64 + r) / MOD_RANGE).acos();
-                let z: Complex64 = c
-                    .iter()
-                    .enumerate()
-                    .map(|(n, a)| a * (n as f64 * theta).cos())
-                    .sum();
+                let z: Complex64 = c.iter().enumerate().map(|(n, a)| a * (n as f64 * theta).cos()).sum();
                 let z = z.powu(8);
                 let t = (8.0 * z - z * z).im / (12.0 * PI);
                 worst = worst.max((t - r).abs() * 181.0);

@@ -62,7 +62,11 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     let matrices = stc_matrices(&encoder, p)
         .into_iter()
         .zip((1..=p.bottom_level()).rev().map(|l| l + 1))
-        .chain(cts_matrices(&encoder, p).into_iter().zip((0..CTS_LEVELS).map(|i| all - i)));
+        .chain(
+            cts_matrices(&encoder, p)
+                .into_iter()
+                .zip((0..CTS_LEVELS).map(|i| all - i)),
+        );
     for (matrix, at) in matrices {
         for step in required_rotations(&matrix) {
             need(KeyKind::Galois(galois_of_rotation(p, step)), at);
@@ -72,10 +76,7 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     need(KeyKind::Relinearise, all - CTS_LEVELS);
     need(KeyKind::ToSparse, 1);
     need(KeyKind::ToDense, all);
-    limbs
-        .into_iter()
-        .map(|(kind, limbs)| KeySpec { kind, limbs })
-        .collect()
+    limbs.into_iter().map(|(kind, limbs)| KeySpec { kind, limbs }).collect()
 }
 
 impl Bootstrapper {
@@ -130,12 +131,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// As [`Self::bootstrap_many`].
-    pub fn bootstrap(
-        &self,
-        e: &Evaluator,
-        c: &Ciphertext,
-        content: Content,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn bootstrap(&self, e: &Evaluator, c: &Ciphertext, content: Content) -> Result<Ciphertext, CkksError> {
         let low = self.slots_to_coefficients(e, c)?;
         let raised = self.mod_raise(e, &low)?;
         let slots = self.coefficients_to_slots(e, raised)?;
@@ -146,11 +142,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// [`CkksError::Level`] below the bottom level.
-    pub fn slots_to_coefficients(
-        &self,
-        e: &Evaluator,
-        c: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn slots_to_coefficients(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let p = e.params();
         e.need_level(c, "bootstrap", p.bottom_level())?;
         let mut x = e.drop_to(c, p.bottom_level())?;
@@ -192,11 +184,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// Missing keys.
-    pub fn coefficients_to_slots(
-        &self,
-        e: &Evaluator,
-        c: Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn coefficients_to_slots(&self, e: &Evaluator, c: Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut x = c;
         for t in &self.cts {
             x = e.apply_transform(&[x], t)?.remove(0);
@@ -208,12 +196,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// Missing keys.
-    pub fn modular_reduction(
-        &self,
-        e: &Evaluator,
-        c: &Ciphertext,
-        content: Content,
-    ) -> Result<Ciphertext, CkksError> {
+    pub fn modular_reduction(&self, e: &Evaluator, c: &Ciphertext, content: Content) -> Result<Ciphertext, CkksError> {
         let conjugate = e.conjugate(c)?;
         let real = e.add(c, &conjugate)?;
         let minus_i = |x: &Ciphertext| e.neg(&e.mul_i(x));

@@ -1,6 +1,5 @@
 //! Bootstrapping on a toy ring: precision, level, both contents, every stage.
-mod common;
-use common::{average, values, worst, Toy};
+use crate::toy::{average, values, worst, Toy};
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 
 #[test]

@@ -1,6 +1,5 @@
 //! Arithmetic, linear transforms and polynomials on a toy ring, against plain complex arithmetic.
-mod common;
-use common::{values, worst, Toy};
+use crate::toy::{values, worst, Toy};
 use num_complex::Complex64;
 use tacita_ckks::linear::{LinearTransform, Term};
 
@@ -29,9 +28,7 @@ fn sums_products_rotations_and_conjugation() {
     assert!(worst(&t.decrypt(&e.conjugate(&a).unwrap()), &zip(|p, _| p.conj())) < TIGHT);
     let steps = [1i64, 5, -3, 0];
     for (r, got) in steps.iter().zip(e.rotate_many(&a, &steps).unwrap()) {
-        let want: Vec<_> = (0..256)
-            .map(|j| x[(j + r).rem_euclid(256) as usize])
-            .collect();
+        let want: Vec<_> = (0..256).map(|j| x[(j + r).rem_euclid(256) as usize]).collect();
         assert!(worst(&t.decrypt(&got), &want) < TIGHT, "rotation {r}");
     }
     assert!(e.rotate(&a, 7).is_err());
@@ -70,10 +67,18 @@ fn linear_transforms_in_every_form() {
     let xs = [values(256, 5, true), values(256, 6, true)];
     let cts = [t.encrypt(&xs[0], 9), t.encrypt(&xs[1], 8)];
     let vectors: Vec<_> = (0..24).map(|i| values(16, 10 + i, true)).collect();
-    let term = |output, giant, input, baby, vector| Term { output, giant, input, baby, vector };
+    let term = |output, giant, input, baby, vector| Term {
+        output,
+        giant,
+        input,
+        baby,
+        vector,
+    };
     let babies: Vec<_> = (0..24).map(|i| term(i % 3, 0, i % 2, (i / 2) as i64 - 6, i)).collect();
     let giants: Vec<_> = (0..24).map(|i| term(0, (i as i64 % 8) * 4, i % 2, 0, i)).collect();
-    let both: Vec<_> = (0..24).map(|i| term(i % 2, (i as i64 / 8) * 8, i % 2, i as i64 % 8, i)).collect();
+    let both: Vec<_> = (0..24)
+        .map(|i| term(i % 2, (i as i64 / 8) * 8, i % 2, i as i64 % 8, i))
+        .collect();
     for (terms, outputs, horner_step) in [
         (babies, 3, None),
         (giants.clone(), 1, None),
@@ -81,7 +86,12 @@ fn linear_transforms_in_every_form() {
         (both.clone(), 2, None),
         (both, 2, Some(8)),
     ] {
-        let tr = LinearTransform { vectors: vectors.clone(), terms, outputs, horner_step };
+        let tr = LinearTransform {
+            vectors: vectors.clone(),
+            terms,
+            outputs,
+            horner_step,
+        };
         let got = e.linear(&cts, &tr).unwrap();
         for (j, out) in got.iter().enumerate() {
             let mut want = vec![Complex64::new(0.0, 0.0); 256];
@@ -112,7 +122,12 @@ fn chebyshev_series_at_optimal_depth() {
         assert_eq!(got.level(), 14 - tacita_ckks::polynomial::depth(degree));
         let want: Vec<Complex64> = x
             .iter()
-            .map(|z| c.iter().enumerate().map(|(n, c)| c * (n as f64 * z.re.acos()).cos()).sum())
+            .map(|z| {
+                c.iter()
+                    .enumerate()
+                    .map(|(n, c)| c * (n as f64 * z.re.acos()).cos())
+                    .sum()
+            })
             .collect();
         let err = worst(&t.decrypt(&got), &want);
         assert!(err < 1e-6, "degree {degree}: {err}");

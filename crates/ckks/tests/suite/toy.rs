@@ -23,10 +23,7 @@ impl Toy {
             } else {
                 vec![]
             };
-            let mut want = vec![
-                KeyKind::Relinearise,
-                KeyKind::Galois(galois_of_conjugation(&params)),
-            ];
+            let mut want = vec![KeyKind::Relinearise, KeyKind::Galois(galois_of_conjugation(&params))];
             want.extend(
                 rotations
                     .iter()
@@ -50,10 +47,7 @@ impl Toy {
 
     pub fn encrypt(&self, v: &[Complex64], level: usize) -> Ciphertext {
         let p = self.evaluator.params();
-        let plain = self
-            .evaluator
-            .encode(v, p.scale(level), level + 1)
-            .unwrap();
+        let plain = self.evaluator.encode(v, p.scale(level), level + 1).unwrap();
         encrypt::encrypt_secret(p.rlwe(), &self.secret, &plain, p.scale(level))
             .unwrap()
             .0

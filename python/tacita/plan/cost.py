@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from math import ceil
@@ -29,7 +29,8 @@ class Sizes:
     """Bytes of files and memory.
 
     limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key switching, also
-    limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. process: what a process holds before data.
+    limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices: its encoded linear maps, in
+    memory. process: what a process holds before data.
     working_ciphertexts: top-level ciphertexts that a stage holds at its peak.
     Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
     """
@@ -39,16 +40,24 @@ class Sizes:
     special: int
     bootstrap_keys_file: int
     bootstrap_keys_memory: int
+    bootstrap_matrices: int
     process: int
     working_ciphertexts: int
 
     @staticmethod
     def of_ring(log_n: int) -> Sizes:
-        """Formulas for rings that were not measured: 50-bit residues, 60 bootstrapping keys of 28 limbs."""
+        """Of the engine's one chain shape, which scales with N: counted by the engine at N = 2^16, per coefficient."""
         n = 1 << log_n
-        sizes = Sizes(n * 50 // 8, n * 8, 7, 0, 0, 200_000_000, 64)
-        file, memory = (60 * b for b in sizes.key(25, 3))
-        return replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
+        return Sizes(
+            limb_file=n * 50 // 8,
+            limb_memory=n * 8,
+            special=7,
+            bootstrap_keys_file=n * 19_351,
+            bootstrap_keys_memory=n * 59_840,
+            bootstrap_matrices=n * 16_000,
+            process=200_000_000,
+            working_ciphertexts=64,
+        )
 
     def key(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
         """(file, memory) bytes of one switching key used at `level`."""

@@ -47,6 +47,7 @@ def _layer(c: LayerCalibration, activation: str, goal: Accuracy) -> LayerSpecs:
         rsqrt2=rsqrt.fit(c.variance2, goal.rsqrt),
         activation=FITS[activation](c.activation, goal.activation),
         context=c.mixed_mean,
+        attended=c.context,
         sum1=c.centred1,
         norm1=c.norm1,
         sum2=c.centred2,

@@ -38,9 +38,9 @@ def run_bytes(
     working = sizes.working_ciphertexts * sizes.ciphertext(top, prices.limbs_at_level_0)[1]
     return {
         "evaluation_keys": keys_file,
-        "request": ciphertext_bytes(request, prices)[0],
+        "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half
         "response": ciphertext_bytes(response, prices)[0],
-        "server_memory": sizes.process + keys_memory + working,
+        "server_memory": sizes.process + keys_memory + sizes.bootstrap_matrices + working,
         "client_memory": sizes.process + _keygen_memory(sizes) + ciphertext_bytes(request, prices)[1],
     }
 

@@ -78,6 +78,7 @@ def _layer(model, t, i, mask, error) -> LayerSpecs:
         rsqrt2=rsqrt.fit(positive(at("variance2")), error),
         activation=activate.fit(interval(at("activation_input")), error if model.config.activation == "gelu" else 0.02),
         context=bound(context),
+        attended=bound(at("context")),
         sum1=bound(at("pre_norm1") - at("pre_norm1").mean(axis=1, keepdims=True)),
         norm1=bound(at("norm1")),
         sum2=bound(at("pre_norm2") - at("pre_norm2").mean(axis=1, keepdims=True)),

@@ -1,6 +1,6 @@
 """Multi-head attention on rows: scores, exponentials, mixing, normalisation, output projection.
 
-x -> scores (linear, product, pack) -> exp -> mix (unpack, dot with V) -> [context | row sums] -> 1/sum -> project.
+x -> scores (linear, product, pack) -> exp -> mix (unpack, dot with V) -> [context | row sums] -> divide, project.
 Softmax is normalised after the product with V: one product per window instead of one per score ciphertext. The
 padding mask is encrypted and multiplies V and the sums' ones, not the exponentials, so it costs no level on the way
 from scores to context. V is computed from x at the level where it is needed.
@@ -17,7 +17,7 @@ from tacita.approx.spec import Spec
 from tacita.backends.base import Backend, Ct
 from tacita.backends.linear import LinearPlan
 from tacita.blocks.linear import Affine, residual
-from tacita.blocks.stored import Stored, apply, output_bound, reach
+from tacita.blocks.stored import Stored, apply, divide, divide_factor, reach
 from tacita.packing.heads import (
     HeadWindow,
     context_layout,
@@ -54,12 +54,14 @@ class AttentionSpecs:
     """Approximations and bounds of one layer's attention.
 
     exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask. context:
-    bound of |sum_j mask_j exp_ij V_j| before normalisation. entry: bound of x. exit: bound of the centred output plus residual.
+    bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry: bound of x. exit:
+    bound of the centred output plus residual.
     """
 
     exp: Spec
     inverse: Spec
     context: float
+    attended: float
     entry: float
     exit: float
 
@@ -170,19 +172,16 @@ class Attention:
         outs[-1] = be.add_vector(outs[-1], _sum_offset(window, Stored.input_of(self.specs.inverse).offset))
         return outs
 
-    def inverses(self, be: Backend, context: Cts, sums: Cts) -> Cts:
-        """1/sum * sums' lower end, one ciphertext per window, at the context's positions. Levels: the spec's."""
-        scale = 1.0 / output_bound(self.specs.inverse)
-        rest, out = list(sums), []
-        for window, ct in zip(self.windows, context, strict=True):
-            inverse = apply(be, ct if window.shared else rest.pop(0), self.specs.inverse, scale)
-            out.append(be.rotate(inverse, window.sum_offset) if window.shared else inverse)
-        return tuple(out)
+    def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
+        """Centred (attention output + x) / exit at the first copy, zero elsewhere.
 
-    def project(self, be: Backend, x: Cts, context: Cts, inverses: Cts) -> Cts:
-        """Centred (attention output + x) / exit at the first copy, zero elsewhere. 2 levels below context, inverses;
-        1 (with copies) to 2 below x."""
-        mixed = [be.mul(c, inv) for c, inv in zip(context, inverses, strict=True)]
+        One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients are no
+        boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
+        """
+        rest, mixed = list(sums), []
+        for window, ct in zip(self.windows, context, strict=True):
+            divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
+            mixed.append(divide(be, ct, divisor, self.specs.inverse))
         out = self.projection.apply(be, mixed)
         back = residual(be, x, self.layout, self.specs.entry / self.specs.exit)
         return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
@@ -243,8 +242,9 @@ def _value(
 
 
 def context_scale(specs: AttentionSpecs) -> float:
-    """stored context = context * this."""
-    return min(1.0, reach(specs.inverse)) / specs.context
+    """stored context = context * this: within the reach of the divisor, and at most 1 once divided."""
+    before = min(1.0, reach(specs.inverse)) / specs.context
+    return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
 
 
 def _projection(
@@ -252,7 +252,7 @@ def _projection(
 ) -> Affine:
     heads = sum(len(w.heads) for w in windows)
     src = context_layout(windows, weights.output.shape[1] // heads)
-    scale = output_bound(specs.inverse) / (context_scale(specs) * specs.exit)
+    scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
     return Affine.centred(weights.output * scale, weights.output_bias / specs.exit, src, layout)
 
 

@@ -17,7 +17,7 @@ from tacita.approx.spec import Spec
 from tacita.backends.base import Backend, Ct
 from tacita.blocks.attention import AttentionSpecs, AttentionWeights, context_scale
 from tacita.blocks.linear import Affine
-from tacita.blocks.stored import Stored, apply, output_bound
+from tacita.blocks.stored import Stored, apply, divide, divide_factor, output_bound
 from tacita.packing.heads import HeadWindow, context_layout
 from tacita.packing.rows import Array, FeatureLayout, rotate_sum, spread
 from tacita.packing.vector import CyclicMap, VectorLayout, select_token
@@ -51,7 +51,7 @@ class FirstTokenAttention:
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
         f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
         g, places = context_scale(specs), list(context.home)
-        back = output_bound(specs.inverse) / (g * specs.exit)
+        back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
         out, out_bias = weights.output, weights.output_bias
         centred, shift = (out - out.mean(axis=0)) * back, (out_bias - out_bias.mean()) / specs.exit
         entry = specs.entry
@@ -71,8 +71,8 @@ class FirstTokenAttention:
         return select_token(be, x, self.layout, self.vector)
 
     def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
-        """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions (and over the
-        sums' positions when they share the ciphertext). 3 levels below x and first."""
+        """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3 levels below x
+        and first."""
         queries, keys = self.query.apply(be, [first]), self.key.apply(be, x)
         pairs = zip(self.windows, queries, keys, strict=True)
         return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
@@ -81,60 +81,43 @@ class FirstTokenAttention:
         starts = np.where(self._heads(window) & (np.arange(window.shape.window) % window.width == 0), 1.0, 0.0)
         totals = be.mul_vector(rotate_sum(be, product, window.width), starts)
         scores = spread(be, totals, window.width)
-        if window.shared:
-            scores = be.add(scores, be.rotate(scores, -window.sum_offset))
-        valid = self._heads(window, 0) | (window.shared & self._heads(window, window.sum_offset))
-        return be.add_vector(scores, np.where(valid, Stored.input_of(self.specs.exp).offset, 0.0))
+        return be.add_vector(scores, np.where(self._heads(window), Stored.input_of(self.specs.exp).offset, 0.0))
 
     def exponentials(self, be: Backend, scores: Cts) -> Cts:
         """exp(score - shift) in (0, 1]. Levels: the spec's."""
         return tuple(apply(be, s, self.specs.exp) for s in scores)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct) -> tuple[Cts, Cts]:
-        """(context, sums) as `Attention.mix` gives them, the same in every token. One level below exps.
+        """(context / bound, row sums stored for the inverse), the same in every token, at the heads' positions of a
+        ciphertext each, one of both per window. One level below exps.
 
         mask: keep[j] at all positions of token j. x is needed two levels above the exponentials' at most.
         """
         level = min(be.level(e) for e in exps)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
-        context, sums = [], []
-        for window, e, v in zip(self.windows, exps, values, strict=True):
-            outs = self._mix_window(be, window, e, v, mask)
-            context.append(outs[0])
-            sums += outs[1:]
-        return tuple(context), tuple(sums)
+        pairs = [self._mix_window(be, *each, mask) for each in zip(self.windows, exps, values, strict=True)]
+        return tuple(context for context, _ in pairs), tuple(sums for _, sums in pairs)
 
-    def _mix_window(self, be: Backend, window: HeadWindow, exps: Ct, value: Ct, mask: Ct) -> list[Ct]:
-        form = Stored.input_of(self.specs.inverse)
-        start = window.sum_offset if window.shared else 0
-        places = np.where(self._heads(window, start), 1.0, 0.0)
+    def _mix_window(self, be: Backend, window: HeadWindow, exps: Ct, value: Ct, mask: Ct) -> tuple[Ct, Ct]:
+        form, places = Stored.input_of(self.specs.inverse), np.where(self._heads(window), 1.0, 0.0)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
-        if window.shared:
-            parts = [be.mul(be.add_vector(value, places * form.scale), mask)]
-        else:
-            parts = [be.mul(value, mask), be.mul_vector(mask, places * form.scale)]
-        outs = [rotate_sum(be, be.mul(exps, p), window.shape.tokens, window.shape.window) for p in parts]
-        outs[-1] = be.add_vector(outs[-1], places * form.offset)
-        return outs
+        parts = [be.mul(value, mask), be.mul_vector(mask, places * form.scale)]
+        shape = window.shape
+        context, sums = (rotate_sum(be, be.mul(exps, p), shape.tokens, shape.window) for p in parts)
+        return context, be.add_vector(sums, places * form.offset)
 
-    def inverses(self, be: Backend, context: Cts, sums: Cts) -> Cts:
-        """As `Attention.inverses`."""
-        scale, rest, out = 1.0 / output_bound(self.specs.inverse), list(sums), []
-        for window, ct in zip(self.windows, context, strict=True):
-            inverse = apply(be, ct if window.shared else rest.pop(0), self.specs.inverse, scale)
-            out.append(be.rotate(inverse, window.sum_offset) if window.shared else inverse)
-        return tuple(out)
+    def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
+        """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's."""
+        return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
 
-    def project(self, be: Backend, first: Ct, context: Cts, inverses: Cts) -> Ct:
-        """Centred (attention output + first) / exit. 2 levels below context and inverses, 1 below first."""
-        mixed = [be.mul(c, inv) for c, inv in zip(context, inverses, strict=True)]
-        (out,) = self.projection.apply(be, mixed)
+    def project(self, be: Backend, first: Ct, attended: Cts) -> Ct:
+        """Centred (attention output + first) / exit. One level below both."""
+        (out,) = self.projection.apply(be, attended)
         return be.add(out, centred(be, first, self.vector, self.specs.entry / self.specs.exit))
 
-    def _heads(self, window: HeadWindow, start: int = 0) -> Array:
-        """bool [window]: positions of real heads at full width, from `start`."""
-        p = np.arange(window.shape.window)
-        inside: Array = (p >= start) & (p < start + window.width * len(window.heads))
+    def _heads(self, window: HeadWindow) -> Array:
+        """bool [window]: positions of real heads at full width."""
+        inside: Array = np.arange(window.shape.window) < window.width * len(window.heads)
         return inside
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacita.approx.iterative import GoldschmidtSpec
 from tacita.approx.spec import Spec
 from tacita.backends.base import Backend, Ct
 
@@ -48,6 +49,25 @@ def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
     form = Stored.input_of(spec)
     moved = be.add_const(ct, -form.offset) if form.offset else ct
     return spec.evaluate(be, moved, form.scale, output_scale)
+
+
+def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
+    """numerator / x * divide_factor(spec), x stored as `Stored.input_of(spec)` in ct, spec an approximation of 1/x.
+
+    Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no more.
+    """
+    form = Stored.input_of(spec)
+    moved = be.add_const(ct, -form.offset) if form.offset else ct
+    if isinstance(spec, GoldschmidtSpec):
+        return spec.divide(be, [numerator], moved, form.scale)[0]
+    return be.mul(numerator, spec.evaluate(be, moved, form.scale, 1.0 / output_bound(spec)))
+
+
+def divide_factor(spec: Spec) -> float:
+    """The constant that `divide` leaves in its result."""
+    if isinstance(spec, GoldschmidtSpec):
+        return spec.divide_factor(spec.free_scale())
+    return 1.0 / output_bound(spec)
 
 
 def output_bound(spec: Spec) -> float:

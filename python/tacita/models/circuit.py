@@ -38,7 +38,7 @@ class LayerSpecs:
 
     exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row means of those over real keys.
     rsqrt1, rsqrt2: of variance + epsilon. activation: of the inner features. Bounds of absolute values: context
-    (unnormalised, mean_j exp_ij V_j), sum1, sum2 (inputs of the LayerNorms minus their means), norm1, output.
+    (unnormalised, mean_j exp_ij V_j), attended (normalised), sum1, sum2 (inputs of the LayerNorms minus their means), norm1, output.
     """
 
     exp: Spec
@@ -47,6 +47,7 @@ class LayerSpecs:
     rsqrt2: Spec
     activation: Spec
     context: float
+    attended: float
     sum1: float
     norm1: float
     sum2: float
@@ -182,7 +183,7 @@ class _Builder:
     def _layer(self, i: int) -> list[Stage]:
         """All tokens."""
         s, entry, last = self.specs.layers[i], self._entry(i), i + 1 == self.config.layers
-        bounds = AttentionSpecs(s.exp, s.inverse, s.context, entry, s.sum1)
+        bounds = AttentionSpecs(s.exp, s.inverse, s.context, s.attended, entry, s.sum1)
         attention = Attention.build(self._attention(i), self.layout, self.windows, bounds)
         forward = FeedForward.build(self._forward(i), self.layout, s.activation, s.norm1, s.sum2)
         eps = self.config.norm_eps
@@ -200,7 +201,7 @@ class _Builder:
         """The first token only."""
         s, entry, layout = self.specs.layers[i], self._entry(i), self.vector
         sum1, sum2 = (exact_bound(b, r, layout.size) for b, r in ((s.sum1, s.rsqrt1), (s.sum2, s.rsqrt2)))
-        bounds = AttentionSpecs(s.exp, s.inverse, s.context, entry, sum1)
+        bounds = AttentionSpecs(s.exp, s.inverse, s.context, s.attended, entry, sum1)
         attention = FirstTokenAttention.build(self._attention(i), self.layout, self.windows, bounds)
         forward = VectorForward.build(self._forward(i), layout, s.activation, s.norm1, sum2)
         eps = self.config.norm_eps

@@ -1,7 +1,7 @@
 """The one-input scheme: blocks as stages. THOR's circuit (one input, all heads together, softmax by aSOR) on rows.
 
 Live tensors between stages: x (hidden states / bound, with copies), f (its first token), s (scores), e (exponentials),
-c and r (context and, where they need ciphertexts of their own, row sums), inv (1/sums), a (centred sum before a
+c and r (context and, where they need ciphertexts of their own, row sums), n (context / sums), a (centred sum before a
 LayerNorm), v (its variance), y (after the first LayerNorm), h and g (before and after the activation), p and t (before
 and after the pooler), check, answer. Masks of the request stay live as they came.
 """
@@ -36,14 +36,10 @@ def attention_stages(attention: Attention) -> list[Stage]:
         context, sums = attention.mix(be, live["x"], live["e"], live["mask"])
         return {"x": live["x"], "c": context} | ({"r": sums} if sums else {})
 
-    def inverses(be: Backend, live: Live) -> Live:
-        found = attention.inverses(be, live["c"], live.get("r", ()))
-        return {"x": live["x"], "c": live["c"], "inv": found}
-
     def project(be: Backend, live: Live) -> Live:
-        return {"a": attention.project(be, live["x"], live["c"], live["inv"])}
+        return {"a": attention.project(be, live["x"], live["c"], live.get("r", ()))}
 
-    runs = {"scores": scores, "exp": exponentials, "mix": mix, "inverse": inverses, "project": project}
+    runs = {"scores": scores, "exp": exponentials, "mix": mix, "project": project}
     return [Stage(name, run) for name, run in runs.items()]
 
 
@@ -61,16 +57,15 @@ def first_token_stages(attention: FirstTokenAttention) -> list[Stage]:
 
     def mix(be: Backend, live: Live) -> Live:
         context, sums = attention.mix(be, live["x"], live["e"], live["mask"][-1])
-        return {"f": live["f"], "c": context} | ({"r": sums} if sums else {})
+        return {"f": live["f"], "c": context, "r": sums}
 
-    def inverses(be: Backend, live: Live) -> Live:
-        found = attention.inverses(be, live["c"], live.get("r", ()))
-        return {"f": live["f"], "c": live["c"], "inv": found}
+    def attend(be: Backend, live: Live) -> Live:
+        return {"f": live["f"], "n": attention.attend(be, live["c"], live["r"])}
 
     def project(be: Backend, live: Live) -> Live:
-        return {"a": (attention.project(be, live["f"][0], live["c"], live["inv"]),)}
+        return {"a": (attention.project(be, live["f"][0], live["n"]),)}
 
-    runs = {"select": select, "scores": scores, "exp": exponentials, "mix": mix, "inverse": inverses}
+    runs = {"select": select, "scores": scores, "exp": exponentials, "mix": mix, "attend": attend}
     return [Stage(name, run) for name, run in (runs | {"project": project}).items()]
 
 

@@ -1,6 +1,7 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv. Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
+#   make figures measure everything and write README's table
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,10 +13,10 @@ NATIVE := $(VENV)/.stamp-native
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench fmt clean help
+.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures fmt clean help
 
 help:
-	@sed -n '1,3p' Makefile
+	@sed -n '1,4p' Makefile
 
 setup: $(NATIVE)
 
@@ -51,7 +52,7 @@ lint-rust:
 	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
 lint-python: $(DEPS)
-	$(BIN)/ruff check python tests
+	$(BIN)/ruff check python tests evaluation
 	$(BIN)/mypy
 	PYTHONPATH=python $(BIN)/lint-imports
 
@@ -61,7 +62,11 @@ fmt: $(DEPS)
 
 bench: setup
 	mkdir -p $(BUILD_DIR)
-	$(BIN)/tacita bench engine --json $(BUILD_DIR)/engine.json
+	$(BIN)/tacita bench engine --json $(BUILD_DIR)/engine.json --prices $(BUILD_DIR)/prices.json
+
+figures: bench
+	$(BIN)/tacita demo --json $(BUILD_DIR)/demo.json
+	$(BIN)/python evaluation/figures.py --engine $(BUILD_DIR)/engine.json --demo $(BUILD_DIR)/demo.json
 
 clean:
 	rm -rf $(VENV) target $(BUILD_DIR)

@@ -38,7 +38,7 @@ def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
 def progress(title: str) -> Iterator[Callable[[Progress], None]]:
     """A callback that draws a bar on stderr once the step has run for two seconds and its end is not near."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
-    bar = Bar(*columns, console=err, transient=True)
+    bar = Bar(*columns, console=err, transient=True, disable=not err.is_terminal)
     task = bar.add_task(title, total=None, left="")
     began = time.monotonic()
     started = False

@@ -1,0 +1,89 @@
+"""Writes README's table of figures from the JSON files of `tacita bench engine` and `tacita demo`.
+
+    python evaluation/figures.py --engine engine.json --demo demo.json [--accuracy accuracy.json]
+
+Replaces the lines between the two markers in README.md. `make figures` measures and calls this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", type=Path, required=True)
+    parser.add_argument("--demo", type=Path, required=True)
+    parser.add_argument("--accuracy", type=Path)
+    options = parser.parse_args()
+    engine, demo = (json.loads(path.read_text()) for path in (options.engine, options.demo))
+    accuracy = json.loads(options.accuracy.read_text()) if options.accuracy else None
+    README.write_text(replaced(README.read_text(), "\n".join(table(engine, demo, accuracy)) + "\n"))
+
+
+def replaced(page: str, lines: str) -> str:
+    """The page with new text between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + lines + END + after
+
+
+def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[str, Any] | None) -> Iterator[str]:
+    """Markdown lines."""
+    y, boot = engine["yardstick_ms"], engine["bootstrap"]
+    yield f"Machine: {_processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
+    yield "| engine, one thread, N = 2^16 | ms | Y | asked for |"
+    yield "|---|---|---|---|"
+    asked = {"ntt": "0.18 Y", "rotate": "32 Y", "mul_relin": "34 Y", "rescale": ""}
+    names = {"ntt": "NTT, one limb", "rotate": "rotate, 12 limbs", "mul_relin": "multiply, relinearise, 12 limbs"}
+    for op, limit in asked.items():
+        ms = engine[f"{op}_ms"]
+        yield f"| {names.get(op, op + ', 12 limbs')} | {ms:.2f} | {ms / y:.2f} | {limit} |"
+    seconds = boot["seconds"]
+    yield f"| bootstrap, 32768 complex slots | {1e3 * seconds:.0f} | {1e3 * seconds / y:.0f} | 7,300 Y |"
+    yield ""
+    yield (
+        f"Bootstrapping: {boot['bits_average']:.1f} bits average, {boot['bits_worst']:.1f} worst, "
+        f"{boot['levels_left']} levels of {boot['log_scale']:.0f} bits left, log2 QP {boot['log_qp']:.0f}, "
+        f"keys {boot['keys_gb']:.1f} GB; two ciphertexts on two threads take "
+        f"{boot['two_ciphertexts_ratio_one_thread']:.2f} times one on one.\n"
+    )
+    yield from _demo(demo)
+    if accuracy is not None:
+        yield (
+            f"\nAccuracy on {accuracy['sentences']} validation sentences ({accuracy['backend']}): "
+            f"{100 * accuracy['accuracy']:.1f} %, float model {100 * accuracy['reference_accuracy']:.1f} %, "
+            f"same label {100 * accuracy['agreement']:.1f} %, largest error of a logit {accuracy['max_abs_error']:.4f}."
+        )
+
+
+def _demo(demo: Mapping[str, Any]) -> Iterator[str]:
+    p, seconds, sizes = demo["parameters"], demo["seconds"], demo["bytes"]
+    yield f"| one sentence, {p['security_bits']}-bit security | |"
+    yield "|---|---|"
+    for step in ("plan", "keygen", "encrypt", "evaluate", "decrypt"):
+        yield f"| {step} | {seconds[step]:.1f} s |"
+    yield f"| bootstraps | {demo['bootstraps']} |"
+    yield f"| evaluation keys | {sizes['evaluation_keys'] / 1e9:.2f} GB |"
+    yield f"| request, response | {sizes['request'] / 1e6:.1f} MB, {sizes['response'] / 1e6:.1f} MB |"
+    peaks = demo["peak_rss_gb_by_step"]
+    client = max(peaks[step] for step in ("keygen", "encrypt", "decrypt"))
+    yield f"| peak memory, server, client | {peaks['evaluate']:.1f} GB, {client:.1f} GB |"
+    yield f"| largest error of a logit | {max(r['max_abs_error'] for r in demo['results']):.4f} |"
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+if __name__ == "__main__":
+    main()

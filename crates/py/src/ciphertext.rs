@@ -1,6 +1,6 @@
 //! Ciphertexts as opaque Python handles.
 use crate::error;
-use crate::parameters::Parameters;
+use crate::parameters::{hex, Parameters};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tacita_ckks::CkksParameters;
@@ -11,6 +11,8 @@ use tacita_wire::{CiphertextReader, CiphertextWriter, Owner};
 pub struct Ciphertext {
     pub inner: tacita_ckks::Ciphertext,
     pub params: CkksParameters,
+    /// Whose key it is under.
+    pub owner: Owner,
     /// Public seed of the second half, for ciphertexts fresh from encryption.
     pub seed: Option<[u8; 32]>,
 }
@@ -32,11 +34,17 @@ impl Ciphertext {
         self.inner.bytes(self.params.rlwe())
     }
 
-    /// Header with parameter hash, one record, checksums. A fresh ciphertext takes half the bytes (seeded).
+    /// Public id of the client whose key it is under.
+    #[getter]
+    fn key_id(&self) -> String {
+        hex(&self.owner.0)
+    }
+
+    /// Header with parameter hash and owner, one record, checksums. A fresh ciphertext takes half the bytes (seeded).
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py
             .detach(|| -> Result<Vec<u8>, tacita_wire::WireError> {
-                let mut w = CiphertextWriter::new(Vec::new(), &self.params, Owner::default(), 1)?;
+                let mut w = CiphertextWriter::new(Vec::new(), &self.params, self.owner, 1)?;
                 match &self.seed {
                     Some(seed) => w.write_seeded(&self.inner, seed)?,
                     None => w.write(&self.inner)?,
@@ -51,20 +59,21 @@ impl Ciphertext {
     #[staticmethod]
     fn from_bytes(py: Python<'_>, params: &Parameters, data: &[u8]) -> PyResult<Self> {
         let params = params.0.clone();
-        let inner = py
+        let (owner, inner) = py
             .detach(|| -> Result<_, tacita_wire::WireError> {
                 let mut reader = CiphertextReader::new(data, &params, None)?;
+                let owner = reader.owner();
                 let first = reader.next().transpose()?;
-                if reader.next().transpose()?.is_some() {
-                    return Ok(None);
-                }
-                Ok(first)
+                let alone = reader.next().transpose()?.is_none();
+                Ok((owner, first.filter(|_| alone)))
             })
-            .map_err(error::wire)?
-            .ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
+            .map_err(error::wire)?;
+        let inner =
+            inner.ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
         Ok(Self {
             inner,
             params,
+            owner,
             seed: None,
         })
     }

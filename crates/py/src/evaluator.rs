@@ -12,6 +12,7 @@ use std::time::Instant;
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{CkksError, CkksParameters};
+use tacita_wire::Owner;
 
 type Handle<'py> = PyRef<'py, Ciphertext>;
 
@@ -21,6 +22,7 @@ pub struct Evaluator {
     inner: tacita_ckks::Evaluator,
     bootstrapper: OnceLock<Bootstrapper>,
     pool: ThreadPool,
+    owner: Owner,
 }
 
 impl Evaluator {
@@ -36,6 +38,7 @@ impl Evaluator {
         Ciphertext {
             inner,
             params: self.params().clone(),
+            owner: self.owner,
             seed: None,
         }
     }
@@ -73,6 +76,12 @@ impl Evaluator {
                 "the ciphertext and the evaluator have different parameters",
             ));
         }
+        if a.owner != self.owner {
+            return Err(error::FormatError::new_err(format!(
+                "the ciphertext belongs to client {}, the evaluation keys to client {}; hint: encrypt it under the key that came with these evaluation keys",
+                a.owner, self.owner
+            )));
+        }
         Ok(())
     }
 
@@ -104,6 +113,7 @@ impl Evaluator {
             inner: tacita_ckks::Evaluator::new(params.0.clone(), keys.inner.clone()),
             bootstrapper: OnceLock::new(),
             pool,
+            owner: keys.owner,
         })
     }
 

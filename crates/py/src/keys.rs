@@ -7,37 +7,42 @@ use std::io::BufReader;
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{keys, CkksParameters, KeyKind};
+use tacita_wire::Owner;
 
 /// Evaluation keys of one client, checked against the parameters.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct EvaluationKeys {
     pub inner: Arc<tacita_ckks::EvaluationKeys>,
     params: CkksParameters,
-    key_id: String,
+    /// Whose keys they are.
+    pub owner: Owner,
 }
 
 #[pymethods]
 impl EvaluationKeys {
-    /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters.
+    /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters. With the plan's
+    /// `rotations`, exactly the plan's keys are accepted, which bounds what a hostile file can make the server hold.
     #[staticmethod]
-    fn load(py: Python<'_>, path: &str, params: &Parameters) -> PyResult<Self> {
+    #[pyo3(signature = (path, params, rotations = None))]
+    fn load(py: Python<'_>, path: &str, params: &Parameters, rotations: Option<Vec<(i64, usize)>>) -> PyResult<Self> {
         let params = params.0.clone();
         let (owner, keys) = py.detach(|| {
             let file = File::open(path).map_err(|e| error::io(path, e))?;
             let reader = BufReader::with_capacity(1 << 20, file);
-            tacita_wire::read_evaluation_keys(reader, &params, None, None).map_err(error::wire)
+            let specs = rotations.map(|r| specs(&params, &r));
+            tacita_wire::read_evaluation_keys(reader, &params, None, specs.as_deref()).map_err(error::wire)
         })?;
         Ok(Self {
             inner: Arc::new(keys),
             params,
-            key_id: hex(&owner.0),
+            owner,
         })
     }
 
     /// Random public id shared by all files of one client.
     #[getter]
     fn key_id(&self) -> String {
-        self.key_id.clone()
+        hex(&self.owner.0)
     }
     /// Bytes in memory.
     #[getter]

@@ -51,6 +51,12 @@ impl SecretKey {
                 "decrypt: the ciphertext and the key have different parameters",
             ));
         }
+        if ct.owner != self.owner {
+            return Err(error::FormatError::new_err(format!(
+                "decrypt: the ciphertext belongs to client {}, this key to client {}; hint: use the key that encrypted the request",
+                ct.owner, self.owner
+            )));
+        }
         let values = py.detach(|| {
             let low = ct.inner.truncated(ct.inner.limbs().min(2));
             let plain = rlwe_encrypt::decrypt(self.encoder.rlwe(), &self.key, &low);
@@ -90,6 +96,7 @@ pub fn encrypt(
         Ok(Ciphertext {
             inner,
             params: params.clone(),
+            owner: secret.owner,
             seed: Some(seed),
         })
     })

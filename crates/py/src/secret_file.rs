@@ -1,9 +1,9 @@
 //! The client's secret-key file: its own kind, mode 0600, two bits per ternary coefficient, checksummed.
 use crate::error;
 use pyo3::PyResult;
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use tacita_ckks::CkksParameters;
 use tacita_rlwe::SecretKey;
 use tacita_wire::{expect_end, read_header, read_record, write_header, write_record, Expect, Header, Kind, Owner};
@@ -11,7 +11,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 const OP: &str = "secret key";
 
-/// Writes the key; an existing file keeps its place but is replaced, and is made private first.
+/// Writes the key to a file that is private from its first byte on (an existing one is made private before).
 pub fn write(path: &str, params: &CkksParameters, owner: Owner, key: &SecretKey) -> PyResult<()> {
     let mut packed = Zeroizing::new(vec![0u8; params.rlwe().n() / 4]);
     for (i, &c) in key.coefficients().iter().enumerate() {
@@ -24,6 +24,8 @@ pub fn write(path: &str, params: &CkksParameters, owner: Owner, key: &SecretKey)
         .truncate(true)
         .mode(0o600)
         .open(path)
+        .map_err(|e| error::io(path, e))?;
+    file.set_permissions(Permissions::from_mode(0o600))
         .map_err(|e| error::io(path, e))?;
     let header = Header {
         kind: Kind::SECRET_KEY,
@@ -38,8 +40,8 @@ pub fn write(path: &str, params: &CkksParameters, owner: Owner, key: &SecretKey)
 
 /// Reads the key back.
 pub fn read(path: &str, params: &CkksParameters) -> PyResult<(Owner, SecretKey)> {
-    let file = File::open(path).map_err(|e| error::io(path, e))?;
-    let mut r = BufReader::new(file);
+    // Unbuffered, and with the capacity set beforehand: no copy of the secret stays in freed memory.
+    let mut r = File::open(path).map_err(|e| error::io(path, e))?;
     let expect = Expect {
         op: OP,
         kind: Kind::SECRET_KEY,
@@ -49,7 +51,7 @@ pub fn read(path: &str, params: &CkksParameters) -> PyResult<(Owner, SecretKey)>
     };
     let header = read_header(&mut r, &expect).map_err(error::wire)?;
     let n = params.rlwe().n();
-    let mut packed = Zeroizing::new(Vec::new());
+    let mut packed = Zeroizing::new(Vec::with_capacity(n / 4));
     read_record(&mut r, OP, (n / 4) as u64, &mut packed).map_err(error::wire)?;
     expect_end(&mut r, OP, 1).map_err(error::wire)?;
     let bad = packed.len() != n / 4 || (0..n).any(|i| digit(&packed, i) > 2);

@@ -44,7 +44,7 @@ class Server:
         path = require(self.work.evaluation_keys, "keygen")
         require_memory(self.plan.prediction.bytes["server_memory"], "evaluation")
         with engine.translated(FileError, str(path)):
-            keys = engine.native().EvaluationKeys.load(str(path), self.params)
+            keys = engine.native().EvaluationKeys.load(str(path), self.params, list(self.plan.rotations))
         if absent := keys.missing(list(self.plan.rotations)):
             shown = ", ".join(map(str, sorted(absent)[:8]))
             raise KeyMissingError(

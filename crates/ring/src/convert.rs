@@ -122,42 +122,69 @@ mod generic {
         }
     }
 
-    /// Vectors of the output that stay in registers while the terms pass.
-    const ROWS: usize = 4;
-    /// A term is below 9p/16 (|y| < 2^49), a reduced sum below p/2 + 8: thirteen and it stay below 8p.
-    const LAZY_TERMS: usize = 13;
+    /// Doubles of the output that stay in the first-level cache while the terms pass.
+    const BLOCK: usize = 512;
+    /// Terms per sweep over the block: few streams, for caches of low associativity.
+    const SWEEP: usize = 3;
+    /// A term is below 9p/16 (|y| < 2^49), a reduced sum below p/2 + 8: three sweeps and it stay below 8p.
+    const LAZY_SWEEPS: usize = 4;
 
     #[inline(always)]
     pub fn weighted_sum<S: Simd>(s: S, m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
         let n = out.len();
         assert!(ys.len() == factors.len() && ys.iter().all(|y| y.len() == n));
-        if !n.is_multiple_of(ROWS * S::LANES) {
+        if !n.is_multiple_of(S::LANES) {
             return reference::weighted_sum(m, out, ys, factors);
         }
         let f = Field::new(s, m);
-        for (block, out) in out.chunks_exact_mut(ROWS * S::LANES).enumerate() {
-            let sums = block_sum(f, ys, factors, block * ROWS * S::LANES);
-            for (out, sum) in out.chunks_exact_mut(S::LANES).zip(sums) {
+        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+            out.fill(0.0);
+            for (sweep, (ys, factors)) in ys.chunks(SWEEP).zip(factors.chunks(SWEEP)).enumerate() {
+                let reduce = sweep % LAZY_SWEEPS == LAZY_SWEEPS - 1;
+                match ys.len() {
+                    1 => add_terms::<S, 1>(f, out, ys, factors, block * BLOCK, reduce),
+                    2 => add_terms::<S, 2>(f, out, ys, factors, block * BLOCK, reduce),
+                    _ => add_terms::<S, SWEEP>(f, out, ys, factors, block * BLOCK, reduce),
+                }
+            }
+            for out in out.chunks_exact_mut(S::LANES) {
                 // SAFETY: the chunk has LANES doubles.
-                unsafe { s.store(out.as_mut_ptr(), f.canonical_wide(sum)) };
+                unsafe { s.store(out.as_mut_ptr(), f.canonical_wide(s.load(out.as_ptr()))) };
             }
         }
     }
 
+    /// out += the terms, without reduction.
     #[inline(always)]
-    fn block_sum<S: Simd>(f: Field<S>, ys: &[&[f64]], factors: &[(f64, f64)], offset: usize) -> [S::V; ROWS] {
-        let mut sums = [f.s.splat(0.0); ROWS];
-        for (t, (y, &factor)) in ys.iter().zip(factors).enumerate() {
-            let (y, w) = (&y[offset..offset + ROWS * S::LANES], f.splat_factor(factor));
-            for (r, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: r < ROWS, so the vector ends within y.
-                let y = unsafe { f.s.load(y.as_ptr().add(r * S::LANES)) };
-                *sum = f.s.add(*sum, f.mul_by(y, w));
-            }
-            if t % LAZY_TERMS == LAZY_TERMS - 1 {
-                sums.iter_mut().for_each(|sum| *sum = f.reduce(*sum));
+    fn add_terms<S: Simd, const T: usize>(
+        f: Field<S>,
+        out: &mut [f64],
+        ys: &[&[f64]],
+        factors: &[(f64, f64)],
+        offset: usize,
+        reduce: bool,
+    ) {
+        let mut w = [(f.p, f.p); T];
+        let mut at = [out.as_ptr(); T];
+        for t in 0..T {
+            w[t] = f.splat_factor(factors[t]);
+            at[t] = ys[t][offset..offset + out.len()].as_ptr();
+        }
+        for i in (0..out.len()).step_by(S::LANES) {
+            // SAFETY: i + LANES <= out.len(), the length of out and of every slice of ys that `at` points to.
+            unsafe {
+                let mut sum = f.s.load(out.as_ptr().add(i));
+                for t in 0..T {
+                    sum = f.s.add(sum, f.mul_by(f.s.load(at[t].add(i)), w[t]));
+                }
+                if reduce {
+                    sum = f.reduce(sum);
+                }
+                f.s.store(out.as_mut_ptr().add(i), sum);
             }
         }
-        sums
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,8 @@
 //!   `h - qp` and `aw - h` are integers below 2^53, so both fused operations are exact, and so is their sum.
 //!   With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
 //! * [`Field::mul`]: |a|, |b| < p: the quotient is off by 3u p <= 3/8, so |r| < 7p/8. With |b| < p/2, |r| < 11p/16.
-//! * [`Field::canonical`]: |a| < 2p: (a + 1/2)/p is at least 1/(2p) > 4u away from an integer and is computed with an error
-//!   below 3u, so its floor is the exact quotient and the result lies in [0, p).
+//! * [`Field::canonical`]: |a| < 2^51: (a + 1/2)/p is at least 1/(2p) away from an integer and is computed with an error
+//!   below 2u |a|/p < 1/(2p), so its floor is the exact quotient and the result lies in [0, p).
 //! * No result is -0: a difference of equal numbers is +0, and the rest follows from the signs of the fused operations.
 
 use crate::simd::Simd;
@@ -44,7 +44,7 @@ impl<S: Simd> Field<S> {
         self.s.fnma(q, self.p, a)
     }
 
-    /// |a| < 2p to [0, p).
+    /// |a| < 2^51 (so |a| < 2p will do) to [0, p).
     #[inline(always)]
     pub fn canonical(self, a: S::V) -> S::V {
         let q = self.s.floor(self.s.fma(a, self.inv, self.half_inv));
@@ -96,3 +96,6 @@ impl<S: Simd> Field<S> {
         (self.s.splat(w), self.s.splat(w_over_p))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ pub fn uniform(prng: &mut Prng, m: &Modulus, out: &mut [f64]) {
         prng.fill(&mut bytes[..8 * words]);
         for word in bytes[..8 * words].chunks_exact(8) {
             let value = u64::from_le_bytes(word.try_into().expect("eight bytes")) & mask;
-            out[filled] = value as f64;
+            out[filled] = value as i64 as f64;
             filled += usize::from(value < m.p());
         }
     }
@@ -128,3 +128,6 @@ fn cumulative(sigma: f64) -> Vec<u64> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

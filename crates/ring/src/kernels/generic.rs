@@ -260,16 +260,26 @@ fn long_runs<S: Simd>(f: Field<S>, x: &mut ViewMut<'_, S>, a: View<'_, S>, w: &[
     }
 }
 
-/// x += a*w lazily, w spread out lane by lane (only for plaintexts of nearly full length).
+/// x += a*w lazily for runs shorter than a vector: the weights of the block are first spread out.
 #[inline(always)]
 fn short_runs<S: Simd>(f: Field<S>, x: &mut ViewMut<'_, S>, a: View<'_, S>, w: &[f64]) {
-    let run = a.1.len() / w.len();
-    let mut lanes = [0.0; 8];
-    for i in (0..a.1.len()).step_by(S::LANES) {
-        for (lane, value) in lanes[..S::LANES].iter_mut().enumerate() {
-            *value = w[(i + lane) / run];
-        }
-        let w = View(f.s, &lanes).at(0);
-        x.set(i, f.s.add(x.at(i), f.mul(a.at(i), w)));
+    let (n, mut spread) = (a.1.len(), [0.0; BLOCK]);
+    let run = n / w.len();
+    let w = match run {
+        1 => w,
+        2 => spread_runs::<2>(w, &mut spread),
+        _ => spread_runs::<4>(w, &mut spread),
+    };
+    let w = View(f.s, w);
+    for i in (0..n).step_by(S::LANES) {
+        x.set(i, f.s.add(x.at(i), f.mul(a.at(i), w.at(i))));
     }
+}
+
+#[inline(always)]
+fn spread_runs<'a, const RUN: usize>(w: &[f64], spread: &'a mut [f64; BLOCK]) -> &'a [f64] {
+    for (run, &w) in spread.chunks_exact_mut(RUN).zip(w) {
+        run.copy_from_slice(&[w; RUN]);
+    }
+    &spread[..w.len() * RUN]
 }

@@ -59,4 +59,5 @@ pub fn permute(out: &mut [f64], a: &[f64], perm: &[u32]) {
     }
 }
 
-//mod tests;
+#[cfg(test)]
+mod tests;

@@ -129,9 +129,10 @@ fn lane_levels<S: Simd, const M: usize>(
     } else {
         pair_level::<S, M, 1>(f, v, w);
     }
-    for i in 0..M {
-        v[0][i] = f.canonical(v[0][i]);
-        v[1][i] = f.canonical(v[1][i]);
+    let [first, second] = v;
+    for (a, b) in first.iter_mut().zip(second) {
+        *a = f.canonical(*a);
+        *b = f.canonical(*b);
     }
 }
 

@@ -73,7 +73,8 @@ impl NttTable {
         self.log_n
     }
 
-    /// The primitive 2n-th root of unity: g^((p-1)/2n) for the least g = 2, 3, .. that gives one.
+    /// The primitive 2n-th root of unity g^((p-1)/2n), g the least quadratic non-residue of p. Since g does not depend on n,
+    /// the root of the ring of degree n/r is psi^r: the values of a(X^r) are those of a in the small ring, in runs of r.
     pub fn psi(&self) -> u64 {
         self.psi
     }

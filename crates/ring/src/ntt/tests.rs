@@ -6,9 +6,9 @@ use crate::{ntt_primes, AlignedVec};
 fn schoolbook(m: &Modulus, a: &[f64], b: &[f64]) -> Vec<f64> {
     let n = a.len();
     let mut out = vec![0; n];
-    for i in 0..n {
-        for j in 0..n {
-            let product = m.mul(a[i] as u64, b[j] as u64);
+    for (i, &a) in a.iter().enumerate() {
+        for (j, &b) in b.iter().enumerate() {
+            let product = m.mul(a as u64, b as u64);
             let at = (i + j) % n;
             out[at] = if i + j < n {
                 m.add(out[at], product)

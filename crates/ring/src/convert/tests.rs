@@ -1,0 +1,104 @@
+use super::*;
+use crate::simd::testing::same_on_all_paths;
+use crate::testing::{edge_limb, random_limb};
+use crate::{ntt_primes, AlignedVec};
+
+fn moduli(bits: f64, count: usize, exclude: &[u64]) -> Vec<Modulus> {
+    ntt_primes(bits, 18, count, exclude)
+        .unwrap()
+        .into_iter()
+        .map(|p| Modulus::new(p).unwrap())
+        .collect()
+}
+
+/// The definition with i128: two source primes, so that Q fits.
+#[test]
+fn two_primes_against_big_integers() {
+    let (from, to) = (moduli(50.0, 2, &[]), moduli(44.0, 3, &[]));
+    let (q0, q1) = (i128::from(from[0].p()), i128::from(from[1].p()));
+    let converter = BaseConverter::new(&from, &to);
+    for x in [
+        0,
+        1,
+        -1,
+        q0 * q1 / 2,
+        -(q0 * q1 / 2),
+        q0,
+        -q1,
+        123_456_789_012_345_678_901,
+    ] {
+        let mut limbs: Vec<Vec<f64>> = from.iter().map(|q| vec![q.from_i128(x) as f64; 8]).collect();
+        for (i, limb) in limbs.iter_mut().enumerate() {
+            converter.scale_inputs(i, limb);
+        }
+        let ys: Vec<&[f64]> = limbs.iter().map(|limb| &limb[..]).collect();
+        let sum = limbs[0][0] as i128 * q1 + limbs[1][0] as i128 * q0;
+        assert_eq!((sum - x).rem_euclid(q0 * q1), 0);
+        assert!((sum - x).abs() <= q0 * q1, "overflow of more than k/2");
+        for (j, p) in to.iter().enumerate() {
+            let mut out = vec![0.0; 8];
+            converter.convert(&ys, j, &mut out);
+            assert_eq!(out[0] as u64, p.from_i128(sum));
+            let mut overflow = vec![0.0; 8];
+            converter.overflow(&ys, &mut overflow);
+            converter.convert_exact(&ys, &overflow, j, &mut out);
+            let e = overflow[0] as i128;
+            assert_eq!(out[0] as u64, p.from_i128(sum - e * q0 * q1));
+            assert!((sum - e * q0 * q1).abs() <= q0 * q1 / 2 + ((q0 * q1) >> 40));
+        }
+    }
+}
+
+#[test]
+fn paths_agree_for_any_number_of_terms() {
+    for (k, n) in [
+        (1, 32),
+        (2, 1024),
+        (3, 2048),
+        (7, 64),
+        (13, 600),
+        (14, 64),
+        (35, 1024),
+        (4, 30),
+    ] {
+        let from = moduli(50.0, k, &[]);
+        for to in [moduli(50.0, 2, &[]), moduli(44.0, 1, &[]), moduli(22.0, 1, &[])] {
+            let converter = BaseConverter::new(&from, &to);
+            for random in [true, false] {
+                let limb = |i: usize| {
+                    if random {
+                        random_limb(&from[i], n, i as u8)
+                    } else {
+                        edge_limb(&from[i], n)
+                    }
+                };
+                let scaled = same_on_all_paths(|| {
+                    let mut limbs: Vec<AlignedVec> = (0..k).map(limb).collect();
+                    limbs
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(i, limb)| converter.scale_inputs(i, limb));
+                    limbs
+                });
+                for (limb, q) in scaled.iter().zip(&from) {
+                    assert!(limb
+                        .iter()
+                        .all(|y| y.abs() < q.p() as f64 / 2.0 && y.to_bits() != (-0.0f64).to_bits()));
+                }
+                check_conversions(&converter, &scaled, &to, n);
+            }
+        }
+    }
+}
+
+fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Modulus], n: usize) {
+    let ys: Vec<&[f64]> = scaled.iter().map(|limb| &limb[..]).collect();
+    for (j, p) in to.iter().enumerate() {
+        let out = same_on_all_paths(|| {
+            let mut out = AlignedVec::zeroed(n);
+            converter.convert(&ys, j, &mut out);
+            out
+        });
+        assert!(out.iter().all(|&x| x.is_sign_positive() && x < p.p() as f64));
+    }
+}

@@ -1,0 +1,242 @@
+//! Every kernel: the paths agree bit for bit, on random limbs and on limbs of extreme values, and the reference is right.
+
+use super::*;
+use crate::simd::testing::same_on_all_paths;
+use crate::testing::{edge_limb, random_limb, sample_primes};
+use crate::{automorphism_permutation, AlignedVec};
+use proptest::prelude::*;
+
+/// Lengths: whole vectors, and ones that no vector divides.
+const LENGTHS: [usize; 4] = [4, 30, 64, 4096];
+
+type Inputs = Vec<AlignedVec>;
+
+/// Eight limbs of each kind: random, edges in several phases, all p - 1.
+fn input_sets(m: &Modulus, n: usize) -> Vec<Inputs> {
+    let rotated = |i: usize| {
+        let mut limb = edge_limb(m, n);
+        limb.rotate_left(i * 3 % n);
+        limb
+    };
+    let largest = AlignedVec::from_slice(&vec![(m.p() - 1) as f64; n]);
+    vec![
+        (0..8).map(|i| random_limb(m, n, i)).collect(),
+        (0..8).map(rotated).collect(),
+        vec![largest; 8],
+    ]
+}
+
+fn for_all_inputs(f: impl Fn(&Modulus, &Inputs)) {
+    for m in sample_primes(18) {
+        for n in LENGTHS {
+            input_sets(&m, n).iter().for_each(|inputs| f(&m, inputs));
+        }
+    }
+}
+
+/// Runs `f` on a copy of x on all paths; checks that the result is canonical.
+fn agree(m: &Modulus, x: &AlignedVec, f: impl Fn(&mut [f64])) -> AlignedVec {
+    let out = same_on_all_paths(|| {
+        let mut x = x.clone();
+        f(&mut x);
+        x
+    });
+    let canonical = |&v: &f64| v.is_sign_positive() && v < m.p() as f64 && v.fract() == 0.0;
+    assert!(out.iter().all(canonical), "not canonical mod {}", m.p());
+    out
+}
+
+/// Checks `out` against the exact integer expression.
+fn is(m: &Modulus, out: &[f64], exact: impl Fn(usize) -> i128) {
+    for (i, &value) in out.iter().enumerate() {
+        assert_eq!(value as u64, m.from_i128(exact(i)), "index {i} mod {}", m.p());
+    }
+}
+
+#[test]
+fn sums_and_differences() {
+    for_all_inputs(|m, v| {
+        let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);
+        is(m, &agree(m, x, |x| add(m, x, &v[1], &v[2])), |i| at(1, i) + at(2, i));
+        is(m, &agree(m, x, |x| sub(m, x, &v[1], &v[2])), |i| at(1, i) - at(2, i));
+        is(m, &agree(m, x, |x| add_assign(m, x, a)), |i| at(0, i) + at(1, i));
+        is(m, &agree(m, x, |x| sub_assign(m, x, a)), |i| at(0, i) - at(1, i));
+        is(m, &agree(m, x, |x| neg_assign(m, x)), |i| -at(0, i));
+    });
+}
+
+#[test]
+fn products() {
+    for_all_inputs(|m, v| {
+        let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);
+        is(m, &agree(m, x, |x| mul(m, x, &v[1], &v[2])), |i| at(1, i) * at(2, i));
+        is(m, &agree(m, x, |x| mul_assign(m, x, a)), |i| at(0, i) * at(1, i));
+        is(m, &agree(m, x, |x| mul_add_assign(m, x, a, &v[2])), |i| {
+            at(0, i) + at(1, i) * at(2, i)
+        });
+    });
+}
+
+#[test]
+fn products_with_constants() {
+    for_all_inputs(|m, v| {
+        let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);
+        for c in [0, 1, m.p() / 2, m.p() / 2 + 1, m.p() - 1, 123_456] {
+            let w = i128::from(c);
+            is(m, &agree(m, x, |x| mul_scalar(m, x, a, c)), |i| at(1, i) * w);
+            is(m, &agree(m, x, |x| mul_scalar_assign(m, x, c)), |i| at(0, i) * w);
+            is(m, &agree(m, x, |x| mul_scalar_add_assign(m, x, a, c)), |i| {
+                at(0, i) + at(1, i) * w
+            });
+            is(m, &agree(m, x, |x| sub_mul_scalar(m, x, a, &v[2], c)), |i| {
+                (at(1, i) - at(2, i)) * w
+            });
+        }
+    });
+}
+
+#[test]
+fn key_switching_products() {
+    for_all_inputs(|m, v| {
+        let at = |l: usize, i: usize| v[l][i] as i128;
+        for side in [0, 1] {
+            let accumulated = agree(m, &v[0], |x| {
+                let mut other = v[1].clone();
+                let (acc0, acc1) = if side == 0 {
+                    (x, &mut other[..])
+                } else {
+                    (&mut other[..], x)
+                };
+                mul_accumulate2(m, acc0, acc1, &v[2], &v[3], &v[4]);
+            });
+            is(m, &accumulated, |i| at(0, i) + at(2, i) * at(3 + side, i));
+        }
+    });
+}
+
+#[test]
+fn inner_products_of_any_number_of_terms() {
+    for_all_inputs(|m, v| {
+        for terms in [0, 1, 3, 8, 9, 20] {
+            let pick = |shift: usize| (0..terms).map(|t| &v[(t + shift) % 8][..]).collect::<Vec<_>>();
+            let (ds, k0s, k1s) = (pick(0), pick(3), pick(5));
+            for (side, ks) in [&k0s, &k1s].into_iter().enumerate() {
+                let out = agree(m, &v[0], |x| {
+                    let mut other = v[1].clone();
+                    let (out0, out1) = if side == 0 {
+                        (x, &mut other[..])
+                    } else {
+                        (&mut other[..], x)
+                    };
+                    inner_product2(m, out0, out1, &ds, &k0s, &k1s);
+                });
+                is(m, &out, |i| {
+                    (0..terms).map(|t| ds[t][i] as i128 * ks[t][i] as i128).sum()
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn tensor_products() {
+    for_all_inputs(|m, v| {
+        let at = |l: usize, i: usize| v[l][i] as i128;
+        for part in 0..3 {
+            let out = agree(m, &v[part], |x| {
+                let mut d = [v[0].clone(), v[1].clone(), v[2].clone()];
+                let [d0, d1, d2] = &mut d;
+                tensor_accumulate(m, d0, d1, d2, &v[3], &v[4], &v[5], &v[6]);
+                x.copy_from_slice(&d[part]);
+            });
+            is(m, &out, |i| match part {
+                0 => at(0, i) + at(3, i) * at(5, i),
+                1 => at(1, i) + at(3, i) * at(6, i) + at(4, i) * at(5, i),
+                _ => at(2, i) + at(4, i) * at(6, i),
+            });
+        }
+    });
+}
+
+#[test]
+fn products_with_runs() {
+    for m in sample_primes(18) {
+        for n in [32, 64, 4096] {
+            for v in input_sets(&m, n) {
+                let at = |l: usize, i: usize| v[l][i] as i128;
+                for count in [1, 2, n / 8, n / 4, n / 2, n] {
+                    let w = &v[2][..count];
+                    let out = agree(&m, &v[0], |x| mul_runs_add_assign(&m, x, &v[1], w));
+                    is(&m, &out, |i| at(0, i) + at(1, i) * at(2, i / (n / count)));
+                }
+                let terms: Vec<(&[f64], &[f64])> = (0..20).map(|t| (&v[t % 8][..], &v[3][..n >> (t % 5)])).collect();
+                let out = agree(&m, &v[0], |x| mac_runs(&m, x, &terms));
+                let term = |t: usize, i: usize| at(t % 8, i) * at(3, i >> (t % 5));
+                is(&m, &out, |i| at(0, i) + (0..20).map(|t| term(t, i)).sum::<i128>());
+            }
+        }
+    }
+}
+
+#[test]
+fn permutations() {
+    for m in sample_primes(18) {
+        for v in input_sets(&m, 64) {
+            let perm = automorphism_permutation(6, 5);
+            let out = agree(&m, &v[0], |x| permute(x, &v[1], &perm));
+            is(&m, &out, |i| v[1][perm[i] as usize] as i128);
+            let out = agree(&m, &v[0], |x| permute_add_assign(&m, x, &v[1], &perm));
+            is(&m, &out, |i| v[0][i] as i128 + v[1][perm[i] as usize] as i128);
+        }
+    }
+}
+
+#[test]
+fn changes_of_modulus_keep_the_centred_integer() {
+    for from in sample_primes(18) {
+        for to in sample_primes(18) {
+            for v in input_sets(&from, 64) {
+                let out = agree(&to, &v[0], |x| switch_modulus(&from, &to, x, &v[1]));
+                is(&to, &out, |i| i128::from(from.center(v[1][i] as u64)));
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic]
+fn unequal_lengths_are_refused() {
+    add_assign(
+        &sample_primes(18)[0],
+        &mut AlignedVec::zeroed(64),
+        &AlignedVec::zeroed(56),
+    );
+}
+
+proptest! {
+    /// a (b + c) = ab + ac for any residues, through the SIMD paths.
+    #[test]
+    fn distributive(seeds in any::<[u8; 3]>(), prime in 0usize..4) {
+        let m = sample_primes(18)[prime];
+        let [a, b, c] = seeds.map(|seed| random_limb(&m, 64, seed));
+        let mut left = b.clone();
+        add_assign(&m, &mut left, &c);
+        mul_assign(&m, &mut left, &a);
+        let mut right = AlignedVec::zeroed(64);
+        mul(&m, &mut right, &a, &b);
+        mul_add_assign(&m, &mut right, &a, &c);
+        prop_assert_eq!(left, right);
+    }
+
+    /// Single products of arbitrary residues equal the u128 product.
+    #[test]
+    fn products_of_arbitrary_residues(raw in proptest::collection::vec(any::<(u64, u64)>(), 64), prime in 0usize..4) {
+        let m = sample_primes(18)[prime];
+        let a: Vec<f64> = raw.iter().map(|r| (r.0 % m.p()) as f64).collect();
+        let b: Vec<f64> = raw.iter().map(|r| (r.1 % m.p()) as f64).collect();
+        let out = agree(&m, &AlignedVec::zeroed(64), |x| mul(&m, x, &a, &b));
+        for i in 0..64 {
+            prop_assert_eq!(out[i] as u64, m.mul(a[i] as u64, b[i] as u64));
+        }
+    }
+}

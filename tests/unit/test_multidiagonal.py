@@ -102,7 +102,7 @@ def test_score_product():
 def key_switches(counts: Counter) -> dict[str, int]:
     totals: Counter = Counter()
     for (op, _, stage), n in counts.items():
-        if op in ("rotate", "rotate_hoisted", "conjugate", "relin"):
+        if op in ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin"):
             totals[stage] += n
     return dict(totals)
 
@@ -190,7 +190,7 @@ def test_products_and_relinearisations_beside_thor():
     for (op, _, _), count in be.counts.items():
         ours[op] += count
     assert ours["relin"] == 2 * m // c
-    assert ours["rotate"] + ours["rotate_hoisted"] == m * n // (2 * c) - m // c + m // c
+    assert ours["rotate"] + ours["rotate_shared"] == m * n // (2 * c) - m // c + m // c
     assert m * n // (2 * c) <= ours["tensor"] <= 4 * m * n // (2 * c)
     assert ours["mul_plain"] <= 4 * n // 2 < 3 * m * n // (2 * c)
 

@@ -2,7 +2,8 @@
 
 Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 rotate, conjugate   a full key switch                 hoist            decomposition shared by hoisted rotations
-rotate_hoisted      inner product with one key        mul              product, relinearised and rescaled
+rotate_hoisted      inner product with one key        rotate_shared    a rotation but for the shared decomposition
+mul                 product, relinearised, rescaled
 tensor              product without relinearisation   relin            relinearisation alone
 mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
 rescale, add        themselves                        bootstrap        two parts; bootstrap_real: one part

@@ -163,7 +163,7 @@ class SimBackend:
             return [self.rotate(a, k) for k in ks]
         self._use(steps, a.level)
         self._count("hoist", a.level)
-        self._count("rotate_hoisted", a.level, len(steps))
+        self._count("rotate_shared", a.level, len(steps))
         return [self._hoisted(a, k) for k in ks]
 
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:

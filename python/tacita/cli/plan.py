@@ -88,7 +88,7 @@ def _stages(plan: Plan) -> Iterator[str]:
 def _work(placed: PlacedStage) -> tuple[int, int]:
     """(key switches, ciphertext products) of a stage."""
     c = placed.counts
-    switches = ("rotate", "rotate_hoisted", "conjugate", "relin", "mul")
+    switches = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
     return sum(c.get(op, 0) for op in switches), c.get("mul", 0) + c.get("tensor", 0)
 
 

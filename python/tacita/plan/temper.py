@@ -3,7 +3,7 @@
 Softmax by exp, mean, 1/mean needs the means of all rows of a layer within about LIMIT nats: beyond, they
 span more than the precision of a bootstrap. A head that exceeds it is nearly one-hot (MiniLM-L6 has one
 that looks at the previous token with scores up to 52), so softmax(beta s) hardly differs from softmax(s):
-there, beta = 0.35 brings 41 nats to 13 and moves the layer's output by 0.004 on average. beta is folded
+there, beta = 0.25 brings 41 nats to 11. beta is folded
 into the query's weights: no level, no operation. The plan's predicted error is taken against the untempered
 model, so it contains the difference.
 """
@@ -20,7 +20,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.models.bert import layer_prefix
 from tacita.plan.ranges import TEMPERATURES, Ranges
 
-LIMIT = 13.0  # nats between the smallest and the largest mean of exponentials of a layer: 2^-19
+LIMIT = 11.0  # nats between the smallest and the largest mean of exponentials of a layer: 10 levels of 1/x
 
 Temperatures = Sequence[Sequence[float]]  # beta by layer and head
 

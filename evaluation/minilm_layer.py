@@ -27,7 +27,7 @@ def main() -> None:
     made = plan(model, tokens=args.tokens)
     lab = Laboratory(made, model, threads=args.threads)
     report = lab.run(*embed(model, TEXT, args.tokens), stop_after=args.stop_after)
-    predicted = dict(zip((s.stage for s in made.stages), made.prediction.stage_seconds, strict=True))
+    predicted = dict(zip((s.name for s in made.stages), made.prediction.stage_seconds, strict=True))
     ran = {name: {"seconds": s, "predicted": predicted[name]} for name, s in report.stages.items()}
     found = {
         "model": made.model.name,

@@ -19,7 +19,7 @@ from tacita.blocks.attention import AttentionSpecs, AttentionWeights, context_sc
 from tacita.blocks.linear import Affine
 from tacita.blocks.stored import Stored, apply, divide, divide_factor, output_bound
 from tacita.packing.heads import HeadWindow, context_layout
-from tacita.packing.rows import Array, FeatureLayout, rotate_sum, spread
+from tacita.packing.rows import Array, FeatureLayout, IntArray, rotate_sum, spread
 from tacita.packing.vector import CyclicMap, VectorLayout, select_token
 
 Cts = tuple[Ct, ...]
@@ -27,10 +27,15 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class FirstTokenAttention:
-    """Attention of query 0 over all keys. Build, then run the methods in order."""
+    """Attention of query 0 over all keys. Build, then run the methods in order.
+
+    carried: x holds token 0 in its second block, in every token, in place of copies. The query is then read from
+    there, one level earlier than from a selected token.
+    """
 
     windows: tuple[HeadWindow, ...]
     layout: FeatureLayout
+    carried: bool
     vector: VectorLayout
     specs: AttentionSpecs
     query: CyclicMap
@@ -44,8 +49,10 @@ class FirstTokenAttention:
         layout: FeatureLayout,
         windows: tuple[HeadWindow, ...],
         specs: AttentionSpecs,
+        *,
+        carried: bool = False,
     ) -> FirstTokenAttention:
-        """layout: of x, with copies. specs.exit: see `exact_bound`."""
+        """layout: of x, with copies. carried: see the class and `can_carry`. specs.exit: see `exact_bound`."""
         heads = sum(len(w.heads) for w in windows)
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
@@ -54,26 +61,32 @@ class FirstTokenAttention:
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
         out, out_bias = weights.output, weights.output_bias
         centred, shift = (out - out.mean(axis=0)) * back, (out_bias - out_bias.mean()) / specs.exit
-        entry = specs.entry
+        entry, rows = specs.entry, layout.with_copies(not carried)
+        first = _carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
             windows=windows,
             layout=layout,
+            carried=carried,
             vector=vector,
             specs=specs,
-            query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [vector.index], places),
-            key=Affine.build(weights.key * (f * entry), weights.key_bias * f, layout, context),
-            value=Affine.build(weights.value * (g * entry), weights.value_bias * g, layout, context),
+            query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [first], places),
+            key=Affine.build(weights.key * (f * entry), weights.key_bias * f, rows, context),
+            value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
             projection=CyclicMap.build(centred, shift, places, [vector.index]),
         )
 
     def select(self, be: Backend, x: Cts) -> Ct:
         """x -> its first token in vector packing. One level."""
-        return select_token(be, x, self.layout, self.vector)
+        if not self.carried:
+            return select_token(be, x, self.layout, self.vector)
+        block = self.layout.blocks[0]
+        second = be.mul_vector(x[0], np.where(_carried_index(self.layout) >= 0, 1.0, 0.0))
+        return rotate_sum(be, second, self.layout.shape.window // block, block)
 
     def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
         """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3 levels below x
-        and first."""
-        queries, keys = self.query.apply(be, [first]), self.key.apply(be, x)
+        and, unless x carries it, first."""
+        queries, keys = self.query.apply(be, x if self.carried else [first]), self.key.apply(be, x)
         pairs = zip(self.windows, queries, keys, strict=True)
         return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
 
@@ -119,6 +132,26 @@ class FirstTokenAttention:
         """bool [window]: positions of real heads at full width."""
         inside: Array = np.arange(window.shape.window) < window.width * len(window.heads)
         return inside
+
+
+def can_carry(layout: FeatureLayout) -> bool:
+    """Whether a window has room for token 0 beside its own features."""
+    return layout.count == 1 and 2 * layout.blocks[0] <= layout.shape.window
+
+
+def carry(layout: FeatureLayout, tensor: Array) -> Array:
+    """(tokens, size) -> slot vector with token 0 in every second block."""
+    rows = np.zeros((layout.shape.tokens, layout.shape.window), dtype=tensor.dtype)
+    rows[:, : layout.size] = tensor
+    rows[:, layout.blocks[0] : layout.blocks[0] + layout.size] = tensor[0]
+    return rows.reshape(-1)
+
+
+def _carried_index(layout: FeatureLayout) -> IntArray:
+    """int [window]: the feature of token 0 at each position of the second block, -1 elsewhere."""
+    return np.where(
+        np.arange(layout.shape.window) // layout.blocks[0] == 1, np.roll(layout.home[0], layout.blocks[0]), -1
+    )
 
 
 def centred(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:

@@ -23,6 +23,7 @@ class Norm:
     """layout: of the result, with copies; the input uses its first copies only.
 
     rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta: (size,).
+    carry: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see `can_carry`).
     """
 
     layout: FeatureLayout
@@ -32,6 +33,7 @@ class Norm:
     beta: Array
     entry: float
     exit: float
+    carry: bool = False
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2 levels."""
@@ -53,9 +55,22 @@ class Norm:
         return apply(be, variance, self.rsqrt, 1.0 / output_bound(self.rsqrt))
 
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
-        """(x * root * gamma + beta) / exit with copies. 2 levels below x, 1 below root."""
-        scale = self.entry * output_bound(self.rsqrt) / self.exit
-        gammas = self.layout.vectors(self.gamma * scale)
+        """(x * root * gamma + beta) / exit with copies (or token 0). 2 levels below x, 1 below root."""
+        gammas = self.layout.vectors(self.gamma * (self.entry * output_bound(self.rsqrt) / self.exit))
         betas = self.layout.vectors(self.beta / self.exit)
-        scaled = [be.mul(be.mul_vector(ct, g), root) for ct, g in zip(x, gammas, strict=True)]
-        return restore_copies(be, [be.add_vector(y, b) for y, b in zip(scaled, betas, strict=True)], self.layout)
+        scaled = [_affine(be, ct, root, g, b) for ct, g, b in zip(x, gammas, betas, strict=True)]
+        if not self.carry:
+            return restore_copies(be, scaled, self.layout)
+        shape, block = self.layout.shape, self.layout.blocks[0]
+        first = _affine(be, x[0], root, *(_at_first(v, shape.tokens) for v in (gammas[0], betas[0])))
+        everywhere = spread(be, be.rotate(first, -block), shape.tokens, shape.window)
+        return (be.add(scaled[0], everywhere),)
+
+
+def _affine(be: Backend, x: Ct, root: Ct, gamma: Array, beta: Array) -> Ct:
+    return be.add_vector(be.mul(be.mul_vector(x, gamma), root), beta)
+
+
+def _at_first(v: Array, tokens: int) -> Array:
+    """A window's vector at token 0, zero at the others (period: all slots)."""
+    return np.concatenate([v, np.zeros((tokens - 1) * v.size)])

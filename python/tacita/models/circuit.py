@@ -16,7 +16,7 @@ import numpy as np
 from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.attention import Attention, AttentionSpecs, AttentionWeights, mask_numbers, pack_masks
 from tacita.blocks.feed_forward import FeedForward
-from tacita.blocks.first_token import FirstTokenAttention, VectorForward, VectorNorm, exact_bound
+from tacita.blocks.first_token import FirstTokenAttention, VectorForward, VectorNorm, can_carry, carry, exact_bound
 from tacita.blocks.norm import Norm
 from tacita.blocks.pooler import Pooler
 from tacita.blocks.response import Answering, ResponseLayout
@@ -82,8 +82,8 @@ class CircuitSpecs:
 class RequestLayout:
     """What the client encrypts: tensor name -> slot vectors. bound: of the hidden states.
 
-    first_token: whether the last mask ciphertext is the plain mask (the last layer has one query). mean: whether the
-    mean over tokens is asked for.
+    first_token: whether the last mask ciphertext is the plain mask (the last layer has one query). all_tokens: whether
+    there are layers before it. mean: whether the mean over tokens is asked for.
     """
 
     layout: FeatureLayout
@@ -107,7 +107,9 @@ class RequestLayout:
         window, keep = self.layout.shape.window, mask / mask.sum()
         masks = pack_masks(self.windows, keep) if self.all_tokens else []
         masks += [np.repeat(keep, window)] if self.first_token else []
-        out = {"x": self.layout.pack(hidden / self.bound), "mask": masks}
+        x = hidden / self.bound
+        carried = not self.all_tokens and can_carry(self.layout)
+        out = {"x": [carry(self.layout, x)] if carried else self.layout.pack(x), "mask": masks}
         return out | ({"mean": [np.repeat(keep, window)]} if self.mean else {})
 
 
@@ -188,7 +190,8 @@ class _Builder:
         forward = FeedForward.build(self._forward(i), self.layout, s.activation, s.norm1, s.sum2)
         eps = self.config.norm_eps
         norm1 = Norm(self.layout, s.rsqrt1, eps, *self._norm(i, "attention.output"), s.sum1, s.norm1)
-        norm2 = Norm(self.layout, s.rsqrt2, eps, *self._norm(i, "output"), s.sum2, s.output)
+        before_last = self.pooled and i + 2 == self.config.layers and can_carry(self.layout)
+        norm2 = Norm(self.layout, s.rsqrt2, eps, *self._norm(i, "output"), s.sum2, s.output, before_last)
         self._probe(i, self.layout.unpack)
         return [
             *thor.attention_stages(attention),
@@ -202,7 +205,8 @@ class _Builder:
         s, entry, layout = self.specs.layers[i], self._entry(i), self.vector
         sum1, sum2 = (exact_bound(b, r, layout.size) for b, r in ((s.sum1, s.rsqrt1), (s.sum2, s.rsqrt2)))
         bounds = AttentionSpecs(s.exp, s.inverse, s.context, s.attended, entry, sum1)
-        attention = FirstTokenAttention.build(self._attention(i), self.layout, self.windows, bounds)
+        carried = can_carry(self.layout)
+        attention = FirstTokenAttention.build(self._attention(i), self.layout, self.windows, bounds, carried=carried)
         forward = VectorForward.build(self._forward(i), layout, s.activation, s.norm1, sum2)
         eps = self.config.norm_eps
         norm1 = VectorNorm(layout, s.rsqrt1, eps, *self._norm(i, "attention.output"), sum1, s.norm1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -179,19 +180,55 @@ def check_kinds(count: int, kinds: Sequence[str]) -> None:
         raise ShapeError(f"bootstrap: {count} ciphertexts, kinds {list(kinds)}", hint='one of "real", "complex" each')
 
 
+MAX_TABLE = 1 << 21  # entries of a dense table of vectors; above it, term by term
+
+
 def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
-    """The plan on slot vectors: babies cached per input, one rotation per giant."""
-    rotated = {(i, b): np.roll(xs[i], -b) for i, b in {(int(t[2]), int(t[3])) for t in plan.terms}}
+    """The plan on slot vectors: inner sums of all (output, giant) pairs as one batched matrix product over the
+    positions of a period, then one rotation per pair."""
+    sums, babies = _pairs(plan)
+    rotated = [np.roll(xs[i], -b) for i, b in babies]
+    inner = _inner_sums(plan, rotated)
     dtype = np.result_type(plan.vectors, *xs)
     outs = [np.zeros(xs[0].size, dtype) for _ in range(plan.n_outputs)]
-    inner = np.zeros((xs[0].size // plan.period, plan.period), dtype)
-    terms = plan.terms.tolist()
-    for n, (j, giant, i, baby, v) in enumerate(terms):
-        inner += rotated[i, baby].reshape(inner.shape) * plan.vectors[v]
-        if n + 1 == len(terms) or terms[n + 1][:2] != [j, giant]:
-            outs[j] += np.roll(inner.reshape(-1), -giant)
-            inner[:] = 0
+    for (j, giant), part in zip(sums, inner, strict=True):
+        outs[j] += np.roll(part, -giant)
     return [np.roll(out, -plan.post) for out in outs]
+
+
+def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The (output, giant) and the (input, baby) pairs of the plan."""
+    sums = sorted({(int(t[0]), int(t[1])) for t in plan.terms})
+    return sums, sorted({(int(t[2]), int(t[3])) for t in plan.terms})
+
+
+def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
+    table = _table(plan)
+    if table is not None:
+        blocks = np.stack(rotated).reshape(len(rotated), -1, plan.period).transpose(2, 0, 1)
+        yield from (table @ blocks).transpose(1, 2, 0).reshape(table.shape[1], -1)
+        return
+    sums, babies = _pairs(plan)
+    place = {pair: n for n, pair in enumerate(babies)}
+    for j, giant in sums:
+        terms = plan.terms[(plan.terms[:, 0] == j) & (plan.terms[:, 1] == giant)].tolist()
+        yield sum(
+            (_periodic(np.multiply, rotated[place[i, b]], plan.vectors[v]) for _, _, i, b, v in terms),
+            start=np.zeros(rotated[0].size),
+        )
+
+
+@lru_cache(maxsize=64)
+def _table(plan: LinearPlan) -> Values | None:
+    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large."""
+    sums, babies = _pairs(plan)
+    if plan.period * len(sums) * len(babies) > MAX_TABLE:
+        return None
+    rows, columns = ({pair: n for n, pair in enumerate(pairs)} for pairs in (sums, babies))
+    table = np.zeros((plan.period, len(sums), len(babies)), dtype=plan.vectors.dtype)
+    for j, giant, i, baby, v in plan.terms.tolist():
+        table[:, rows[j, giant], columns[i, baby]] += plan.vectors[v]
+    return table
 
 
 def _periodic(op: np.ufunc, values: Values, v: Values) -> Values:

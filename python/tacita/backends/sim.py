@@ -247,7 +247,8 @@ class SimBackend:
 
     def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
         if plain is not None and self.inject and fresh:
-            plain = PlainCt(plain.values + self._rng.normal(0.0, fresh, plain.values.shape), level)
+            error = self._rng.standard_normal(plain.values.shape, dtype=np.float32)
+            plain = PlainCt(plain.values + fresh * error, level)
         return SimCt(level, _hypot(grown, fresh), plain)
 
 

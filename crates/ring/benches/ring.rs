@@ -61,6 +61,9 @@ fn base_conversion(c: &mut Criterion) {
         .take(7)
         .for_each(|(i, limb)| converter.scale_inputs(i, limb));
     let ys: Vec<&[f64]> = limbs[..7].iter().map(|limb| &limb[..]).collect();
+    c.bench_function("convert, overflow of 7 terms", |b| {
+        b.iter(|| converter.overflow(&ys, &mut out))
+    });
     c.bench_function("convert, 7 terms", |b| b.iter(|| converter.convert(&ys, 0, &mut out)));
 }
 

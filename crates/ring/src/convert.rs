@@ -62,11 +62,7 @@ impl BaseConverter {
     pub fn overflow(&self, ys: &[&[f64]], out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "overflow: one limb per source prime");
         let inverses: Vec<f64> = self.from.iter().map(|q| 1.0 / q.p() as f64).collect();
-        out.fill(0.0);
-        for (y, inverse) in ys.iter().zip(&inverses) {
-            out.iter_mut().zip(*y).for_each(|(o, y)| *o += y * inverse);
-        }
-        out.iter_mut().for_each(|o| *o = (*o + ROUND) - ROUND);
+        rounded_sum(out, ys, &inverses);
     }
 
     /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
@@ -82,6 +78,8 @@ dispatch! {
     fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64);
     /// out = sum of ys[i] * factors[i] for centred ys of other moduli (|y| < 2^49).
     fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
+    /// out = round(sum of ys[i] * inverses[i]), in doubles, in order, each product and each sum rounded.
+    fn rounded_sum(out: &mut [f64], ys: &[&[f64]], inverses: &[f64]);
 }
 
 mod reference {
@@ -90,6 +88,16 @@ mod reference {
     pub fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64) {
         for x in x {
             *x = m.center(m.mul(*x as u64, c)) as f64;
+        }
+    }
+
+    pub fn rounded_sum(out: &mut [f64], ys: &[&[f64]], inverses: &[f64]) {
+        for (i, out) in out.iter_mut().enumerate() {
+            let sum: f64 = ys
+                .iter()
+                .zip(inverses)
+                .fold(0.0, |sum, (y, inverse)| sum + y[i] * inverse);
+            *out = (sum + super::ROUND) - super::ROUND;
         }
     }
 
@@ -151,6 +159,25 @@ mod generic {
                 // SAFETY: the chunk has LANES doubles.
                 unsafe { s.store(out.as_mut_ptr(), f.canonical_wide(s.load(out.as_ptr()))) };
             }
+        }
+    }
+
+    #[inline(always)]
+    pub fn rounded_sum<S: Simd>(s: S, out: &mut [f64], ys: &[&[f64]], inverses: &[f64]) {
+        assert!(ys.len() == inverses.len() && ys.iter().all(|y| y.len() == out.len()));
+        if !out.len().is_multiple_of(S::LANES) {
+            return reference::rounded_sum(out, ys, inverses);
+        }
+        let round = s.splat(super::ROUND);
+        for (block, out) in out.chunks_exact_mut(S::LANES).enumerate() {
+            let mut sum = s.splat(0.0);
+            for (y, &inverse) in ys.iter().zip(inverses) {
+                let y = &y[block * S::LANES..][..S::LANES];
+                // SAFETY: y has LANES doubles.
+                sum = s.add(sum, s.mul(unsafe { s.load(y.as_ptr()) }, s.splat(inverse)));
+            }
+            // SAFETY: the chunk has LANES doubles.
+            unsafe { s.store(out.as_mut_ptr(), s.sub(s.add(sum, round), round)) };
         }
     }
 

@@ -93,6 +93,12 @@ fn paths_agree_for_any_number_of_terms() {
 
 fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Modulus], n: usize) {
     let ys: Vec<&[f64]> = scaled.iter().map(|limb| &limb[..]).collect();
+    let overflow = same_on_all_paths(|| {
+        let mut out = AlignedVec::zeroed(n);
+        converter.overflow(&ys, &mut out);
+        out
+    });
+    assert!(overflow.iter().all(|e| e.abs() <= (ys.len() as f64 / 2.0).round()));
     for (j, p) in to.iter().enumerate() {
         let out = same_on_all_paths(|| {
             let mut out = AlignedVec::zeroed(n);

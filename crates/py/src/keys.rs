@@ -52,15 +52,6 @@ impl EvaluationKeys {
     fn __len__(&self) -> usize {
         self.inner.len()
     }
-    /// The steps of `rotations` (steps, highest user level) that these keys do not serve.
-    fn missing(&self, rotations: Vec<(i64, usize)>) -> Vec<i64> {
-        let absent = |&(steps, level): &(i64, usize)| {
-            let kind = KeyKind::Galois(keys::galois_of_rotation(&self.params, steps));
-            let limbs = level + self.params.bottom_level() + 1;
-            kind != KeyKind::Galois(1) && self.inner.get(kind, limbs).is_err()
-        };
-        rotations.iter().filter(|r| absent(r)).map(|r| r.0).collect()
-    }
 }
 
 /// The keys of a plan: those of bootstrapping, relinearisation, conjugation, and (rotation, highest user level).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,15 +44,12 @@ class Server:
         """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError else."""
         path = require(self.work.evaluation_keys, "keygen")
         require_memory(self.plan.prediction.bytes["server_memory"], "evaluation")
-        with engine.translated(FileError, str(path)):
-            keys = engine.native().EvaluationKeys.load(str(path), self.params, list(self.plan.rotations))
-        if absent := keys.missing(list(self.plan.rotations)):
-            shown = ", ".join(map(str, sorted(absent)[:8]))
-            raise KeyMissingError(
-                f"{path}: no key for {len(absent)} rotations of the plan (steps {shown})",
-                hint="run `tacita keygen` again with this plan",
-            )
-        self._keys = keys
+        try:
+            with engine.translated(FileError, str(path)):
+                rotations = list(self.plan.rotations)
+                self._keys = engine.native().EvaluationKeys.load(str(path), self.params, rotations)
+        except FileError as error:
+            raise _naming_rotations(error, self.plan) from error
 
     def evaluate(self, progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Reads request.ct, runs the circuit, writes response.ct."""
@@ -80,6 +78,15 @@ class Server:
         stages = circuit_of(self.plan, self.model).stages
         predicted = self.plan.prediction.stage_seconds
         return executor.run(self.plan.stages, stages, be, live, predicted=predicted, progress=progress)
+
+
+def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
+    """The engine names keys by Galois element, 5^step mod 2N; people and plans name them by step."""
+    slots = plan.parameters.slots
+    steps = {pow(5, step, 4 * slots): f"of rotation by {step}" for step in range(slots)}
+    text = re.sub(r"Galois\((\d+)\)", lambda found: steps.get(int(found[1]), "of conjugation"), str(error))
+    kind = KeyMissingError if "keys are missing" in text else FileError
+    return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")
 
 
 def _check_levels(path: Path, live: Mapping[str, Sequence[Any]], expected: Sequence[TensorInfo]) -> None:

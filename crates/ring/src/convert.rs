@@ -169,15 +169,22 @@ mod generic {
             return reference::rounded_sum(out, ys, inverses);
         }
         let round = s.splat(super::ROUND);
-        for (block, out) in out.chunks_exact_mut(S::LANES).enumerate() {
-            let mut sum = s.splat(0.0);
+        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+            out.fill(0.0);
             for (y, &inverse) in ys.iter().zip(inverses) {
-                let y = &y[block * S::LANES..][..S::LANES];
-                // SAFETY: y has LANES doubles.
-                sum = s.add(sum, s.mul(unsafe { s.load(y.as_ptr()) }, s.splat(inverse)));
+                let (y, inverse) = (&y[block * BLOCK..][..out.len()], s.splat(inverse));
+                for (out, y) in out.chunks_exact_mut(S::LANES).zip(y.chunks_exact(S::LANES)) {
+                    // SAFETY: both chunks have LANES doubles.
+                    unsafe {
+                        let product = s.mul(s.load(y.as_ptr()), inverse);
+                        s.store(out.as_mut_ptr(), s.add(s.load(out.as_ptr()), product));
+                    }
+                }
             }
-            // SAFETY: the chunk has LANES doubles.
-            unsafe { s.store(out.as_mut_ptr(), s.sub(s.add(sum, round), round)) };
+            for out in out.chunks_exact_mut(S::LANES) {
+                // SAFETY: the chunk has LANES doubles.
+                unsafe { s.store(out.as_mut_ptr(), s.sub(s.add(s.load(out.as_ptr()), round), round)) };
+            }
         }
     }
 

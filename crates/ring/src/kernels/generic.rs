@@ -132,20 +132,51 @@ pub fn inner_product2<S: Simd>(
     if !fit {
         return reference::inner_product2(m, out0, out1, ds, k0s, k1s);
     }
+    if terms == 0 {
+        out0.fill(0.0);
+        return out1.fill(0.0);
+    }
     let f = Field::new(s, m);
-    let (mut out0, mut out1) = (ViewMut(s, out0), ViewMut(s, out1));
-    for i in (0..n).step_by(S::LANES) {
-        let (mut sum0, mut sum1) = (s.splat(0.0), s.splat(0.0));
+    for (b, (out0, out1)) in out0.chunks_mut(SWEEP).zip(out1.chunks_mut(SWEEP)).enumerate() {
+        let (offset, len) = (b * SWEEP, out0.len());
+        let (mut out0, mut out1) = (ViewMut(s, out0), ViewMut(s, out1));
         for t in 0..terms {
-            let d = View(s, ds[t]).at(i);
-            sum0 = s.add(sum0, f.mul(d, View(s, k0s[t]).at(i)));
-            sum1 = s.add(sum1, f.mul(d, View(s, k1s[t]).at(i)));
-            if t % LAZY_PRODUCTS == LAZY_PRODUCTS - 1 {
-                (sum0, sum1) = (f.reduce(sum0), f.reduce(sum1));
-            }
+            let [d, k0, k1] = [ds[t], k0s[t], k1s[t]].map(|x| View(s, &x[offset..offset + len]));
+            let reduce = t % LAZY_PRODUCTS == LAZY_PRODUCTS - 1;
+            add_products(f, &mut out0, &mut out1, d, k0, k1, [t == 0, reduce, t == terms - 1]);
         }
-        out0.set(i, f.canonical_wide(sum0));
-        out1.set(i, f.canonical_wide(sum1));
+    }
+}
+
+/// Doubles of the outputs that stay in the first-level cache while the digits pass: five streams at a time, since more
+/// would fall into the same sets of the cache.
+const SWEEP: usize = 512;
+
+/// out0 += d*k0 and out1 += d*k1 without reduction, or with one; the first product replaces what was there, and the last
+/// sums become canonical.
+#[inline(always)]
+fn add_products<S: Simd>(
+    f: Field<S>,
+    out0: &mut ViewMut<'_, S>,
+    out1: &mut ViewMut<'_, S>,
+    d: View<'_, S>,
+    k0: View<'_, S>,
+    k1: View<'_, S>,
+    [first, reduce, last]: [bool; 3],
+) {
+    for i in (0..d.1.len()).step_by(S::LANES) {
+        let d = d.at(i);
+        let (mut sum0, mut sum1) = (f.mul(d, k0.at(i)), f.mul(d, k1.at(i)));
+        if !first {
+            (sum0, sum1) = (f.s.add(sum0, out0.at(i)), f.s.add(sum1, out1.at(i)));
+        }
+        if last {
+            (sum0, sum1) = (f.canonical_wide(sum0), f.canonical_wide(sum1));
+        } else if reduce {
+            (sum0, sum1) = (f.reduce(sum0), f.reduce(sum1));
+        }
+        out0.set(i, sum0);
+        out1.set(i, sum1);
     }
 }
 

@@ -1,0 +1,64 @@
+"""Properties of LinearPlan: the split never changes the map, and its declared rotations are the ones it uses."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacita.backends.linear import LinearPlan
+from tacita.backends.plain import PlainBackend
+from tacita.backends.sim import SimBackend
+from tacita.errors import KeyMissingError
+
+SLOTS = 32
+keys = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(-15, 15))
+
+
+def plan_of(places, split, horner=True, seed=0):
+    rng = np.random.default_rng(seed)
+    table = {key: rng.normal(size=8) for key in sorted(places)}
+    return table, LinearPlan.from_diagonals(table, n_inputs=3, n_outputs=3, split=split, horner=horner)
+
+
+def exact(table, xs):
+    out = np.zeros((3, SLOTS))
+    for (j, i, k), v in table.items():
+        out[j] += np.tile(v, SLOTS // 8) * np.roll(xs[i], -k)
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 2, 4, 8]), st.booleans())
+def test_every_split_is_the_same_map(places, split, horner):
+    table, plan = plan_of(places, split, horner)
+    be = PlainBackend(SLOTS)
+    xs = np.random.default_rng(1).normal(size=(3, SLOTS))
+    got = [be.decrypt(ct) for ct in be.linear([be.encrypt(x) for x in xs], plan)]
+    assert np.allclose(got, exact(table, xs))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 4]))
+def test_the_declared_rotations_suffice_and_are_needed(places, split):
+    _, plan = plan_of(places, split)
+    be = PlainBackend(SLOTS, rotations=plan.rotations)
+    inputs = [be.encrypt(np.ones(SLOTS)) for _ in range(3)]
+    be.linear(inputs, plan)
+    for missing in plan.rotations:
+        fewer = PlainBackend(SLOTS, rotations=plan.rotations - {missing})
+        with pytest.raises(KeyMissingError):
+            fewer.linear(inputs, plan)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(keys, min_size=1, max_size=20))
+def test_sim_and_plan_agree_on_the_key_switches(places):
+    _, plan = plan_of(places, "auto")
+    be = SimBackend(SLOTS)
+    be.linear([be.input() for _ in range(3)], plan)
+    counted = dict.fromkeys(("rotate", "rotate_hoisted"), 0)
+    for (op, _, _), n in be.counts.items():
+        counted[op] = counted.get(op, 0) + n
+    assert counted["rotate_hoisted"] == sum(len(bs) for bs in plan.babies.values())
+    assert counted["rotate"] == plan.giant_rotations + (plan.n_outputs if plan.post else 0)
+    assert set(be.rotation_levels) == {k % SLOTS for k in plan.rotations}

@@ -35,7 +35,7 @@ def make_plan() -> Plan:
         request=(TensorInfo("x", 1, 5, "real"), TensorInfo("mask", 1, 13, "real")),
         response=(TensorInfo("logits", 1, 0, "real"),),
         decimals=3,
-        prediction=Prediction("here", 2, (1.5,), {"evaluate": 1.5}, {"request": 100}, 0.001),
+        prediction=Prediction("here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, 0.001),
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +37,9 @@ from tacita.cli.options import (
 from tacita.cli.report import parameters
 from tacita.errors import InputError
 from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan
+from tacita.plan.plan import Plan, parse
 from tacita.plan.resources import peak_memory_gb
+from tacita.plan.resources import threads as all_threads
 from tacita.protocol.files import Workdir
 
 Data = Annotated[Path, typer.Option("--data", help="A .tsv file: header, then sentence, tab, label number.")]
@@ -44,7 +48,6 @@ Keep = Annotated[
     Path | None,
     typer.Option("--work", help="Keep the keys here, or use those that are here (ckks only).", show_default=False),
 ]
-Answerer = Callable[[str], api.Answer]
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,11 @@ def run(
     checkpoint = load(model)
     with progress("plan") as report:
         plan = api.plan(checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report)
-    with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        answerer = _answerer(backend, plan, checkpoint, Path(folder), threads, allow_insecure)
+    with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder, ExitStack() as stack:
+        texts = [text for text, _ in examples]
+        answers = _answers(backend, plan, checkpoint, model, texts, Path(folder), threads, allow_insecure, stack)
         with progress(f"accuracy on {backend.value}") as report:
-            rows = _rows(plan, checkpoint, examples, answerer, report)
+            rows = _rows(plan, checkpoint, examples, answers, report)
     figures = {**summary(rows), "backend": backend.value, "tokens": tokens, "model": checkpoint.name}
     figures |= {"plan_hash": plan.hash, "parameters": parameters(plan), "peak_rss_gb": peak_memory_gb()}
     _show(figures)
@@ -122,44 +126,69 @@ def _example(path: Path, number: int, line: str) -> tuple[str, int]:
     return sentence.strip(), int(label)
 
 
-def _answerer(
-    backend: BackendName, plan: Plan, checkpoint: Checkpoint, folder: Path, threads: int, allow_insecure: bool
-) -> Answerer:
-    if backend is not BackendName.ckks:
-        return lambda text: api.classify_locally(plan, checkpoint, text, backend=backend.value)
+def _answers(
+    backend: BackendName,
+    plan: Plan,
+    checkpoint: Checkpoint,
+    model: Path,
+    texts: Sequence[str],
+    folder: Path,
+    threads: int,
+    allow_insecure: bool,
+    stack: ExitStack,
+) -> Iterator[tuple[api.Answer, float]]:
+    """(answer, seconds) of each text in turn; plain and sim use one process per core, kept alive by `stack`."""
+    if backend is BackendName.ckks:
+        return _encrypted(plan, checkpoint, texts, folder, threads, allow_insecure)
+    local = partial(_locally, plan.to_text(), str(model), backend.value)
+    workers = ProcessPoolExecutor(threads or all_threads(), mp_context=get_context("spawn"))
+    return iter(stack.enter_context(workers).map(local, enumerate(texts), chunksize=4))
+
+
+@lru_cache(maxsize=1)
+def _opened(plan: str, model: str) -> tuple[Plan, Checkpoint]:
+    """Plan and model of a worker process."""
+    return parse(plan, "plan"), load(model)
+
+
+def _locally(plan: str, model: str, backend: str, numbered: tuple[int, str]) -> tuple[api.Answer, float]:
+    began = time.monotonic()
+    found, checkpoint = _opened(plan, model)
+    answer = api.classify_locally(found, checkpoint, numbered[1], backend=backend, seed=numbered[0])
+    return answer, time.monotonic() - began
+
+
+def _encrypted(
+    plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], folder: Path, threads: int, allow_insecure: bool
+) -> Iterator[tuple[api.Answer, float]]:
     files = Workdir(folder)
     client = api.Client(plan, checkpoint, files, allow_insecure=allow_insecure)
     server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
     if not files.secret_key.exists():
-        with progress("keygen") as report:
-            client.keygen(report)
-
-    def answer(text: str) -> api.Answer:
+        client.keygen()
+    for text in texts:
+        began = time.monotonic()
         client.encrypt(text)
         server.evaluate()
-        return client.decrypt()
-
-    return answer
+        yield client.decrypt(), time.monotonic() - began
 
 
 def _rows(
     plan: Plan,
     checkpoint: Checkpoint,
     examples: Sequence[tuple[str, int]],
-    answerer: Answerer,
+    answers: Iterator[tuple[api.Answer, float]],
     report: Callable[[Progress], None],
 ) -> list[Row]:
     began = time.monotonic()
     rows: list[Row] = []
-    for text, label in examples:
-        spent = time.monotonic() - began
-        left = spent / len(rows) * (len(examples) - len(rows)) if rows else 2.0 * len(examples)
-        report(Progress("sentence", len(rows), len(examples), spent, left))
-        start = time.monotonic()
-        answer = answerer(text)
-        seconds = time.monotonic() - start
+    report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))
+    for (text, label), (answer, seconds) in zip(examples, answers, strict=True):
         reference = tuple(float(v) for v in api.reference_logits(plan, checkpoint, text))
         rows.append(Row(label, reference, answer.logits, seconds, len(answer.warnings)))
+        spent = time.monotonic() - began
+        left = spent / len(rows) * (len(examples) - len(rows))
+        report(Progress("sentence", len(rows), len(examples), spent, left))
     return rows
 
 

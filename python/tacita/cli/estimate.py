@@ -65,6 +65,7 @@ def estimate(plan: Plan) -> dict[str, Any]:
         "tokens": plan.tokens,
         "seconds": dict(plan.prediction.seconds),
         "stage_seconds": {s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)},
+        "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
         "bytes": dict(plan.prediction.bytes),
         "bootstraps": plan.bootstraps,
         "rotation_keys": len(plan.rotations),
@@ -77,10 +78,14 @@ def estimate(plan: Plan) -> dict[str, Any]:
 
 
 def too_large(plan: Plan) -> list[str]:
-    """Steps whose predicted memory exceeds what this machine has free."""
+    """Stages, and key generation, whose predicted memory exceeds what this machine has free."""
     free = available_memory()
-    steps = {"evaluate": "server_memory", "keygen": "client_memory"}
-    return [s for s, need in steps.items() if free is not None and plan.prediction.bytes[need] > free]
+    if free is None:
+        return []
+    p = plan.prediction
+    fixed = p.bytes["server_memory"] - max(p.stage_bytes)
+    stages = zip(plan.stages, p.stage_bytes, strict=True)
+    return [s.name for s, need in stages if fixed + need > free] + ["keygen"] * (p.bytes["client_memory"] > free)
 
 
 def show_estimate(plan: Plan) -> None:

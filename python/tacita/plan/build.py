@@ -12,6 +12,7 @@ from tacita.errors import LevelError
 from tacita.models.circuit import FIXED, Circuit
 from tacita.plan import executor, predict
 from tacita.plan.cost import Prices
+from tacita.plan.memory import MemorySim
 from tacita.plan.placement import Placement, place
 from tacita.plan.plan import (
     ModelInfo,
@@ -30,7 +31,10 @@ RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
 @dataclass(frozen=True)
 class Placed:
-    """A circuit with its placement. fixed_levels: of the encrypted masks, as low as no stage notices."""
+    """A circuit with its placement. fixed_levels: of the encrypted masks, as low as no stage notices.
+
+    stage_bytes: working memory of each stage.
+    """
 
     circuit: Circuit
     parameters: ParameterInfo
@@ -38,6 +42,7 @@ class Placed:
     stages: tuple[PlacedStage, ...]
     fixed_levels: Mapping[str, int]
     rotations: tuple[tuple[int, int], ...]
+    stage_bytes: tuple[int, ...]
 
 
 def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
@@ -48,12 +53,14 @@ def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -
         PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
     )
     levels = _fixed_levels(circuit, parameters, placement, stages)
-    be = _rehearse(circuit, parameters, stages, {**placement.request, **levels})
+    be = MemorySim(parameters.slots, parameters.max_level, prices)
+    _rehearse(be, circuit, stages, {**placement.request, **levels})
     rotations = tuple(sorted(be.rotation_levels.items()))
-    return Placed(circuit, parameters, placement, stages, levels, rotations)
+    memory = tuple(be.stage_bytes[stage.name] for stage in stages)
+    return Placed(circuit, parameters, placement, stages, levels, rotations, memory)
 
 
-def simulated(parameters: ParameterInfo) -> Any:
+def simulated(parameters: ParameterInfo) -> SimBackend:
     """A `sim` backend of these parameters that only counts."""
     return SimBackend(parameters.slots, parameters.max_level)
 
@@ -105,16 +112,14 @@ def _prediction(
         threads=prices.threads,
         stage_seconds=tuple(s.seconds + s.bootstrap_seconds for s in placed.placement.steps),
         seconds={"keygen": keygen, "evaluate": placed.placement.seconds},
-        bytes=predict.run_bytes(placed.rotations, request, response, top, prices),
+        bytes=predict.run_bytes(placed.rotations, request, response, top, max(placed.stage_bytes), prices),
+        stage_bytes=placed.stage_bytes,
         max_abs_error=error,
     )
 
 
-def _rehearse(
-    circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
-) -> Any:
+def _rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> SimBackend:
     """The placed circuit on a counting `sim`."""
-    be = simulated(parameters)
     live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in circuit.request.counts.items()}
     executor.run(stages, circuit.stages, be, live)
     return be
@@ -125,11 +130,12 @@ def _fixed_levels(
 ) -> dict[str, int]:
     """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
     top = dict.fromkeys(_fixed(circuit), parameters.max_level)
-    wanted = _rehearse(circuit, parameters, stages, {**placement.request, **top}).counts
+    wanted = _rehearse(simulated(parameters), circuit, stages, {**placement.request, **top}).counts
 
     def enough(name: str, level: int) -> bool:
         try:
-            found = _rehearse(circuit, parameters, stages, {**placement.request, **top, name: level}).counts
+            levels = {**placement.request, **top, name: level}
+            found = _rehearse(simulated(parameters), circuit, stages, levels).counts
         except LevelError:
             return False
         return bool(found == wanted)

@@ -31,7 +31,6 @@ class Sizes:
     limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key switching, also
     limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices: its encoded linear maps, in
     memory. process: what a process holds before data.
-    working_ciphertexts: top-level ciphertexts that a stage holds at its peak.
     Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
     """
 
@@ -42,7 +41,6 @@ class Sizes:
     bootstrap_keys_memory: int
     bootstrap_matrices: int
     process: int
-    working_ciphertexts: int
 
     @staticmethod
     def of_ring(log_n: int) -> Sizes:
@@ -56,7 +54,6 @@ class Sizes:
             bootstrap_keys_memory=n * 59_840,
             bootstrap_matrices=n * 16_000,
             process=200_000_000,
-            working_ciphertexts=64,
         )
 
     def key(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:

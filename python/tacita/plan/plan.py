@@ -88,13 +88,15 @@ class PlacedStage:
 class Prediction:
     """What a run should cost on the machine of the price table.
 
-    stage_seconds: one per placed stage, bootstraps included; seconds: step -> seconds; bytes: evaluation_keys,
+    stage_seconds, stage_bytes: one per placed stage, bootstraps
+    included, and its working memory beside keys; seconds: step -> seconds; bytes: evaluation_keys,
     request, response (files) and server_memory, client_memory (peak). max_abs_error: of the logits, by `sim`.
     """
 
     machine: str
     threads: int
     stage_seconds: tuple[float, ...]
+    stage_bytes: tuple[int, ...]
     seconds: Mapping[str, float]
     bytes: Mapping[str, int]
     max_abs_error: float

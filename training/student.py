@@ -13,20 +13,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
-from torch import nn
-from torch.nn import functional as F
-
 import data
+import numpy as np
 import ranges
+import torch
 import vocabulary
 from bert import Classifier, Shape, Watch, mean_pool
 from corpus import Corpus, add_corpus_arguments, load_corpus
 from export import write_folder
+from safetensors.numpy import load_file
 from teacher import accuracy, predict
+from tokenizers import Tokenizer
+from torch import nn
+from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def training_step(model, guide, sequences, targets, picked, args, generator) -> 
     ids, mask = map(torch.from_numpy, data.pad([sequences[i] for i in picked]))
     tokens = ids.shape[1]
     ids = masked_words(ids, args.word_dropout, generator)
-    ids, mask, positions = ranges.with_padding_rows(ids, mask, 3, 128, generator)
+    ids, mask, positions = ranges.with_padding_rows(ids, mask, 1, 128, generator)
     watch = Watch()
     logits, hidden = model(ids, mask, positions, watch)
     vector = guide(mean_pool(hidden[:, :tokens], mask[:, :tokens]))
@@ -160,6 +159,7 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
         print(f"epoch {epoch + 1}: dev {scores[0]:.4f}, held-out sentences {scores[1]:.4f}", flush=True)
         if sum(scores) >= best_score:
             best_score, best = sum(scores), {k: v.clone() for k, v in averaged.values.items()}
+            torch.save(best, args.work / "student.pt")
     probe.load_state_dict(best)
     return probe
 
@@ -167,8 +167,7 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
 def dev_scores(model: Classifier, tokenizer: Tokenizer, corpus: Corpus) -> tuple[float, float]:
     """Accuracy on dev and on its held-out sentences; epochs are ranked by the sum."""
     return tuple(
-        accuracy(predict_logits(model, data.encode(tokenizer, part)), part)
-        for part in (corpus.dev, corpus.held_out)
+        accuracy(predict_logits(model, data.encode(tokenizer, part)), part) for part in (corpus.dev, corpus.held_out)
     )
 
 
@@ -191,13 +190,13 @@ def main() -> None:
     add_corpus_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, help="model folder to write")
     parser.add_argument("--pieces", type=int, default=12_000, help="vocabulary size")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=1.5e-3)
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--word-dropout", type=float, default=0.1)
     parser.add_argument("--penalty", type=float, default=0.02)
-    parser.add_argument("--decay", type=float, default=0.999)
+    parser.add_argument("--decay", type=float, default=0.998)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     corpus = load_corpus(args)

@@ -12,15 +12,14 @@ import argparse
 import time
 from pathlib import Path
 
+import data
 import numpy as np
 import torch
+from bert import Bert, Shape, mean_pool
+from corpus import Corpus, add_corpus_arguments, load_corpus
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from torch import nn
-
-import data
-from bert import Bert, Shape, mean_pool
-from corpus import Corpus, add_corpus_arguments, load_corpus
 
 MINILM = Shape(vocab=30522, hidden=384, layers=6, heads=12, feed_forward=1536, positions=512)
 

@@ -8,10 +8,9 @@ most frequent IMDB pieces until `size` is reached.
 import string
 from collections import Counter
 
+import data
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-import data
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -24,11 +24,11 @@ class Accuracy:
     exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh: absolute.
     """
 
-    exp: float = 1e-3
-    inverse: float = 2e-3
-    rsqrt: float = 2e-3
-    activation: float = 4e-3
-    tanh: float = 4e-3
+    exp: float = 5e-4
+    inverse: float = 1e-3
+    rsqrt: float = 1e-3
+    activation: float = 2e-3
+    tanh: float = 2e-3
 
 
 def fit_circuit(calibration: Calibration, config: BertConfig, accuracy: Accuracy | None = None) -> CircuitSpecs:

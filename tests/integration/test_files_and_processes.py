@@ -13,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_an_input_outside_the_intervals_is_noticed_after_decryption(work: Path) 
 
 
 @pytest.mark.parametrize("name", ["plan.json", "evaluation.keys", "request.ct"])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign", "longer", "version"])
 def test_the_server_refuses_damaged_files(work: Path, name: str, damage: str) -> None:
     _spoil(work / name, damage)
     failed = tacita(work, "evaluate", TOY, check=False)
@@ -155,7 +156,7 @@ def test_the_server_refuses_damaged_files(work: Path, name: str, damage: str) ->
 
 
 @pytest.mark.parametrize("name", ["plan.json", "secret.key", "response.ct"])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign", "longer", "version"])
 def test_the_client_refuses_damaged_files(work: Path, name: str, damage: str) -> None:
     _spoil(work / name, damage)
     failed = tacita(work, "decrypt", TOY, check=False)
@@ -222,6 +223,21 @@ def test_too_little_memory_is_said_before_the_run(work: Path, monkeypatch: pytes
         server.evaluate()
 
 
+@pytest.mark.parametrize("name", ["plan.json", "evaluation.keys", "request.ct", "secret.key", "response.ct"])
+def test_another_version_is_called_that(work: Path, name: str) -> None:
+    _spoil(work / name, "version")
+    step = "decrypt" if name in ("secret.key", "response.ct") else "evaluate"
+    assert "version" in tacita(work, step, TOY, check=False).stderr
+
+
+def test_too_little_disk_is_said_before_the_keys_are_made(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    failed = tacita(work, "keygen", TOY, check=False)
+    assert failed.returncode == 2
+    assert "key generation needs" in failed.stderr
+    assert (work / "secret.key").exists()
+
+
 def test_an_interrupted_keygen_leaves_the_old_keys(work: Path) -> None:
     before = {name: (work / name).stat().st_mtime_ns for name in ("secret.key", "evaluation.keys")}
 
@@ -257,8 +273,18 @@ def _spoil(path: Path, damage: str) -> None:
         "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
         "empty": b"",
         "foreign": os.urandom(4096),
+        "longer": data + bytes(64),
+        "version": _of_another_version(data, path.suffix),
     }
     path.write_bytes(spoiled[damage])
+
+
+def _of_another_version(data: bytes, suffix: str) -> bytes:
+    """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the places."""
+    if suffix == ".json":
+        return data.replace(b'"version": 1', b'"version": 2')
+    place = 10 if suffix == ".ct" else 7
+    return data[:place] + bytes([data[place] + 1]) + data[place + 1 :]
 
 
 def _keys_without(plan: Plan, step: int, work: Path) -> None:

@@ -94,3 +94,29 @@ def test_other_parameters_are_refused(toy: tuple[Any, Any, Any, Path]) -> None:
         native.EvaluationKeys.load(str(folder / "evaluation.keys"), other)
     with pytest.raises(native.ParameterError):
         native.Parameters.preset("n15")
+
+
+def test_another_clients_ciphertexts_are_refused(toy: tuple[Any, Any, Any, Path], tmp_path: Path) -> None:
+    params, mine, keys, _ = toy
+    paths = str(tmp_path / "secret.key"), str(tmp_path / "evaluation.keys")
+    native.keygen(params, [], *paths, lambda done, total: None)
+    other = native.SecretKey.load(paths[0], params)
+    foreign = native.encrypt(other, np.zeros(16, complex), 3)
+    with pytest.raises(native.FormatError, match="client"):
+        native.Evaluator(params, keys, 1).neg(foreign)
+    with pytest.raises(native.FormatError, match="client"):
+        mine.decrypt(foreign)
+
+
+def test_only_the_plans_keys_are_accepted(toy: tuple[Any, Any, Any, Path]) -> None:
+    params, _, _, folder = toy
+    path = str(folder / "evaluation.keys")
+    with pytest.raises(native.FormatError):
+        native.EvaluationKeys.load(path, params, [(1, 3)])
+
+
+def test_two_reals_share_one_complex_bootstrap(harness: Harness) -> None:
+    be = harness.be
+    (a, va), (b, vb) = harness.fresh(3, 0, real=True), harness.fresh(4, 0, real=True)
+    joined = be.bootstrap([be.add(a, be.mul_i(b))], ["complex"])[0]
+    harness.expect(joined, va + 1j * vb, be.max_level)

@@ -60,22 +60,23 @@ def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: set[str]) 
     live = dict(live)
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
-            live.update(refresh(be, {name: live[name] for name in step.bootstraps}, complex_names))
+            live.update(refresh(be, {name: live[name] for name in step.bootstraps}, complex_names, step.kinds))
     for name, level in step.levels.items():
         live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
     return live
 
 
-def refresh(be: Backend, tensors: Live, complex_names: set[str]) -> Live:
+def refresh(be: Backend, tensors: Live, complex_names: set[str], planned: Sequence[str]) -> Live:
     """All these tensors at the top level, in one bootstrap call.
 
-    Real ciphertexts that have a level left are refreshed two by two, as (a + ib) / 2: the parts are then z + conj(z)
-    and -i(z - conj(z)), and the half costs a level where levels are worth nothing. `placement.Boundary.kinds` counts
-    by the same rule. Cost beside the bootstraps: one conjugation per pair.
+    planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by two, as
+    (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where levels are worth
+    nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one conjugation per pair.
     """
     slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
     pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
-    pairs = list(zip(pairable[0::2], pairable[1::2], strict=False))
+    count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
+    pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
     paired = {s for pair in pairs for s in pair}
     single = [s for s in slots if s not in paired]
     inputs = [_join(be, tensors[a[0]][a[1]], tensors[b[0]][b[1]]) for a, b in pairs]

@@ -3,7 +3,7 @@
 A state is (next stage, level of each live tensor). Before each stage any subset of the live tensors may be
 bootstrapped to the top, then any tensor may be lowered (lower levels are cheaper), then the stage runs. The value of
 a state is the least number of seconds to the end of the circuit; values are computed from the last stage backwards on
-the whole grid of levels, so the path is optimal for the given prices. Two real ciphertexts share one complex bootstrap.
+the whole grid of levels, so the path is optimal for the given prices. Two real ciphertexts may share one complex bootstrap.
 """
 
 from __future__ import annotations
@@ -70,13 +70,21 @@ class Boundary:
     def axes(self) -> tuple[str, ...]:
         return tuple(name for name in self.shape if name not in self.fixed)
 
-    def kinds(self, names: Sequence[str], levels: Levels) -> tuple[str, ...]:
-        """Kinds of the bootstraps that refresh these tensors: real ciphertexts with a level left go in pairs."""
+    def kinds(self, names: Sequence[str], levels: Levels, prices: Prices) -> tuple[str, ...]:
+        """Kinds of the bootstraps that refresh these tensors, the cheapest way.
+
+        Two real ciphertexts that have a level left can go as one complex one; whether that pays depends on how well the
+        machine refreshes several at once.
+        """
         real = [name for name in names if name not in self.complex_tensors]
         pairable = sum(self.shape[n] for n in real if levels[n] >= 1)
-        single = pairable % 2 + sum(self.shape[n] for n in real if levels[n] == 0)
+        single = sum(self.shape[n] for n in real if levels[n] == 0)
         whole = sum(self.shape[n] for n in names if n in self.complex_tensors)
-        return ("complex",) * (pairable // 2 + whole) + ("real",) * single
+        options = [
+            ("complex",) * (pairs + whole) + ("real",) * (single + pairable - 2 * pairs)
+            for pairs in range(pairable // 2 + 1)
+        ]
+        return min(options, key=lambda kinds: prices.bootstrap_seconds(kinds) if kinds else 0.0)
 
 
 def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
@@ -99,7 +107,7 @@ def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator,
         names: tuple[str, ...] = ()
         kinds: tuple[str, ...] = ()
         if sim.outcome(stage, boundary.shape, levels) is None:
-            kinds = boundary.kinds(boundary.axes, levels)
+            kinds = boundary.kinds(boundary.axes, levels, prices)
             names, levels = boundary.axes, dict.fromkeys(boundary.axes, sim.max_level)
         steps.append(_step(stage, boundary, names, kinds, levels, sim, prices))
         levels = dict(steps[-1].out_levels)
@@ -188,7 +196,7 @@ def _refreshed(ready: np.ndarray, before: Boundary, names: Sequence[str], prices
     values = np.array(ready)
     for bottom in _subsets(names):
         region = tuple(_region(name, names, bottom) for name in before.axes)
-        kinds = before.kinds(names, {name: int(name not in bottom) for name in names})
+        kinds = before.kinds(names, {name: int(name not in bottom) for name in names}, prices)
         values[region] += prices.bootstrap_seconds(kinds) if kinds else 0.0
     return values
 
@@ -211,7 +219,7 @@ def _forward(
     start, steps = levels, list[Step]()
     for stage, before, table in zip(stages, boundaries, tables, strict=False):
         names = () if not steps else _cheapest_subset(before, table, levels, prices)
-        kinds = before.kinds(names, levels)
+        kinds = before.kinds(names, levels, prices)
         levels = {**levels, **dict.fromkeys(names, sim.max_level)}
         levels = _cheapest_entry(before, table, levels)
         start = levels if not steps else start  # the client encrypts where the first stage wants it

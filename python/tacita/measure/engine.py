@@ -119,8 +119,8 @@ def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, fl
         "complex": best_ms(lambda: bench.all.bootstrap([a], [False]), 2),
         "real": best_ms(lambda: bench.all.bootstrap([real], [True]), 2),
     }
-    both = best_ms(lambda: bench.all.bootstrap([a, b], [False, False]), 1)
-    reals = best_ms(lambda: bench.all.bootstrap([real, other], [True, True]), 1)
+    both = best_ms(lambda: bench.all.bootstrap([a, b], [False, False]), 2)
+    reals = best_ms(lambda: bench.all.bootstrap([real, other], [True, True]), 2)
     fresh = bench.one.bootstrap([a], [False])[0]
     average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))
     report = {

@@ -17,11 +17,14 @@ import numpy.typing as npt
 from tacita.backends.linear import LinearPlan
 from tacita.errors import KeyMissingError, LevelError, ShapeError
 
-__all__ = ["Backend", "Ct", "KeyMissingError", "Kind", "LevelError", "ShapeError", "Vector"]
+__all__ = ["MAX_PERIOD", "Backend", "Ct", "KeyMissingError", "Kind", "LevelError", "Products", "ShapeError", "Vector"]
 
 Ct: TypeAlias = Any  # an opaque handle; each backend has its own
+Products: TypeAlias = Any  # opaque accumulators of degree 2; see `Backend.products`
 Vector: TypeAlias = npt.NDArray[Any]  # float64 or complex128, one axis
 Kind: TypeAlias = Literal["real", "complex"]
+
+MAX_PERIOD = 8  # of the weights of `matmul`
 
 
 class Backend(Protocol):
@@ -103,6 +106,29 @@ class Backend(Protocol):
 
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         """The general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
+        ...
+
+    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+        """out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts. min(level) - 1.
+
+        weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over all slots (period
+        1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add per residue and weight, one rescaling
+        per output, no key switch. Errors: ShapeError for shapes that do not fit together.
+        """
+        ...
+
+    def products(
+        self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
+    ) -> Products:
+        """acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor rescaled. No level.
+
+        left: (count, rows), right: (count, columns). onto: accumulators to add to (taken over); all operands must be at
+        its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for ragged operands.
+        """
+        ...
+
+    def relinearise(self, products: Products) -> list[list[Ct]]:
+        """[rows][columns] ciphertexts, relinearised and rescaled: level - 1. Takes the accumulators over."""
         ...
 
     def poly(self, a: Ct, coeffs: Vector) -> Ct:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tacita.backends.base import Ct, Kind, Vector
+from tacita.backends.base import Ct, Kind, Products, Vector
 from tacita.backends.linear import LinearPlan
+from tacita.backends.matrices import check_matmul, check_products
 from tacita.backends.native_errors import Translating
 from tacita.backends.plain import check_dot, check_int, check_kinds, check_period, poly_depth
 
@@ -85,6 +86,19 @@ class CkksBackend:
         outs = self._native.linear(list(xs), vectors, terms, plan.n_outputs, plan.horner_step)
         return [self.rotate(out, plan.post) for out in outs]
 
+    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+        check_matmul(len(xs), weights, bias)
+        return list(self._native.matmul(list(xs), _real(weights), None if bias is None else _real(bias)))
+
+    def products(
+        self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
+    ) -> Products:
+        check_products(left, right, None if onto is None else (onto.rows, onto.columns))
+        return self._native.products([list(xs) for xs in left], [list(ys) for ys in right], onto)
+
+    def relinearise(self, products: Products) -> list[list[Ct]]:
+        return [list(row) for row in self._native.relinearise(products)]
+
     def poly(self, a: Ct, coeffs: Vector) -> Ct:
         poly_depth(coeffs)
         return self._native.poly(a, _complex(coeffs))
@@ -104,3 +118,7 @@ class CkksBackend:
 
 def _complex(v: Vector) -> Vector:
     return np.ascontiguousarray(v, dtype=np.complex128)
+
+
+def _real(v: Vector) -> Vector:
+    return np.ascontiguousarray(v, dtype=np.float64)

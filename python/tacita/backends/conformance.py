@@ -106,6 +106,33 @@ def check_linear(h: Harness) -> None:
             h.expect(ct, w, be.max_level - 1, 12)
 
 
+def check_matmul(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    fresh = [h.fresh(seed, top - seed % 2) for seed in range(3)]
+    xs, table = [ct for ct, _ in fresh], np.stack([v for _, v in fresh])
+    rng = np.random.default_rng(11)
+    for period in (1, 2, 4):
+        weights, bias = rng.uniform(-1, 1, (5, 3, period)), rng.uniform(-1, 1, (5, period))
+        times = be.slots // period
+        want = (np.tile(weights, times) * table).sum(axis=1)
+        for ct, v, b in zip(be.matmul(xs, weights, bias), want, bias, strict=True):
+            h.expect(ct, v + np.tile(b, times), top - 2, 3)
+        h.expect(be.matmul(xs, weights)[4], want[4], top - 2, 3)
+
+
+def check_outer_products(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    (a, va), (b, vb), (c, vc) = h.fresh(4), h.fresh(5, top - 1), h.fresh(6)
+    acc = be.products([[a, b]], [[c, a, b]])
+    acc = be.products([[b, c], [a, a]], [[a, b, c], [c, c, c]], acc)
+    found = be.relinearise(acc)
+    left, right = ([va, vb], [vb, vc], [va, va]), ([vc, va, vb], [va, vb, vc], [vc, vc, vc])
+    for j, row in enumerate(found):
+        for i, ct in enumerate(row):
+            want = np.sum([xs[j] * ys[i] for xs, ys in zip(left, right, strict=True)], axis=0)
+            h.expect(ct, want, top - 2, 4)
+
+
 def check_poly(h: Harness) -> None:
     be = h.be
     a, va = h.fresh(7, real=True)
@@ -121,6 +148,8 @@ def check_levels(h: Harness) -> None:
     bottom = be.drop_to(a, 0)
     _raises(LevelError, lambda: be.mul(bottom, a))
     _raises(LevelError, lambda: be.mul_const(bottom, 0.5))
+    _raises(LevelError, lambda: be.matmul([bottom], np.ones((1, 1, 1))))
+    _raises(LevelError, lambda: be.relinearise(be.products([[a]], [[bottom]])))
     _raises(LevelError, lambda: be.poly(be.drop_to(a, 2), np.ones(9)))
     _raises(LevelError, lambda: be.drop_to(bottom, 1))
 
@@ -132,6 +161,9 @@ def check_shapes(h: Harness) -> None:
     _raises(ShapeError, lambda: be.mul_vector(a, np.ones((2, 2))))
     _raises(ShapeError, lambda: be.dot([a], []))
     _raises(ShapeError, lambda: be.mul_int(a, 1 << 21))
+    _raises(ShapeError, lambda: be.matmul([a], np.ones((2, 3, 1))))
+    _raises(ShapeError, lambda: be.matmul([a], np.full((1, 1, 1), np.nan)))
+    _raises(ShapeError, lambda: be.products([[a], [a, a]], [[a], [a]]))
 
 
 def check_bootstrap(h: Harness) -> None:
@@ -159,6 +191,8 @@ ALGEBRA: tuple[Callable[[Harness], None], ...] = (
     check_plain_products,
     check_automorphisms,
     check_linear,
+    check_matmul,
+    check_outer_products,
     check_poly,
     check_levels,
     check_shapes,

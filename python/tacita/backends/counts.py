@@ -6,6 +6,8 @@ rotate_hoisted      inner product with one key        rotate_shared    a rotatio
 mul                 product, relinearised, rescaled
 tensor              product without relinearisation   relin            relinearisation alone
 mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
+matmul              one weight of one lane times a ciphertext, added up
+outer               tensor product added to an accumulator of `products`
 rescale, add        themselves                        bootstrap        two parts; bootstrap_real: one part
 """
 

@@ -17,6 +17,13 @@ import numpy.typing as npt
 
 from tacita.backends.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
 from tacita.backends.linear import LinearPlan
+from tacita.backends.matrices import (
+    check_matmul,
+    check_products,
+    lowest,
+    periodic_matmul,
+    sum_of_products,
+)
 
 Values = npt.NDArray[Any]
 MAX_INT = 1 << 20
@@ -25,6 +32,14 @@ MAX_INT = 1 << 20
 @dataclass(frozen=True, eq=False)
 class PlainCt:
     """A slot vector and its level."""
+
+    values: Values
+    level: int
+
+
+@dataclass(frozen=True, eq=False)
+class PlainProducts:
+    """Accumulators of `products`: values (rows, columns, slots)."""
 
     values: Values
     level: int
@@ -143,6 +158,26 @@ class PlainBackend:
             self._step(k)
         level = spend("linear", min(x.level for x in xs))
         return [PlainCt(values, level) for values in apply_linear([x.values for x in xs], plan)]
+
+    def matmul(self, xs: Sequence[PlainCt], weights: Vector, bias: Vector | None = None) -> list[PlainCt]:
+        check_matmul(len(xs), weights, bias)
+        level = spend("matmul", min(x.level for x in xs))
+        return [PlainCt(v, level) for v in periodic_matmul([x.values for x in xs], weights, bias)]
+
+    def products(
+        self,
+        left: Sequence[Sequence[PlainCt]],
+        right: Sequence[Sequence[PlainCt]],
+        onto: PlainProducts | None = None,
+    ) -> PlainProducts:
+        check_products(left, right, None if onto is None else onto.values.shape[:2])
+        level = lowest(self, left, right, None if onto is None else onto.level)
+        values = sum_of_products([[x.values for x in xs] for xs in left], [[y.values for y in ys] for ys in right])
+        return PlainProducts(values if onto is None else onto.values + values, level)
+
+    def relinearise(self, products: PlainProducts) -> list[list[PlainCt]]:
+        level = spend("relinearise", products.level)
+        return [[PlainCt(v, level) for v in row] for row in products.values]
 
     def poly(self, a: PlainCt, coeffs: Vector) -> PlainCt:
         level = spend("poly", a.level, poly_depth(coeffs))

@@ -19,10 +19,12 @@ import numpy as np
 from tacita.backends.base import Kind, Vector
 from tacita.backends.counts import linear_counts, poly_products
 from tacita.backends.linear import LinearPlan
+from tacita.backends.matrices import check_matmul, check_products, lowest
 from tacita.backends.noise import NoiseModel
 from tacita.backends.plain import (
     PlainBackend,
     PlainCt,
+    PlainProducts,
     Values,
     check_dot,
     check_drop,
@@ -41,6 +43,17 @@ class SimCt:
     level: int
     noise: float
     plain: PlainCt | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SimProducts:
+    """Accumulators of `products`. power: variance per slot, operands taken to have magnitude 1."""
+
+    rows: int
+    columns: int
+    level: int
+    power: float
+    plain: PlainProducts | None = None
 
 
 class SimBackend:
@@ -182,6 +195,44 @@ class SimBackend:
         grown = _linear_noise(xs, plan)
         return [self._out(level, g, fresh, p) for g, p in zip(grown, plains, strict=True)]
 
+    def matmul(self, xs: Sequence[SimCt], weights: Vector, bias: Vector | None = None) -> list[SimCt]:
+        check_matmul(len(xs), weights, bias)
+        entry = min(x.level for x in xs)
+        level = spend("matmul", entry)
+        self._count("matmul", entry, weights.size)
+        self._count("rescale", entry, len(weights))
+        power = np.mean(np.abs(weights) ** 2, axis=2) @ np.array([x.noise**2 for x in xs])
+        plains = self._plain.matmul(_plains(xs), weights, bias) if self.values else [None] * len(weights)
+        fresh = self.model.rescale
+        return [self._out(level, sqrt(float(g)), fresh, p) for g, p in zip(power, plains, strict=True)]
+
+    def products(
+        self, left: Sequence[Sequence[SimCt]], right: Sequence[Sequence[SimCt]], onto: SimProducts | None = None
+    ) -> SimProducts:
+        rows, columns = check_products(left, right, None if onto is None else (onto.rows, onto.columns))
+        level = lowest(self, left, right, None if onto is None else onto.level)
+        self._count("outer", level, len(left) * rows * columns)
+        grown = sum(
+            _mean_square(x.noise for x in xs) + _mean_square(y.noise for y in ys) for xs, ys in _zip(left, right)
+        )
+        plain = None
+        if self.values:
+            xs, ys = ([_plains(cts) for cts in side] for side in (left, right))
+            plain = self._plain.products(xs, ys, None if onto is None else onto.plain)
+        before = 0.0 if onto is None else onto.power
+        return SimProducts(rows, columns, level, before + grown, plain)
+
+    def relinearise(self, products: SimProducts) -> list[list[SimCt]]:
+        level = spend("relinearise", products.level)
+        number = products.rows * products.columns
+        self._count("relin", level + 1, number)
+        self._count("rescale", level + 1, number)
+        grown = sqrt(products.power)
+        rows: Sequence[Sequence[PlainCt | None]] = [[None] * products.columns] * products.rows
+        if products.plain is not None:
+            rows = self._plain.relinearise(products.plain)
+        return [[self._out(level, grown, self._product_noise, p) for p in row] for row in rows]
+
     def poly(self, a: SimCt, coeffs: Vector) -> SimCt:
         level = spend("poly", a.level, poly_depth(coeffs))
         products = poly_products(len(coeffs) - 1)
@@ -250,6 +301,10 @@ class SimBackend:
             error = self._rng.standard_normal(plain.values.shape, dtype=np.float32)
             plain = PlainCt(plain.values + fresh * error, level)
         return SimCt(level, _hypot(grown, fresh), plain)
+
+
+def _mean_noise(cts: Sequence[SimCt]) -> float:
+    return sum(ct.noise**2 for ct in cts) / len(cts)
 
 
 def _plains(cts: Sequence[SimCt]) -> list[PlainCt]:

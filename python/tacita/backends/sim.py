@@ -212,9 +212,7 @@ class SimBackend:
         rows, columns = check_products(left, right, None if onto is None else (onto.rows, onto.columns))
         level = lowest(self, left, right, None if onto is None else onto.level)
         self._count("outer", level, len(left) * rows * columns)
-        grown = sum(
-            _mean_square(x.noise for x in xs) + _mean_square(y.noise for y in ys) for xs, ys in _zip(left, right)
-        )
+        grown = sum(_mean_noise(cts) for side in (left, right) for cts in side)
         plain = None
         if self.values:
             xs, ys = ([_plains(cts) for cts in side] for side in (left, right))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from test_plan import make_plan
 
 from tacita.errors import FileError, ResourceError
 from tacita.plan import resources
+from tacita.plan.plan import TensorInfo
 from tacita.protocol import envelope
 from tacita.protocol.envelope import MAGIC, PREFIX, Envelope
 from tacita.protocol.files import replacing, require, write_text
@@ -30,6 +32,42 @@ def sent(tmp_path: Path) -> Path:
 def test_round_trip(sent: Path) -> None:
     found = envelope.read(sent, "request", make_plan(), KEY)
     assert found.tensors == {"x": [b"first" * 20], "mask": [b"second" * 30]}
+
+
+def test_a_stream_writes_the_same_file_and_reads_one_by_one(sent: Path, tmp_path: Path) -> None:
+    plan = dataclasses.replace(make_plan(), request=(TensorInfo("x", 3, 5, "real"), TensorInfo("mask", 1, 13, "real")))
+    made: list[int] = []
+
+    def ciphertexts() -> Iterator[bytes]:
+        for i in range(3):
+            made.append(i)
+            yield bytes([i]) * 1000
+
+    path, whole = tmp_path / "streamed.ct", tmp_path / "whole.ct"
+    envelope.write_stream(path, "request", plan, KEY, {"x": ciphertexts(), "mask": iter([b"m" * 10])})
+    tensors = {"x": [bytes([i]) * 1000 for i in range(3)], "mask": [b"m" * 10]}
+    envelope.write(whole, Envelope("request", plan.hash, KEY, tensors))
+    assert path.read_bytes() == whole.read_bytes()
+    assert made == [0, 1, 2]
+    found = list(envelope.stream(path, "request", plan, KEY))
+    assert found == [("mask", 0, b"m" * 10), *(("x", i, ct) for i, ct in enumerate(tensors["x"]))]
+
+
+@pytest.mark.parametrize("cts", [[], [b"12", b"123"], [b"12"], [b"12", b"34", b"56"]])
+def test_a_stream_that_is_not_the_plans_leaves_the_old_file(sent: Path, cts: list[bytes]) -> None:
+    plan = dataclasses.replace(make_plan(), request=(TensorInfo("x", 2, 5, "real"),))
+    before = sent.read_bytes()
+    with pytest.raises(FileError, match="of x does not fit 2 of"):
+        envelope.write_stream(sent, "request", plan, KEY, {"x": iter(cts)})
+    assert sent.read_bytes() == before
+    assert [entry.name for entry in sent.parent.iterdir()] == [sent.name]
+
+
+def test_nothing_is_handed_out_of_a_damaged_file(sent: Path) -> None:
+    whole = sent.read_bytes()
+    sent.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(FileError, match="checksum"):
+        next(envelope.stream(sent, "request", make_plan(), KEY))
 
 
 def test_every_truncation_is_refused(sent: Path) -> None:

@@ -4,6 +4,8 @@ Layout, little endian:  magic (10) | version u16 | header length u32 | header, c
 alphabetical order | sha256 of all that precedes (32).  The header names kind, plan hash, key id and, for each tensor, the byte
 lengths of its ciphertexts. Everything is capped and compared with the plan before a ciphertext is parsed; the
 ciphertexts themselves carry their own header, which the engine checks against the parameters.
+
+A batch is gigabytes: `write_stream` takes ciphertexts as they are made, `stream` hands them out one by one.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -25,6 +29,7 @@ VERSION = 1
 HEADER_CAP = 1 << 20
 CIPHERTEXT_OVERHEAD = 1 << 16  # headers of one ciphertext, with room
 PREFIX = struct.Struct("<10sHI")
+CHUNK = 1 << 20  # bytes hashed at a time
 Kind = Literal["request", "response"]
 
 
@@ -41,35 +46,86 @@ class Envelope:
 def write(path: Path, envelope: Envelope) -> int:
     """Writes the file in one step and returns its size in bytes."""
     lengths = {name: [len(ct) for ct in cts] for name, cts in envelope.tensors.items()}
-    header = canonical({"kind": envelope.kind, "plan": envelope.plan, "key": envelope.key, "tensors": lengths})
+    return _write(path, envelope.kind, envelope.plan, envelope.key, lengths, envelope.tensors)
+
+
+def write_stream(path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]]) -> int:
+    """As `write`, with ciphertexts made while they are written: the first of each tensor is in memory, and one more.
+
+    A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when one has
+    another length or when the plan's counts are not met; the old file, if any, then stays.
+    """
+    counts = {tensor.name: tensor.count for tensor in _expected(kind, plan)}
+    firsts = {name: next(cts, b"") for name, cts in sorted(tensors.items())}
+    lengths = {name: [len(first)] * counts.get(name, 0) for name, first in firsts.items()}
+    bodies = {name: chain([first], tensors[name]) for name, first in firsts.items()}
+    checked = {name: _of_lengths(path, name, cts, lengths[name]) for name, cts in bodies.items()}
+    return _write(path, kind, plan.hash, key, lengths, checked)
+
+
+def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
+    """Reads the file and checks it against plan and key; raises FileError saying what differs."""
+    tensors: dict[str, list[bytes]] = {tensor.name: [] for tensor in _expected(kind, plan)}
+    for name, _, data in stream(path, kind, plan, key):
+        tensors[name].append(data)
+    return Envelope(kind, plan.hash, key, tensors)
+
+
+def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, int, bytes]]:
+    """(tensor, index, ciphertext) one after the other, tensors in alphabetical order; raises FileError as `read` does.
+
+    A first pass over the file checks header, size and checksum, so nothing is handed out of a damaged file.
+    """
+    with _opened(path, kind) as file:
+        lengths = _checked(file, path, kind, plan, key)
+        for name, row in sorted(lengths.items()):
+            for index, length in enumerate(row):
+                yield name, index, file.read(length)
+
+
+def _write(
+    path: Path,
+    kind: Kind,
+    plan: str,
+    key: str,
+    lengths: Mapping[str, Sequence[int]],
+    tensors: Mapping[str, Iterable[bytes]],
+) -> int:
+    header = canonical({"kind": kind, "plan": plan, "key": key, "tensors": lengths})
     digest = hashlib.sha256()
     with replacing(path) as temporary, temporary.open("wb") as file:
-        for part in _parts(header, envelope.tensors):
+        for part in _parts(header, tensors):
             digest.update(part)
             file.write(part)
         file.write(digest.digest())
     return path.stat().st_size
 
 
-def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
-    """Reads the file and checks it against plan and key; raises FileError saying what differs."""
-    expected = plan.request if kind == "request" else plan.response
-    cap = _cap(expected, plan.parameters)
-    try:
-        size = path.stat().st_size
-        if size > cap:
-            raise FileError(f"{path}: {size} bytes, a {kind} of this plan has at most {cap}", hint="wrong file?")
-        with path.open("rb") as file:
-            return _read(file, path, size, kind, plan, key, expected)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read ({error})", hint=f"is it the {kind} file?") from error
-
-
-def _parts(header: bytes, tensors: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
+def _parts(header: bytes, tensors: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:
     yield PREFIX.pack(MAGIC, VERSION, len(header))
     yield header
     for name in sorted(tensors):
         yield from tensors[name]
+
+
+def _of_lengths(path: Path, name: str, cts: Iterable[bytes], lengths: Sequence[int]) -> Iterator[bytes]:
+    """The ciphertexts, refused when the header, already written, would be wrong about them."""
+    count = 0
+    for count, ct in enumerate(cts, 1):
+        if count > len(lengths) or len(ct) != lengths[count - 1] or not ct:
+            break
+        yield ct
+    else:
+        if count == len(lengths):
+            return
+    raise FileError(
+        f"{path}: ciphertext {count} of {name} does not fit {len(lengths)} of {lengths[:1]} bytes",
+        hint="the tensors must be those of the plan, each at one level",
+    )
+
+
+def _expected(kind: Kind, plan: Plan) -> tuple[TensorInfo, ...]:
+    return plan.request if kind == "request" else plan.response
 
 
 def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:
@@ -79,20 +135,34 @@ def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:
     return HEADER_CAP + sum(tensor.count for tensor in tensors) * one
 
 
-def _read(
-    file: BinaryIO, path: Path, size: int, kind: Kind, plan: Plan, key: str, expected: Sequence[TensorInfo]
-) -> Envelope:
+@contextmanager
+def _opened(path: Path, kind: Kind) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read ({error})", hint=f"is it the {kind} file?") from error
+
+
+def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> dict[str, list[int]]:
+    """Lengths of the ciphertexts of a whole and fitting file, which is left where the first of them begins."""
+    expected, size = _expected(kind, plan), path.stat().st_size
+    if size > (cap := _cap(expected, plan.parameters)):
+        raise FileError(f"{path}: {size} bytes, a {kind} of this plan has at most {cap}", hint="wrong file?")
     digest = hashlib.sha256()
     header = _header(file, path, digest)
     _check_header(header, path, kind, plan, key, expected)
     lengths: dict[str, list[int]] = header["tensors"]
+    begin = file.tell()
     body = sum(sum(row) for row in lengths.values())
-    if (whole := file.tell() + body + digest.digest_size) != size:
+    if (whole := begin + body + digest.digest_size) != size:
         raise FileError(f"{path}: {size} bytes where its header says {whole}", hint="truncated; copy it again")
-    tensors = {name: [_take(file, n, digest) for n in row] for name, row in sorted(lengths.items())}
+    for at in range(0, body, CHUNK):
+        _take(file, min(CHUNK, body - at), digest)
     if file.read() != digest.digest():
         raise FileError(f"{path}: checksum does not match", hint="damaged on the way; copy it again")
-    return Envelope(kind, header["plan"], header["key"], tensors)
+    file.seek(begin)
+    return lengths
 
 
 def _header(file: BinaryIO, path: Path, digest: Any) -> dict[str, Any]:

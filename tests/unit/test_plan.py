@@ -28,6 +28,8 @@ def make_plan() -> Plan:
         model=ModelInfo("tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "cls", ("negative", "positive"), True),
         tokens=128,
         scheme="rows",
+        batch=1,
+        lanes=1,
         parameters=ParameterInfo("n16", 16, 32768, 13, 1746.5, 128, "uniform ternary", -128.0),
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
@@ -62,7 +64,7 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "plan version 2, this program reads 1"),
+        (lambda text: text.replace('"version": 2', '"version": 3'), "plan version 3, this program reads 2"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field length"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacita.backends.sim import SimBackend
 from tacita.errors import LevelError
-from tacita.models.circuit import FIXED, Circuit
+from tacita.models.circuit import FIXED
 from tacita.plan import executor, predict
 from tacita.plan.cost import Prices
 from tacita.plan.memory import MemorySim
@@ -22,6 +22,8 @@ from tacita.plan.plan import (
     Prediction,
     TensorInfo,
 )
+from tacita.plan.requests import AnyCircuit, counts
+from tacita.plan.scheme import Shape
 from tacita.plan.simulate import StageSimulator
 from tacita.schemes.base import Live
 
@@ -36,7 +38,7 @@ class Placed:
     stage_bytes: working memory of each stage.
     """
 
-    circuit: Circuit
+    circuit: AnyCircuit
     parameters: ParameterInfo
     placement: Placement
     stages: tuple[PlacedStage, ...]
@@ -45,10 +47,10 @@ class Placed:
     stage_bytes: tuple[int, ...]
 
 
-def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
+def place_circuit(circuit: AnyCircuit, parameters: ParameterInfo, prices: Prices) -> Placed:
     """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
     simulator = StageSimulator(lambda: simulated(parameters), fixed=_fixed(circuit))
-    placement = place(circuit.stages, circuit.request.counts, simulator, prices)
+    placement = place(circuit.stages, counts(circuit), simulator, prices)
     stages = tuple(
         PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
     )
@@ -74,18 +76,18 @@ def to_plan(
     *,
     decimals: int,
     max_abs_error: float,
-    scheme: str,
+    shape: Shape,
 ) -> Plan:
     """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data."""
     levels = {**placed.placement.request, **placed.fixed_levels}
-    request = tuple(
-        TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
-    )
+    request = tuple(TensorInfo(n, count, levels[n], "real") for n, count in sorted(counts(placed.circuit).items()))
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
     return Plan(
         model=model,
         tokens=tokens,
-        scheme=scheme,
+        scheme=shape.packing,
+        batch=shape.texts,
+        lanes=shape.lanes,
         parameters=placed.parameters,
         circuit=calibrated,
         stages=placed.stages,
@@ -97,9 +99,9 @@ def to_plan(
     )
 
 
-def _fixed(circuit: Circuit) -> frozenset[str]:
+def _fixed(circuit: AnyCircuit) -> frozenset[str]:
     """The encrypted masks of the request."""
-    return FIXED & frozenset(circuit.request.counts)
+    return FIXED & frozenset(counts(circuit))
 
 
 def _prediction(
@@ -118,15 +120,17 @@ def _prediction(
     )
 
 
-def _rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> SimBackend:
+def _rehearse(
+    be: SimBackend, circuit: AnyCircuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+) -> SimBackend:
     """The placed circuit on a counting `sim`."""
-    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in circuit.request.counts.items()}
+    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in counts(circuit).items()}
     executor.run(stages, circuit.stages, be, live)
     return be
 
 
 def _fixed_levels(
-    circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
+    circuit: AnyCircuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
 ) -> dict[str, int]:
     """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
     top = dict.fromkeys(_fixed(circuit), parameters.max_level)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
-from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.embed import Array, Text
-from tacita.errors import InputError, PlanError
-from tacita.models.bert import reference
-from tacita.models.circuit import Circuit, CircuitSpecs, build_circuit
-from tacita.packing.rows import RowsShape
-from tacita.plan import executor
-from tacita.plan.build import Placed, place_circuit, to_plan
+from tacita.checkpoint.embed import Text
+from tacita.errors import InputError, PlanError, ShapeError
+from tacita.models.circuit import CircuitSpecs, build_circuit
+from tacita.packing.interleaved import BatchShape
+from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
+from tacita.plan.phases import Phases
 from tacita.plan.plan import ModelInfo, ParameterInfo, Plan
+from tacita.plan.requests import AnyCircuit
+from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
 from tacita.plan.temper import tempered
-from tacita.schemes.base import Live
+from tacita.plan.trial import predicted_error
 
-SCHEME = "rows"
 DECIMALS = 3  # of printed logits: 2^-10, against decryption noise below 2^-14
 TRIALS = 2  # samples on which `sim` predicts the error of the answer
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the error."""
+
+    model: Checkpoint
+    tokens: int
+    calibration: Calibration
+    samples: Sequence[Sample]
 
 
 def make_plan(
@@ -35,35 +43,76 @@ def make_plan(
     prices: Prices,
     *,
     tokens: int,
+    scheme: str = "thor",
+    inputs: int | None = None,
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
     accuracy: Accuracy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Plan:
-    """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See tacita.plan."""
-    RowsShape(parameters.slots, tokens)  # refuses what the packing does not admit before minutes of calibration
-    phases = _Phases(progress)
+    """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See tacita.plan.
+
+    scheme: thor, arion or moai. inputs: texts to expect, by which a batch chooses its lanes (default: as many as one
+    lane holds). Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
+    """
+    shapes(packing_of(scheme), model.config, parameters.slots, tokens, inputs)
+    phases = Phases(progress, [scheme])
+    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states)
+    plan = plan_scheme(calibrated, parameters, prices, phases, scheme=scheme, inputs=inputs, accuracy=accuracy)
+    phases.enter("done")
+    return plan
+
+
+def calibrate_model(
+    model: Checkpoint,
+    tokens: int,
+    phases: Phases,
+    *,
+    texts: Sequence[Text] | None = None,
+    hidden_states: Sequence[Sample] = (),
+) -> Calibrated:
+    """The part of planning that all schemes share."""
     phases.enter("calibrate")
     calibration = calibrate(model, tokens, texts, hidden_states=hidden_states, progress=phases.part)
-    phases.enter("fit")
-    specs = fit_circuit(calibration, model.config, accuracy)
-    circuit = build_circuit(tempered(model, calibration.temperatures), specs, parameters.slots, tokens)
-    phases.enter("place")
+    samples = hidden_states[:TRIALS] or list(_samples(model, tokens, texts))
+    return Calibrated(model, tokens, calibration, samples)
+
+
+def plan_scheme(
+    calibrated: Calibrated,
+    parameters: ParameterInfo,
+    prices: Prices,
+    phases: Phases,
+    *,
+    scheme: str,
+    inputs: int | None = None,
+    accuracy: Accuracy | None = None,
+) -> Plan:
+    """Fits, places and predicts one scheme. Raises ShapeError, PlanError, FitError."""
+    model, tokens, packing = calibrated.model, calibrated.tokens, packing_of(scheme)
+    phases.enter("fit", scheme)
+    specs = fit_circuit(calibrated.calibration, model.config, accuracy)
+    soft = tempered(model, calibrated.calibration.temperatures)
+    wanted = shapes(packing, model.config, parameters.slots, tokens, inputs)
+    shape, circuit = _first_admitted(soft, specs, wanted)
+    phases.enter("place", scheme)
     placed = place_circuit(circuit, parameters, prices)
-    phases.enter("predict")
-    samples = hidden_states[:TRIALS] or _samples(model, tokens, texts)
-    error = _predicted_error(model, placed, samples)
-    calibrated = {"calibration": calibration.to_dict(), "specs": specs.to_dict()}
-    phases.enter("done")
-    return to_plan(
-        placed, model_info(model), tokens, calibrated, prices, decimals=DECIMALS, max_abs_error=error, scheme=SCHEME
-    )
+    phases.enter("predict", scheme)
+    small = shape.shrunk(len(calibrated.samples))
+    trial = circuit if small == shape else _build(soft, specs, small)
+    error = predicted_error(model, placed, trial, small, calibrated.samples)
+    data = {"calibration": calibrated.calibration.to_dict(), "specs": specs.to_dict()}
+    return to_plan(placed, model_info(model), tokens, data, prices, decimals=DECIMALS, max_abs_error=error, shape=shape)
 
 
-def circuit_of(plan: Plan, model: Checkpoint) -> Circuit:
-    """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model."""
+def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> AnyCircuit:
+    """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model.
+
+    texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
+    """
     require_model(plan, model)
-    return _circuit(plan.hash, _Key(plan, model))
+    shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
+    return _circuit(plan.hash, shape, _Key(plan, model))
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
@@ -73,8 +122,9 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
             f"plan of model {plan.model.name} ({plan.model.sha256[:12]}), given {model.name} ({model.sha256[:12]})",
             hint="pass the --model that the plan was made for, or make the plan again",
         )
-    if plan.scheme != SCHEME:
-        raise PlanError(f"packing {plan.scheme!r}, this program has {SCHEME!r}", hint="make the plan again")
+    if plan.scheme not in PACKINGS.values():
+        known = ", ".join(PACKINGS.values())
+        raise PlanError(f"packing {plan.scheme!r}, this program has {known}", hint="make the plan again")
 
 
 def model_info(model: Checkpoint) -> ModelInfo:
@@ -109,60 +159,38 @@ class _Key:
 
 
 @lru_cache(maxsize=4)
-def _circuit(_: str, key: _Key) -> Circuit:
+def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
     specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
     model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
-    return build_circuit(model, specs, key.plan.parameters.slots, key.plan.tokens)
+    return _build(model, specs, shape)
 
 
-def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> list[Sample]:
+def _build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> AnyCircuit:
+    if shape.packing == ROWS:
+        return build_circuit(model, specs, shape.slots, shape.tokens)
+    from tacita.models.batch import build_batch_circuit
+
+    return build_batch_circuit(model, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.packing)
+
+
+def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Shape]) -> tuple[Shape, AnyCircuit]:
+    """The first shape that the model admits, and its circuit. Raises the ShapeError of the last."""
+    for shape in wanted[:-1]:
+        try:
+            return shape, _build(model, specs, shape)
+        except ShapeError:  # lanes that this model does not admit
+            continue
+    return wanted[-1], _build(model, specs, wanted[-1])
+
+
+def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Iterator[Sample]:
     """The first texts that fit, embedded."""
-    found: list[Sample] = []
+    found = 0
     for text in texts if texts is not None else load_texts():
         try:
-            found.append(embed(model, text, tokens))
+            sample = embed(model, text, tokens)
         except InputError:  # too long for the plan: calibration cut it, the prediction takes the next
             continue
-        if len(found) == TRIALS:
-            break
-    return found
-
-
-def _predicted_error(model: Checkpoint, placed: Placed, samples: Sequence[Sample]) -> float:
-    """Largest distance of the answer from the float model's, with the engine's noise, over the samples."""
-    return max((_trial(model, placed, hidden, mask) for hidden, mask in samples), default=0.0)
-
-
-def _trial(model: Checkpoint, placed: Placed, hidden: Array, mask: Array) -> float:
-    be = SimBackend(placed.parameters.slots, placed.parameters.max_level, inject=True)
-    levels = {**placed.placement.request, **placed.fixed_levels}
-    slots = placed.circuit.request.pack(hidden, mask)
-    live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in slots.items()}
-    out = executor.run(placed.stages, placed.circuit.stages, be, live)
-    answer = placed.circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
-    return float(np.max(np.abs(answer.values - reference(model, hidden, mask).logits)))
-
-
-class _Phases:
-    """Progress of planning; each phase has a share of the time as measured on the default model."""
-
-    SHARES: tuple[tuple[str, float], ...] = (("calibrate", 5.0), ("fit", 1.0), ("place", 3.0), ("predict", 4.0))
-
-    def __init__(self, progress: Callable[[Progress], None]) -> None:
-        self._progress = progress
-        self._names = [name for name, _ in self.SHARES]
-        self._index = 0
-
-    def enter(self, name: str) -> None:
-        self._index = self._names.index(name) if name in self._names else len(self._names)
-        self._report(0.0)
-
-    def part(self, done: int, total: int) -> None:
-        self._report(done / total)
-
-    def _report(self, share: float) -> None:
-        weights = [w for _, w in self.SHARES]
-        done = sum(weights[: self._index])
-        done += share * weights[self._index] if self._index < len(weights) else 0.0
-        name = self._names[self._index] if self._index < len(weights) else "done"
-        self._progress(Progress(name, self._index, len(weights), done, sum(weights) - done))
+        yield sample
+        if (found := found + 1) == TRIALS:
+            return

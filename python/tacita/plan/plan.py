@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tacita.errors import FileError, PlanError
 
 FORMAT = "tacita-plan"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 << 20
 T = TypeVar("T")
 
@@ -104,7 +104,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Plan:
-    """See the module's docstring. circuit: the calibrated intervals and approximations of the scheme, as JSON data.
+    """See the module's docstring.
+
+    scheme: "rows" (one text, THOR's packing), or the name of a batch scheme. batch: texts in a request, 1 for rows.
+    lanes: features side by side in a ciphertext of a batch (packing.interleaved), 1 for rows. circuit: the calibrated
+    intervals and approximations, as JSON data.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
     decimals: logits are rounded to so many before anyone sees them (see docs/threat-model.md).
@@ -113,6 +117,8 @@ class Plan:
     model: ModelInfo
     tokens: int
     scheme: str
+    batch: int
+    lanes: int
     parameters: ParameterInfo
     circuit: Mapping[str, Any]
     stages: tuple[PlacedStage, ...]

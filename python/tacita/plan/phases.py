@@ -1,0 +1,37 @@
+"""Progress of planning: each phase has a share of the time as measured on the default model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tacita.plan.executor import Progress
+
+ONCE: tuple[tuple[str, float], ...] = (("calibrate", 5.0),)
+EACH: tuple[tuple[str, float], ...] = (("fit", 1.0), ("place", 3.0), ("predict", 4.0))  # for every scheme planned
+
+
+class Phases:
+    """Reports the phases of planning `schemes`, one after the other."""
+
+    def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
+        self._progress = progress
+        self._shares = [*ONCE, *((f"{phase} {scheme}", share) for scheme in schemes for phase, share in EACH)]
+        self._index = 0
+
+    def enter(self, phase: str, scheme: str = "") -> None:
+        """A phase begins; "done" after the last."""
+        names = [name for name, _ in self._shares]
+        name = f"{phase} {scheme}".strip()
+        self._index = names.index(name) if name in names else len(names)
+        self._report(0.0)
+
+    def part(self, done: int, total: int) -> None:
+        """The phase has come so far."""
+        self._report(done / total)
+
+    def _report(self, share: float) -> None:
+        weights = [w for _, w in self._shares]
+        inside = self._index < len(weights)
+        done = sum(weights[: self._index]) + (share * weights[self._index] if inside else 0.0)
+        name = self._shares[self._index][0] if inside else "done"
+        self._progress(Progress(name, self._index, len(weights), done, sum(weights) - done))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from tacita.backends.base import Backend, Ct, Kind
 from tacita.errors import PlanError
@@ -23,6 +24,18 @@ class Progress:
     left: float
 
 
+@dataclass(frozen=True)
+class Reached:
+    """A point between two stages, from which a run can go on.
+
+    index: stages finished. live: the tensors after them. complex_names: those with independent parts.
+    """
+
+    index: int
+    live: Live
+    complex_names: frozenset[str] = frozenset()
+
+
 def run(
     placed: Sequence[PlacedStage],
     stages: Sequence[Stage],
@@ -32,41 +45,48 @@ def run(
     predicted: Sequence[float] = (),
     progress: Callable[[Progress], None] = lambda _: None,
     inspect: Callable[[str, Live], None] = lambda _stage, _live: None,
+    begin: int = 0,
+    complex_names: Set[str] = frozenset(),
+    reached: Callable[[Reached], None] = lambda _: None,
 ) -> Live:
     """The tensors after the last stage.
 
     live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
     predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each stage
-    (tests compare layers with it). Raises PlanError when stages and plan differ.
+    (tests compare layers with it). reached: called after each stage but the last, with what a later run needs to go on
+    from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and plan differ.
     """
     names = [stage.name for stage in stages]
     if names != [step.name for step in placed]:
         raise PlanError("the plan was made for other stages than this circuit has", hint="make the plan again")
-    clock = _Clock(predicted or [1.0] * len(names))
-    complex_names: set[str] = set()
-    for index, (step, stage) in enumerate(zip(placed, stages, strict=True)):
+    clock = _Clock(predicted or [1.0] * len(names), begin)
+    live, given = dict(live), live
+    given.clear()
+    for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
         progress(clock.report(stage.name, index))
-        live = _enter(step, be, live, complex_names)
+        _enter(step, be, live, complex_names)
+        before = live
         with be.stage(stage.name):
-            before, live = live, stage.run(be, live)
-        complex_names = {n for n in complex_names if live.get(n) is before.get(n)} | set(stage.complex_outputs)
-        inspect(stage.name, live)
+            live = stage.run(be, dict(live))
+        complex_names = {n for n in complex_names if live.get(n) is before.get(n)} | stage.complex_outputs
+        del before  # what is dead now is freed before the next stage, not after it
+        inspect(stage.name, dict(live))
+        if index + 1 < len(names):
+            reached(Reached(index + 1, dict(live), frozenset(complex_names)))
     progress(clock.report("done", len(names)))
     return live
 
 
-def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: set[str]) -> Live:
-    """Bootstraps, then lowers, the tensors that the step names; others (masks) pass."""
-    live = dict(live)
+def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
+    """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
             live.update(refresh(be, {name: live[name] for name in step.bootstraps}, complex_names, step.kinds))
     for name, level in step.levels.items():
         live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
-    return live
 
 
-def refresh(be: Backend, tensors: Live, complex_names: set[str], planned: Sequence[str]) -> Live:
+def refresh(be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]) -> Live:
     """All these tensors at the top level, in one bootstrap call.
 
     planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by two, as
@@ -104,12 +124,12 @@ def _part(be: Backend, z: Ct) -> tuple[Ct, Ct]:
 class _Clock:
     """Time left: predicted seconds of the remaining stages, scaled by how the finished ones turned out."""
 
-    def __init__(self, predicted: Sequence[float]) -> None:
-        self.predicted = list(predicted)
+    def __init__(self, predicted: Sequence[float], begin: int) -> None:
+        self.predicted, self.begin = list(predicted), begin
         self.began = time.monotonic()
 
     def report(self, stage: str, index: int) -> Progress:
         spent = time.monotonic() - self.began
-        done, todo = sum(self.predicted[:index]), sum(self.predicted[index:])
+        done, todo = sum(self.predicted[self.begin : index]), sum(self.predicted[index:])
         left = todo * (spent / done if done else 1.0)
         return Progress(stage, index, len(self.predicted), spent, left)

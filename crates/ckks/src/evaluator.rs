@@ -188,10 +188,7 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale.
     pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
-        // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
-        // so only rounding noise may pass when there is a limb to correct it with
-        let near = if a.level() > level { 1e-13 } else { 1e-10 };
-        if (a.scale / scale - 1.0).abs() < near && a.level() >= level {
+        if fits(a, level, scale) {
             return Ok(a.truncated(level + 1));
         }
         if a.level() <= level {
@@ -482,7 +479,7 @@ impl Evaluator {
         Ok(coefficients.iter().map(|c| (c * scale).round() as i64).collect())
     }
 
-    fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
+    pub(crate) fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
         let log = size.trailing_zeros();
         let mut cache = lock(&self.small_tables);
         if let Some(t) = cache.get(&(prime, log)) {
@@ -575,6 +572,14 @@ fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u64, u64) {
     (m.add(re, im), m.sub(re, im))
 }
 
+/// Does `a` serve at `level` and `scale` as it is, but for its limbs above?
+pub(crate) fn fits(a: &Ciphertext, level: usize, scale: f64) -> bool {
+    // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
+    // so only rounding noise may pass when there is a limb to correct it with
+    let near = if a.level() > level { 1e-13 } else { 1e-10 };
+    (a.scale / scale - 1.0).abs() < near && a.level() >= level
+}
+
 fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {
     let (c, p) = (c as f64, m.p() as f64);
     for x in limb {
@@ -583,7 +588,7 @@ fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {
     }
 }
 
-fn add_runs(m: &Modulus, limb: &mut [f64], w: &[f64]) {
+pub(crate) fn add_runs(m: &Modulus, limb: &mut [f64], w: &[f64]) {
     let run = limb.len() / w.len();
     for (chunk, &c) in limb.chunks_exact_mut(run).zip(w) {
         add_scalar(m, chunk, c as u64);

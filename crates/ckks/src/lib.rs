@@ -7,6 +7,7 @@
 //! | [`keys`] | which evaluation keys exist and how they are made |
 //! | [`evaluator`] | the arithmetic: add, multiply, rescale, rotate, with exact levels and scales |
 //! | [`linear`] | linear transforms: baby-step giant-step with double hoisting |
+//! | [`matmul`] | products with a matrix in clear: one exact integer matrix product over the residues |
 //! | [`polynomial`] | Chebyshev series by Paterson-Stockmeyer at optimal depth |
 //! | [`bootstrap`] | slots-to-coefficients first bootstrapping and its stages |
 //!
@@ -19,6 +20,7 @@ pub mod error;
 pub mod evaluator;
 pub mod keys;
 pub mod linear;
+pub mod matmul;
 pub mod params;
 pub mod polynomial;
 

@@ -19,7 +19,7 @@ type Handle<'py> = PyRef<'py, Ciphertext>;
 /// Evaluates circuits on ciphertexts. Holds evaluation keys only.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Evaluator {
-    inner: tacita_ckks::Evaluator,
+    pub(crate) inner: tacita_ckks::Evaluator,
     bootstrapper: OnceLock<Bootstrapper>,
     pool: ThreadPool,
     owner: Owner,
@@ -30,11 +30,11 @@ impl Evaluator {
         self.inner.params()
     }
 
-    fn run<T: Send>(&self, py: Python<'_>, f: impl FnOnce() -> Result<T, CkksError> + Send) -> PyResult<T> {
+    pub(crate) fn run<T: Send>(&self, py: Python<'_>, f: impl FnOnce() -> Result<T, CkksError> + Send) -> PyResult<T> {
         py.detach(|| self.pool.install(f)).map_err(error::ckks)
     }
 
-    fn wrap(&self, inner: tacita_ckks::Ciphertext) -> Ciphertext {
+    pub(crate) fn wrap(&self, inner: tacita_ckks::Ciphertext) -> Ciphertext {
         Ciphertext {
             inner,
             params: self.params().clone(),
@@ -70,7 +70,7 @@ impl Evaluator {
         Ok(self.wrap(out))
     }
 
-    fn check(&self, a: &Ciphertext) -> PyResult<()> {
+    pub(crate) fn check(&self, a: &Ciphertext) -> PyResult<()> {
         if a.params.rlwe().hash() != self.params().rlwe().hash() {
             return Err(error::ParameterError::new_err(
                 "the ciphertext and the evaluator have different parameters",
@@ -85,7 +85,7 @@ impl Evaluator {
         Ok(())
     }
 
-    fn need(&self, op: &str, level: i64, needed: i64) -> PyResult<()> {
+    pub(crate) fn need(&self, op: &str, level: i64, needed: i64) -> PyResult<()> {
         if level < needed {
             return Err(LevelError::new_err(format!(
                 "{op}: needs {needed} level(s) at level {level}; hint: bootstrap the operand first"
@@ -94,7 +94,7 @@ impl Evaluator {
         Ok(())
     }
 
-    fn level_of(&self, a: &Ciphertext) -> i64 {
+    pub(crate) fn level_of(&self, a: &Ciphertext) -> i64 {
         self.params().user_level(a.inner.level())
     }
 }

@@ -8,6 +8,7 @@ mod ciphertext;
 mod error;
 mod evaluator;
 mod keys;
+mod matmul;
 mod parameters;
 mod secret;
 mod secret_file;

@@ -12,6 +12,7 @@ mod convert;
 mod error;
 #[cfg(target_arch = "x86_64")]
 mod field;
+pub mod gemm;
 pub mod kernels;
 mod modulus;
 mod ntt;

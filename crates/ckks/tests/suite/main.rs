@@ -1,4 +1,5 @@
 //! The CKKS layer on toy rings, against plain complex arithmetic.
 mod arithmetic;
 mod bootstrap;
+mod matmul;
 mod toy;

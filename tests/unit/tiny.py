@@ -88,3 +88,19 @@ def _layer(model, t, i, mask, error) -> LayerSpecs:
 
 def run_reference(model: Checkpoint, hidden, mask) -> Reference:
     return reference(model, hidden, mask)
+
+
+def joint_specs(model: Checkpoint, runs, masks, error=1e-5) -> CircuitSpecs:
+    """Intervals of several runs together."""
+    total = sum(len(mask) for mask in masks)
+    trace = {name: _joined(name, [run.trace[name] for run in runs], masks) for name in runs[0].trace}
+    unit = np.full(total, 1.0 / total)  # the sums below are means already
+    return specs(model, Reference(np.concatenate([run.logits for run in runs]), trace), unit, error)
+
+
+def _joined(name: str, values, masks):
+    if name.endswith("log_sum_exp"):
+        return np.concatenate([v - np.log(m.sum()) for v, m in zip(values, masks, strict=True)], axis=1)
+    if name.endswith("scores"):
+        return np.concatenate([v.reshape(len(v), -1) for v in values], axis=1)
+    return np.concatenate([np.atleast_1d(v) for v in values], axis=0)

@@ -142,7 +142,7 @@ class Circuit:
 def build_circuit(checkpoint: Checkpoint, specs: CircuitSpecs, slots: int, tokens: int) -> Circuit:
     """The circuit of a BERT checkpoint in rows packing. Errors: ShapeError for a shape that rows do not admit,
     PlanError when specs and checkpoint differ in layers or pooling."""
-    _check(checkpoint, specs)
+    check_specs(checkpoint, specs)
     return _Builder(checkpoint, specs, RowsShape(slots, tokens)).circuit()
 
 
@@ -151,7 +151,8 @@ def build_stages(checkpoint: Checkpoint, specs: CircuitSpecs, slots: int, tokens
     return list(build_circuit(checkpoint, specs, slots, tokens).stages)
 
 
-def _check(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
+def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
+    """Raises PlanError unless the specs have the checkpoint's layers and what its pooling needs."""
     config = checkpoint.config
     if len(specs.layers) != config.layers:
         raise PlanError(f"specs of {len(specs.layers)} layers, model of {config.layers}", hint="calibrate this model")

@@ -8,8 +8,6 @@ and after the pooler), check, answer. Masks of the request stay live as they cam
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tacita.backends.base import Backend
 from tacita.blocks.attention import Attention
 from tacita.blocks.feed_forward import FeedForward
@@ -18,7 +16,7 @@ from tacita.blocks.norm import Norm
 from tacita.blocks.pooler import Pooler, mean
 from tacita.blocks.response import Answering, norm_check
 from tacita.packing.rows import FeatureLayout
-from tacita.schemes.base import Live, Stage
+from tacita.schemes.base import Live, Stage, keeping
 
 FIXED = frozenset({"mask", "mean"})  # request tensors that pass through every stage as they came
 
@@ -159,11 +157,4 @@ def answer_stage(answering: Answering) -> Stage:
 
 def keeping_masks(stages: list[Stage], prefix: str = "") -> list[Stage]:
     """The stages, renamed, with the request's masks handed on."""
-    return [Stage(prefix + stage.name, _kept(stage), stage.complex_outputs) for stage in stages]
-
-
-def _kept(stage: Stage) -> Callable[[Backend, Live], Live]:
-    def run(be: Backend, live: Live) -> Live:
-        return stage.run(be, live) | {name: live[name] for name in FIXED if name in live}
-
-    return run
+    return keeping(FIXED, stages, prefix)

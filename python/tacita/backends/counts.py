@@ -7,6 +7,7 @@ mul                 product, relinearised, rescaled
 tensor              product without relinearisation   relin            relinearisation alone
 mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
 matmul              one weight of one lane times a ciphertext, added up
+matmul_input        preparing one lane of an input of `matmul`, whatever the outputs
 outer               tensor product added to an accumulator of `products`
 rescale, add        themselves                        bootstrap        two parts; bootstrap_real: one part
 """

@@ -199,6 +199,7 @@ class SimBackend:
         check_matmul(len(xs), weights, bias)
         entry = min(x.level for x in xs)
         level = spend("matmul", entry)
+        self._count("matmul_input", entry, len(xs) * weights.shape[2])
         self._count("matmul", entry, weights.size)
         self._count("rescale", entry, len(weights))
         power = np.mean(np.abs(weights) ** 2, axis=2) @ np.array([x.noise**2 for x in xs])

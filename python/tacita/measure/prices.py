@@ -22,6 +22,8 @@ LEVELS = (1, 4, 7, 10, 13)
 LIMBS_AT_LEVEL_0 = 3
 PERIOD = 256  # of the plaintext vectors, as in the default model
 REPEATS = 3
+INPUTS, OUTPUTS = 64, (8, 40)  # of the matrix products
+PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
 
 
 def price_table(bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def _row(bench: Bench, level: int) -> dict[str, float]:
     add = best_ms(lambda: be.add(a, b), REPEATS)
     row = {"rotate": rotate, "conjugate": best_ms(lambda: be.conjugate(a), REPEATS), "mul": mul, "add": add}
     row |= {"tensor": tensor, "relin": max(0.0, mul - tensor - rescale), "mul_scalar": add, "rescale": rescale}
-    row |= _linear_row(bench, a)
+    row |= _linear_row(bench, a) | _column_row(bench, a, rescale)
     return {op: max(0.0, ms) for op, ms in row.items()}
 
 
@@ -64,6 +66,24 @@ def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
     plain = max(0.0, (many - one) / 16)
     baby = max(0.0, (more_babies - few_babies) / 8 - plain)
     return {"mul_plain": plain, "rotate_hoisted": baby, "hoist": few_babies - one - 4 * baby - 3 * plain}
+
+
+def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
+    """matmul_input, matmul and outer: the operations of column packing. A block of attention's products is timed whole."""
+    narrow, wide = (_matmul_ms(bench, a, outputs) - outputs * rescale for outputs in OUTPUTS)
+    per_output = (wide - narrow) / (OUTPUTS[1] - OUTPUTS[0])
+    entry = max(0.0, narrow - OUTPUTS[0] * per_output) / INPUTS
+    rows, columns, count = PRODUCTS
+    left, right = [[a] * rows] * count, [[a] * columns] * count
+    acc = bench.all.products(left, right, None)
+    outer = best_ms(lambda: bench.all.products(left, right, acc), REPEATS) / (rows * columns * count)
+    return {"matmul_input": entry, "matmul": max(0.0, per_output) / INPUTS, "outer": outer}
+
+
+def _matmul_ms(bench: Bench, a: Any, outputs: int) -> float:
+    weights = np.random.default_rng(1).uniform(-1.0, 1.0, (outputs, INPUTS, 1))
+    inputs = [bench.all.neg(a) for _ in range(INPUTS)]  # distinct memory, as in a circuit
+    return best_ms(lambda: bench.all.matmul(inputs, weights, None), REPEATS)
 
 
 def _linear_ms(bench: Bench, a: Any, babies: list[int]) -> float:

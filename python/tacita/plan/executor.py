@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,6 +11,8 @@ from tacita.backends.base import Backend, Ct, Kind
 from tacita.errors import PlanError
 from tacita.plan.plan import PlacedStage
 from tacita.schemes.base import Live, Stage
+
+AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
 
 
 @dataclass(frozen=True)
@@ -81,42 +83,59 @@ def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) 
     """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
-            live.update(refresh(be, {name: live[name] for name in step.bootstraps}, complex_names, step.kinds))
+            named = {name: live[name] for name in step.bootstraps}
+            live.update(refresh(be, named, complex_names, step.kinds, step.levels))
     for name, level in step.levels.items():
         live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
 
 
-def refresh(be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]) -> Live:
-    """All these tensors at the top level, in one bootstrap call.
+Slot = tuple[str, int]  # tensor, number of the ciphertext
+
+
+def refresh(
+    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str], levels: Mapping[str, int] | None = None
+) -> Live:
+    """All these tensors refreshed, at `levels` where given, else at the top; a few ciphertexts at a time.
 
     planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by two, as
     (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where levels are worth
     nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one conjugation per pair.
     """
+    wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
+    found: dict[Slot, Ct] = {}
+    groups = _groups(be, tensors, complex_names, planned)
+    for first in range(0, len(groups), AT_ONCE):
+        part = groups[first : first + AT_ONCE]
+        inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
+        for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
+            lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))
+            found.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
+    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+
+
+def _groups(
+    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]
+) -> list[tuple[tuple[Slot, ...], Kind]]:
+    """What goes into each bootstrap: one ciphertext, or two real ones."""
     slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
     pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
     count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
     pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
     paired = {s for pair in pairs for s in pair}
-    single = [s for s in slots if s not in paired]
-    inputs = [_join(be, tensors[a[0]][a[1]], tensors[b[0]][b[1]]) for a, b in pairs]
-    inputs += [tensors[name][i] for name, i in single]
-    kinds: list[Kind] = ["complex" if name in complex_names else "real" for name, _ in single]
-    both: list[Kind] = ["complex"] * len(pairs)
-    fresh = be.bootstrap(inputs, both + kinds)
-    found = dict(zip(single, fresh[len(pairs) :], strict=True))
-    for (a, b), ct in zip(pairs, fresh, strict=False):
-        found[a], found[b] = _part(be, ct)
-    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+    groups: list[tuple[tuple[Slot, ...], Kind]] = [(pair, "complex") for pair in pairs]
+    groups += [((s,), "complex" if s[0] in complex_names else "real") for s in slots if s not in paired]
+    return groups
 
 
-def _join(be: Backend, a: Ct, b: Ct) -> Ct:
-    """(a + ib) / 2 at level 0."""
-    return be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
+def _join(be: Backend, a: Ct, b: Ct | None = None) -> Ct:
+    """(a + ib) / 2 at level 0; a alone as it is."""
+    return a if b is None else be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
 
 
-def _part(be: Backend, z: Ct) -> tuple[Ct, Ct]:
-    """Twice the real and twice the imaginary part; no level used."""
+def _parts(be: Backend, z: Ct, count: int) -> tuple[Ct, ...]:
+    """Twice the real and twice the imaginary part, or z alone; no level used."""
+    if count == 1:
+        return (z,)
     mirrored = be.conjugate(z)
     return be.add(z, mirrored), be.mul_i(be.sub(mirrored, z))
 

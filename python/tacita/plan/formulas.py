@@ -13,6 +13,9 @@ from math import ceil
 from tacita.plan.cost import Prices, Sizes
 
 NTT_MS = 0.19  # N = 2^16, one limb, one core, AVX2: 0.168 measured on the prototype, and its share of base conversion
+GEMM_MS = (
+    0.0035  # N = 2^16, one limb of one polynomial: a multiply-add of a matrix product that stays in cache, two halves
+)
 PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
 BOOTSTRAP_PASSES = 26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
 LIMBS = (1, 3, 6, 9, 12, 16)
@@ -75,6 +78,14 @@ def _plain(limbs: int, special: int, ntt: float, one_pass: float) -> float:
     return 2 * (limbs + special) * one_pass  # in the extended basis, before the shared mod-down
 
 
+def _outer(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 1.5 * limbs * one_pass  # of four passes most operands stay in cache
+
+
+def _matmul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * limbs * one_pass * GEMM_MS / PASS_MS
+
+
 def _scalar(limbs: int, special: int, ntt: float, one_pass: float) -> float:
     return 2 * limbs * one_pass
 
@@ -90,5 +101,8 @@ _FORMULAS: dict[str, Callable[[int, int, float, float], float]] = {
     "mul_plain": _plain,
     "mul_scalar": _scalar,
     "add": _scalar,
+    "outer": _outer,
+    "matmul": _matmul,
+    "matmul_input": _scalar,
     "rescale": _rescale,
 }

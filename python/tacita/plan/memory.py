@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tacita.backends.linear import LinearPlan
 from tacita.backends.plain import PlainCt
-from tacita.backends.sim import SimBackend, SimCt
+from tacita.backends.sim import SimBackend, SimCt, SimProducts
 from tacita.plan.cost import Prices
 
 
@@ -24,6 +24,7 @@ class MemorySim(SimBackend):
         self.stage_bytes: defaultdict[str, int] = defaultdict(int)
         self._prices = prices
         self._alive = 0
+        self._accumulators = 0
 
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
         entry = min(x.level for x in xs)
@@ -32,6 +33,20 @@ class MemorySim(SimBackend):
         lifted = self._prices.sizes.ciphertext(entry + special, self._prices.limbs_at_level_0)[1]
         self._see(self._alive + babies * lifted)
         return super().linear(xs, plan)
+
+    def products(
+        self, left: Sequence[Sequence[SimCt]], right: Sequence[Sequence[SimCt]], onto: SimProducts | None = None
+    ) -> SimProducts:
+        found = super().products(left, right, onto)
+        if onto is None:
+            one = self._prices.sizes.ciphertext(found.level, self._prices.limbs_at_level_0)[1] * 3 // 2
+            self._accumulators += found.rows * found.columns * one
+            self._see(self._alive)
+        return found
+
+    def relinearise(self, products: SimProducts) -> list[list[SimCt]]:
+        self._accumulators = 0  # each is freed as its ciphertext is made, and at most one set is alive
+        return super().relinearise(products)
 
     def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
         ct = super()._out(level, grown, fresh, plain)
@@ -46,4 +61,4 @@ class MemorySim(SimBackend):
 
     def _see(self, alive: int) -> None:
         stage = self._stage.partition("/")[0]
-        self.stage_bytes[stage] = max(self.stage_bytes[stage], alive)
+        self.stage_bytes[stage] = max(self.stage_bytes[stage], alive + self._accumulators)

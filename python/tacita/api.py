@@ -17,30 +17,39 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tacita.backends.noise import NoiseModel
 from tacita.backends.plain import PlainBackend
 from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
-from tacita.errors import TacitaError
+from tacita.errors import InputError, TacitaError
 from tacita.models.bert import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
+from tacita.plan.calibrate import Sample
+from tacita.plan.choose import Choice, Objective, Option, plan_best
 from tacita.plan.circuit import circuit_of, make_plan
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.formulas import formula_prices
 from tacita.plan.plan import ParameterInfo, Plan
 from tacita.plan.presets import PRESETS
+from tacita.plan.requests import pack, read
+from tacita.plan.scheme import shape_of
 from tacita.server import Server
 
 __all__ = [
     "DEFAULT_MODEL",
     "Answer",
+    "Choice",
     "Client",
+    "Objective",
     "Plan",
     "Server",
+    "choose_plan",
+    "classify_batch_locally",
     "classify_locally",
     "load",
     "plan",
@@ -56,19 +65,64 @@ def plan(
     *,
     tokens: int = 128,
     preset: str = "n16",
+    scheme: str = "thor",
+    inputs: int | None = None,
+    objective: Objective = Objective.throughput,
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Plan:
-    """Calibrates, places and prices a run of `model` at `tokens` tokens.
+    """Calibrates, places and prices a run of `model` at `tokens` tokens; see `choose_plan`."""
+    return choose_plan(
+        model,
+        tokens=tokens,
+        preset=preset,
+        scheme=scheme,
+        inputs=inputs,
+        objective=objective,
+        texts=texts,
+        prices=prices,
+        progress=progress,
+    ).plan
 
-    texts: calibration sentences (default: those shipped with the model). prices: default the measured table for the
-    ring, else formulas. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
+
+def choose_plan(
+    model: Checkpoint | Path | str = DEFAULT_MODEL,
+    *,
+    tokens: int = 128,
+    preset: str = "n16",
+    scheme: str = "auto",
+    inputs: int | None = None,
+    objective: Objective = Objective.throughput,
+    texts: Sequence[str] | None = None,
+    prices: Prices | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Choice:
+    """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
+
+    scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for auto and as
+    many as one lane holds for a batch). objective: what auto keeps short. texts: calibration sentences (default: those
+    shipped with the model). prices: default the measured table for the ring, else formulas. Raises CheckpointError,
+    InputError, ShapeError (sizes that the packing does not admit), PlanError.
     """
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
     info = describe(preset)
     table = prices or Prices.shipped(info.log_n) or formula_prices(info.log_n)
-    return make_plan(checkpoint, info, table, tokens=tokens, texts=texts, progress=progress)
+    if scheme == "auto":
+        return plan_best(
+            checkpoint,
+            info,
+            table,
+            tokens=tokens,
+            inputs=inputs or 1,
+            objective=objective,
+            texts=texts,
+            progress=progress,
+        )
+    made = make_plan(
+        checkpoint, info, table, tokens=tokens, scheme=scheme, inputs=inputs, texts=texts, progress=progress
+    )
+    return Choice((Option(scheme, inputs or made.batch, made),), objective)
 
 
 def describe(preset: str) -> ParameterInfo:
@@ -97,20 +151,52 @@ def classify_locally(
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Answer:
     """The plan's circuit on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted."""
-    be = _local(plan, backend, seed)
-    hidden, mask = embedded(plan, model, text, hidden_states)
-    circuit = circuit_of(plan, model)
+    samples = [embedded(plan, model, text, hidden_states)]
+    return _classify_locally(plan, model, samples, backend, seed, progress)[0]
+
+
+def classify_batch_locally(
+    plan: Plan,
+    model: Checkpoint,
+    texts: Sequence[Text] = (),
+    *,
+    hidden_states: Sequence[Array] = (),
+    backend: str = "plain",
+    seed: int = 0,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> list[Answer]:
+    """As `classify_locally`, for up to plan.batch texts or hidden states in one run."""
+    samples = [embedded(plan, model, text, None) for text in texts]
+    samples += [embedded(plan, model, None, states) for states in hidden_states]
+    if not 1 <= len(samples) <= plan.batch:
+        raise InputError(f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them")
+    return _classify_locally(plan, model, samples, backend, seed, progress)
+
+
+def _classify_locally(
+    plan: Plan,
+    model: Checkpoint,
+    samples: Sequence[Sample],
+    backend: str,
+    seed: int,
+    progress: Callable[[Progress], None],
+) -> list[Answer]:
+    """On the plan's circuit with no more sequences than hold the samples."""
+    shape = shape_of(plan).shrunk(len(samples))
+    circuit, be = circuit_of(plan, model, texts=len(samples)), _local(plan, backend, seed, shape.slots)
     levels = {tensor.name: tensor.level for tensor in plan.request}
-    live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(hidden, mask).items()}
+    live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in pack(circuit, samples).items()}
     predicted = plan.prediction.stage_seconds
     with np.errstate(all="ignore"):  # far outside the intervals polynomials overflow; the response's checks say so
         out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
-    return judge(plan, circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]]))
+    answers = read(circuit, [be.decrypt(ct) for ct in out[RESPONSE]])
+    return [judge(plan, answer) for answer in answers[: len(samples)]]
 
 
-def _local(plan: Plan, backend: str, seed: int) -> PlainBackend | SimBackend:
-    slots, top = plan.parameters.slots, plan.parameters.max_level
-    rotations = frozenset(step for step, _ in plan.rotations)
+def _local(plan: Plan, backend: str, seed: int, slots: int) -> PlainBackend | SimBackend:
+    """A backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are the plan's."""
+    full, top = plan.parameters.slots, plan.parameters.max_level
+    rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
     if backend == "sim":
-        return SimBackend(slots, top, inject=True, rotations=rotations, seed=seed)
+        return SimBackend(slots, top, inject=True, noise=NoiseModel(full), rotations=rotations, seed=seed)
     return PlainBackend(slots, top, rotations)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,21 +15,26 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.console import progress, write_report
 from tacita.cli.decrypt import UNTRUSTED
+from tacita.cli.lines import Line, checked, read_lines, report_problems
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
     BackendName,
+    Goal,
     Insecure,
     Json,
     Model,
     Preset,
+    Scheme,
+    TextFile,
     Texts,
     Threads,
     Tokens,
     read_texts,
 )
-from tacita.cli.report import Classified, run_report, show_results, show_run
+from tacita.cli.planning import planned
+from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.errors import InputError
 from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
@@ -40,15 +45,21 @@ from tacita.protocol.files import Workdir, write_text
 Keep = Annotated[
     Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False)
 ]
-Answerer = Callable[[str], tuple[api.Answer, dict[str, float]]]
+Seconds = dict[str, float]
+Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar
 
 
 def run(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts to classify.", show_default=False)],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT...]", help="Texts to classify.", show_default=False)
+    ] = None,
+    file: TextFile = None,
     model: Model = MODEL_DEFAULT,
     backend: Annotated[
         BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
     ] = BackendName.ckks,
+    scheme: Scheme = None,
+    objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     calibration: Texts = None,
@@ -58,12 +69,22 @@ def run(
     allow_insecure: Insecure = False,
 ) -> None:
     """Classify texts and show each answer beside the float model's."""
-    if not all(text.strip() for text in texts):
-        raise InputError("classify: the text is empty", hint="pass at least one word")
+    lines = _lines(texts or [], file)
     checkpoint = load(model)
+    lines = checked(checkpoint, lines, tokens) if file else lines
+    spoiled = report_problems(file, lines) if file else False
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
     began = time.monotonic()
-    with progress("plan") as report:
-        plan = api.plan(checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report)
+    plan = planned(
+        checkpoint,
+        tokens=tokens,
+        preset=preset,
+        scheme=scheme,
+        inputs=len(good) if file or scheme else None,
+        objective=objective,
+        texts=read_texts(calibration),
+    )
     seconds = {"plan": time.monotonic() - began}
     if backend is BackendName.ckks:
         engine.require_secure(plan.parameters, allow_insecure=allow_insecure)
@@ -71,24 +92,46 @@ def run(
         files = Workdir(Path(folder))
         write_text(files.plan, plan.to_text()) if work else None
         answerer = _answerer(backend, plan, checkpoint, files, threads, allow_insecure, seconds)
-        results = [_classify(plan, checkpoint, text, answerer) for text in texts]
-        sizes = {
-            path.stem: path.stat().st_size
-            for path in (files.evaluation_keys, files.request, files.response)
-            if path.exists()
-        }
-    figures = _figures(plan, results, backend, seconds, sizes, threads or all_threads())
-    show_results(results)
+        results = _classify(plan, checkpoint, good, answerer)
+        sizes = _sizes(files)
+    figures = run_report(
+        plan,
+        results,
+        backend=backend.value,
+        seconds={**seconds, **results[0].seconds},
+        sizes=sizes,
+        peak_rss_gb=peak_memory_gb(),
+        threads=threads or all_threads(),
+    )
+    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
+    show_lines(results) if file else show_results(results)
     show_run(figures)
     write_report(json, figures)
-    if any(result.answer.warnings for result in results):
+    if spoiled or any(result.answer.warnings for result in results):
         raise typer.Exit(UNTRUSTED)
 
 
-def _classify(plan: Plan, checkpoint: Checkpoint, text: str, answerer: Answerer) -> Classified:
-    answer, seconds = answerer(text)
-    reference = tuple(float(v) for v in api.reference_logits(plan, checkpoint, text))
-    return Classified(text, answer, reference, seconds)
+def _lines(texts: Sequence[str], file: Path | None) -> list[Line]:
+    if bool(texts) == (file is not None):
+        raise InputError("classify: give texts or a --file of them", hint="exactly one of the two")
+    if file is not None:
+        return read_lines(file)
+    if not all(text.strip() for text in texts):
+        raise InputError("classify: the text is empty", hint="pass at least one word")
+    return [Line(number, text) for number, text in enumerate(texts, 1)]
+
+
+def _classify(plan: Plan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer) -> list[Classified]:
+    """The texts, as many a request as the plan holds."""
+    groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
+    results: list[Classified] = []
+    for index, group in enumerate(groups, 1):
+        title = f"request {index} of {len(groups)}, " if len(groups) > 1 else ""
+        answers, seconds = answerer([line.text for line in group], title)
+        for line, answer in zip(group, answers, strict=True):
+            reference = tuple(float(v) for v in api.reference_logits(plan, checkpoint, line.text))
+            results.append(Classified(line.text, answer, reference, seconds, line.number, index))
+    return results
 
 
 def _answerer(
@@ -98,33 +141,35 @@ def _answerer(
     files: Workdir,
     threads: int,
     allow_insecure: bool,
-    seconds: dict[str, float],
+    seconds: Seconds,
 ) -> Answerer:
     if backend is not BackendName.ckks:
-        return lambda text: _locally(backend, plan, checkpoint, text)
+        return lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
     client = api.Client(plan, checkpoint, files, allow_insecure=allow_insecure)
     server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
     with progress("keygen") as report:
         seconds["keygen"] = _timed(lambda: client.keygen(report))
-    return lambda text: _encrypted(client, server, text)
+    return lambda texts, title: _encrypted(client, server, texts, title)
 
 
 def _locally(
-    backend: BackendName, plan: Plan, checkpoint: Checkpoint, text: str
-) -> tuple[api.Answer, dict[str, float]]:
+    backend: BackendName, plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], title: str
+) -> tuple[list[api.Answer], Seconds]:
     began = time.monotonic()
-    with progress(backend.value) as report:
-        answer = api.classify_locally(plan, checkpoint, text, backend=backend.value, progress=report)
-    return answer, {"evaluate": time.monotonic() - began}
+    with progress(f"{title}{backend.value}") as report:
+        answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend.value, progress=report)
+    return answers, {"evaluate": time.monotonic() - began}
 
 
-def _encrypted(client: api.Client, server: api.Server, text: str) -> tuple[api.Answer, dict[str, float]]:
-    seconds = {"encrypt": _timed(lambda: client.encrypt(text))}
-    with progress("evaluate") as report:
+def _encrypted(
+    client: api.Client, server: api.Server, texts: Sequence[str], title: str
+) -> tuple[list[api.Answer], Seconds]:
+    seconds = {"encrypt": _timed(lambda: client.encrypt_batch(texts))}
+    with progress(f"{title}evaluate") as report:
         seconds["evaluate"] = _timed(lambda: server.evaluate(report))
     answers: list[api.Answer] = []
-    seconds["decrypt"] = _timed(lambda: answers.append(client.decrypt()))
-    return answers[0], seconds
+    seconds["decrypt"] = _timed(lambda: answers.extend(client.decrypt_batch(len(texts))))
+    return answers, seconds
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -133,23 +178,7 @@ def _timed(action: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def _figures(
-    plan: Plan,
-    results: list[Classified],
-    backend: BackendName,
-    seconds: dict[str, float],
-    sizes: dict[str, int],
-    threads: int,
-) -> dict[str, Any]:
-    bytes_found = {"evaluation_keys": sizes.get("evaluation", 0)} | {
-        n: sizes.get(n, 0) for n in ("request", "response")
-    }
-    return run_report(
-        plan,
-        results,
-        backend=backend.value,
-        seconds={**seconds, **results[0].seconds},
-        sizes=bytes_found,
-        peak_rss_gb=peak_memory_gb(),
-        threads=threads,
-    )
+def _sizes(files: Workdir) -> dict[str, int]:
+    """Bytes of the files that pass between the parties; 0 where none was made."""
+    paths = {"evaluation_keys": files.evaluation_keys, "request": files.request, "response": files.response}
+    return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}

@@ -1,29 +1,52 @@
-"""`tacita decrypt`: response.ct into label and rounded logits."""
+"""`tacita decrypt`: response.ct into labels and rounded logits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated
+
 import typer
 
-from tacita.api import Client
+from tacita.api import Answer, Client
 from tacita.cli.console import err, out
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Work
 from tacita.cli.steps import opened, step
 
-UNTRUSTED = 1  # exit status when the decoded result must not be trusted
+UNTRUSTED = 1  # exit status when a decoded result must not be trusted
+
+Count = Annotated[
+    int | None,
+    typer.Option("--count", help="Texts in the request (default: all places of its batch).", min=1, show_default=False),
+]
 
 
 def run(
-    work: Work = WORK_DEFAULT, model: Model = MODEL_DEFAULT, json: Json = None, allow_insecure: Insecure = False
+    work: Work = WORK_DEFAULT,
+    model: Model = MODEL_DEFAULT,
+    count: Count = None,
+    json: Json = None,
+    allow_insecure: Insecure = False,
 ) -> None:
-    """Decrypt the answer, check it, round it."""
+    """Decrypt the answers, check them, round them."""
     with step("decrypt", json) as timed:
         plan, checkpoint, folder = opened(work, model)
-        answer = Client(plan, checkpoint, folder, allow_insecure=allow_insecure).decrypt()
-        timed.fields |= {"label": answer.label, "logits": list(answer.logits), "warnings": list(answer.warnings)}
-    out.print(
-        f"label: {answer.label or '-'}   logits: {' '.join(f'{v:+.3f}' for v in answer.logits[:16])}", soft_wrap=True
-    )
-    for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True)
-    if answer.warnings:
+        answers = Client(plan, checkpoint, folder, allow_insecure=allow_insecure).decrypt_batch(count)
+        timed.fields |= to_json(answers[0])
+        timed.fields["answers"] = [to_json(answer) for answer in answers]
+    for number, answer in enumerate(answers, 1):
+        place = f"{number}: " if plan.batch > 1 else ""
+        _show(answer, place)
+    if any(answer.warnings for answer in answers):
         raise typer.Exit(UNTRUSTED)
+
+
+def to_json(answer: Answer) -> dict[str, str | Sequence[float] | Sequence[str] | None]:
+    """The fields of one answer."""
+    return {"label": answer.label, "logits": list(answer.logits), "warnings": list(answer.warnings)}
+
+
+def _show(answer: Answer, place: str) -> None:
+    logits = " ".join(f"{v:+.3f}" for v in answer.logits[:16])
+    out.print(f"{place}label: {answer.label or '-'}   logits: {logits}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {place}{warning}", soft_wrap=True)

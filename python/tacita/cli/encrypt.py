@@ -1,4 +1,4 @@
-"""`tacita encrypt`: a text, or hidden states, into request.ct."""
+"""`tacita encrypt`: a text, a file of texts or hidden states into request.ct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import typer
 
 from tacita.api import Client
 from tacita.cli.console import duration, out, size
-from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Work
+from tacita.cli.lines import checked, read_lines, report_problems
+from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, TextFile, Work
 from tacita.cli.steps import opened, step
 from tacita.errors import InputError
 
@@ -19,24 +20,38 @@ HiddenStates = Annotated[
     Path | None,
     typer.Option("--hidden-states", help="A .npy array (tokens, hidden) instead of a text.", show_default=False),
 ]
+REJECTED = 1  # exit status when lines of the file were left out
 
 
 def run(
     text: Annotated[str | None, typer.Argument(help="The text to classify.", show_default=False)] = None,
+    file: TextFile = None,
     hidden_states: HiddenStates = None,
     work: Work = WORK_DEFAULT,
     model: Model = MODEL_DEFAULT,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Tokenise, embed, pack and encrypt; the length of the text is encrypted too."""
+    """Tokenise, embed, pack and encrypt; the lengths of the texts are encrypted too."""
+    if sum(given is not None for given in (text, file, hidden_states)) != 1:
+        raise InputError("encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three")
+    spoiled = False
     with step("encrypt", json) as timed:
         plan, checkpoint, folder = opened(work, model)
-        states = read_states(hidden_states) if hidden_states else None
         client = Client(plan, checkpoint, folder, allow_insecure=allow_insecure)
-        written = client.encrypt(text, hidden_states=states).stat().st_size
+        if file is not None:
+            lines = checked(checkpoint, read_lines(file), plan.tokens)
+            spoiled = report_problems(file, lines)
+            numbers = [line.number for line in lines if not line.problem]
+            client.encrypt_batch([line.text for line in lines if not line.problem])
+            timed.fields["lines"] = numbers
+        else:
+            client.encrypt(text, hidden_states=read_states(hidden_states) if hidden_states else None)
+        written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
     out.print(f"encrypt: {folder.request} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
+    if spoiled:
+        raise typer.Exit(REJECTED)
 
 
 def read_states(path: Path) -> npt.NDArray[np.float64]:

@@ -1,100 +1,191 @@
-"""`tacita estimate`: time, memory, bytes, error and security of a plan, without running it."""
+"""`tacita estimate`: time, memory, bytes, error and security of a plan, stage by stage, without running it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from tacita import api
-from tacita.cli.console import duration, out, progress, size, write_report
+from tacita.cli.console import duration, out, size, write_report
+from tacita.cli.evaluate import Memory
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
+    Goal,
+    Inputs,
     Json,
     Model,
     Preset,
     Prices,
+    Scheme,
     Texts,
     Tokens,
     read_prices,
     read_texts,
 )
+from tacita.cli.planning import planned
 from tacita.cli.report import parameters, security_line
-from tacita.plan.plan import Plan
-from tacita.plan.resources import available_memory
+from tacita.plan.plan import PlacedStage, Plan
+from tacita.plan.resources import GB, available_memory
+from tacita.plan.scheme import scheme_of
+from tacita.server.session import MEMORY_GB
 
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", help="An existing plan; without it one is made.", show_default=False)
 ]
+KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
+
+
+@dataclass(frozen=True)
+class StageEstimate:
+    """What a stage should cost. seconds: bootstraps included. products: of ciphertexts. bytes: of the ciphertexts alive
+    at its peak; spill_bytes: what of these is beyond the memory limit."""
+
+    name: str
+    seconds: float
+    seconds_per_input: float
+    bootstraps: int
+    key_switches: int
+    products: int
+    bytes: int
+    spill_bytes: int
 
 
 def run(
     plan: PlanFile = None,
     model: Model = MODEL_DEFAULT,
+    scheme: Scheme = None,
+    inputs: Inputs = None,
+    objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     texts: Texts = None,
     prices: Prices = None,
+    memory: Memory = MEMORY_GB,
     json: Json = None,
 ) -> None:
     """Say what a run would cost."""
     if plan is not None:
         found = Plan.load(plan)
     else:
-        with progress("plan") as report:
-            found = api.plan(
-                model,
-                tokens=tokens,
-                preset=preset,
-                texts=read_texts(texts),
-                prices=read_prices(prices),
-                progress=report,
-            )
-    show_estimate(found)
-    write_report(json, estimate(found))
+        found = planned(
+            model,
+            tokens=tokens,
+            preset=preset,
+            scheme=scheme,
+            inputs=inputs,
+            objective=objective,
+            texts=read_texts(texts),
+            prices=read_prices(prices),
+        )
+    show_stages(found, memory)
+    show_estimate(found, inputs, memory)
+    write_report(json, estimate(found, inputs, memory))
 
 
-def estimate(plan: Plan) -> dict[str, Any]:
-    """The estimate's JSON fields. too_large: what would not fit this machine's memory."""
+def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -> dict[str, Any]:
+    """The estimate's JSON fields. inputs: texts to classify (default: one request full). memory: the server's limit, GB."""
+    count = inputs or plan.batch
+    requests = ceil(count / plan.batch)
+    seconds = plan.prediction.seconds["evaluate"] * requests
     return {
         "model": plan.model.name,
+        "scheme": scheme_of(plan),
         "tokens": plan.tokens,
+        "texts_per_request": plan.batch,
+        "lanes": plan.lanes,
+        "inputs": count,
+        "requests": requests,
+        "wall_seconds": seconds,
+        "seconds_per_input": seconds / count,
         "seconds": dict(plan.prediction.seconds),
+        "stages": [asdict(stage) for stage in stage_estimates(plan, memory)],
         "stage_seconds": {s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)},
         "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
         "bytes": dict(plan.prediction.bytes),
         "bootstraps": plan.bootstraps,
+        "key_switches": sum(key_switches(stage) for stage in plan.stages),
         "rotation_keys": len(plan.rotations),
         "max_abs_error": plan.prediction.max_abs_error,
         "parameters": parameters(plan),
         "machine": plan.prediction.machine,
         "threads": plan.prediction.threads,
-        "too_large": too_large(plan),
+        "memory_limit_gb": memory,
+        "too_large": too_large(plan, memory),
     }
 
 
-def too_large(plan: Plan) -> list[str]:
-    """Stages, and key generation, whose predicted memory exceeds what this machine has free."""
-    free = available_memory()
-    if free is None:
-        return []
+def stage_estimates(plan: Plan, memory: float = MEMORY_GB) -> Iterator[StageEstimate]:
+    """One for each stage of the plan, in its order."""
     p = plan.prediction
-    fixed = p.bytes["server_memory"] - max(p.stage_bytes)
-    stages = zip(plan.stages, p.stage_bytes, strict=True)
-    return [s.name for s, need in stages if fixed + need > free] + ["keygen"] * (p.bytes["client_memory"] > free)
+    room = max(0, int(memory * GB) - _fixed_bytes(plan))
+    for stage, seconds, alive in zip(plan.stages, p.stage_seconds, p.stage_bytes, strict=True):
+        yield StageEstimate(
+            name=stage.name,
+            seconds=seconds,
+            seconds_per_input=seconds / plan.batch,
+            bootstraps=len(stage.kinds),
+            key_switches=key_switches(stage),
+            products=ciphertext_products(stage),
+            bytes=alive,
+            spill_bytes=max(0, alive - room),
+        )
 
 
-def show_estimate(plan: Plan) -> None:
-    """The estimate as a table."""
-    p = plan.prediction
+def key_switches(placed: PlacedStage) -> int:
+    """Rotations, conjugations, relinearisations of a stage, bootstraps excepted."""
+    return sum(placed.counts.get(op, 0) for op in KEY_SWITCHES)
+
+
+def ciphertext_products(placed: PlacedStage) -> int:
+    """Products of two ciphertexts of a stage, relinearised or not."""
+    return sum(placed.counts.get(op, 0) for op in ("mul", "tensor", "outer"))
+
+
+def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
+    """What does not fit: what must be in memory at once against the limit and this machine, stages against the limit."""
+    free, fixed = available_memory(), _fixed_bytes(plan)
+    found = []
+    for what, need in (("keys and matrices", fixed), ("key generation", plan.prediction.bytes["client_memory"])):
+        limit = memory * GB if free is None else min(free, memory * GB)
+        if need > limit:
+            found.append(f"{what} need {size(need)}, {size(limit)} may be taken")
+    over = [stage for stage in stage_estimates(plan, memory) if stage.spill_bytes]
+    if over:
+        worst = max(over, key=lambda stage: stage.spill_bytes)
+        spilled = f"{size(worst.spill_bytes)} of {size(worst.bytes)} go to disk in {worst.name}"
+        found.append(f"{len(over)} of {len(plan.stages)} stages do not fit {memory:g} GB: {spilled}")
+    return found
+
+
+def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
+    """Seconds and counts of every stage."""
+    table = Table("stage", "seconds", "a text", "bootstraps", "key switches", "products", "memory", "spill", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for s in stage_estimates(plan, memory):
+        counts = (str(n) if n else "" for n in (s.bootstraps, s.key_switches, s.products))
+        spill = size(s.spill_bytes) if s.spill_bytes else ""
+        table.add_row(s.name, f"{s.seconds:.2f}", f"{s.seconds_per_input:.3f}", *counts, size(s.bytes), spill)
+    out.print(table)
+
+
+def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -> None:
+    """The estimate of a whole run as a table."""
+    p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{p.machine}, {p.threads} threads")
+    table.add_row("scheme", f"{scheme_of(plan)}, {plan.batch} texts of up to {plan.tokens} tokens a request")
     for step, seconds in p.seconds.items():
         table.add_row(step, duration(seconds))
+    texts = f"{found['inputs']} texts in {found['requests']} requests, {found['seconds_per_input']:.2f} s a text"
+    table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
         table.add_row(name.replace("_", " "), size(count))
     table.add_row("rotation keys", str(len(plan.rotations)))
@@ -102,5 +193,10 @@ def show_estimate(plan: Plan) -> None:
     table.add_row("error of the logits", f"{p.max_abs_error:.4f}, shown to {plan.decimals} decimals")
     table.add_row("security", security_line(parameters(plan)))
     out.print(table)
-    for step in too_large(plan):
-        out.print(f"[yellow]warning:[/yellow] {step} does not fit the free memory of this machine", soft_wrap=True)
+    for line in found["too_large"]:
+        out.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
+
+
+def _fixed_bytes(plan: Plan) -> int:
+    """Memory beside ciphertexts: keys, bootstrapping matrices, process."""
+    return plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes, default=0)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tacita.api import DEFAULT_MODEL
+from tacita.api import DEFAULT_MODEL, Objective
 from tacita.errors import InputError
 from tacita.plan import cost
 
@@ -19,6 +19,15 @@ class BackendName(StrEnum):
     plain = "plain"
     sim = "sim"
     ckks = "ckks"
+
+
+class SchemeName(StrEnum):
+    """Packings and circuits to choose from."""
+
+    auto = "auto"
+    thor = "thor"
+    arion = "arion"
+    moai = "moai"
 
 
 Model = Annotated[Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)]
@@ -38,6 +47,30 @@ Texts = Annotated[
 Prices = Annotated[
     Path | None,
     typer.Option("--prices", help="Price table of `tacita bench engine` (default: the package's).", show_default=False),
+]
+TextFile = Annotated[
+    Path | None, typer.Option("--file", help="A file of texts, one a line (-: standard input).", show_default=False)
+]
+Scheme = Annotated[
+    SchemeName | None,
+    typer.Option(
+        "--scheme",
+        help="thor: one text a request; arion, moai: a batch; auto: the quickest by estimate "
+        "(default: auto for several texts, thor for one).",
+        show_default=False,
+    ),
+]
+Inputs = Annotated[
+    int | None, typer.Option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1, show_default=False)
+]
+Goal = Annotated[
+    Objective | None,
+    typer.Option(
+        "--objective",
+        help="What --scheme auto keeps short: the time until the last answer (throughput) or the first "
+        "(default: throughput for several texts, latency for one).",
+        show_default=False,
+    ),
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Cores to use (0: all).", min=0)]
 

@@ -8,26 +8,30 @@ from typing import Annotated
 
 import typer
 
-from tacita import api
-from tacita.cli.console import duration, out, progress
-from tacita.cli.estimate import show_estimate
+from tacita.cli.console import duration, out
+from tacita.cli.estimate import ciphertext_products, key_switches, show_estimate
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
     WORK_DEFAULT,
+    Goal,
+    Inputs,
     Json,
     Model,
     Preset,
     Prices,
+    Scheme,
     Texts,
     Tokens,
     Work,
     read_prices,
     read_texts,
 )
+from tacita.cli.planning import planned
 from tacita.cli.steps import step
-from tacita.plan.plan import PlacedStage, Plan
+from tacita.plan.plan import Plan
+from tacita.plan.scheme import scheme_of
 from tacita.protocol.files import Workdir, write_text
 
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
@@ -37,6 +41,9 @@ app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_
 def run(
     context: typer.Context,
     model: Model = MODEL_DEFAULT,
+    scheme: Scheme = None,
+    inputs: Inputs = None,
+    objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     texts: Texts = None,
@@ -48,20 +55,24 @@ def run(
     if context.invoked_subcommand is not None:
         return
     path = Workdir(work).plan
-    with step("plan", json) as timed, progress("plan") as report:
-        plan = api.plan(
+    with step("plan", json) as timed:
+        plan = planned(
             model,
             tokens=tokens,
             preset=preset,
+            scheme=scheme,
+            inputs=inputs,
+            objective=objective,
             texts=read_texts(texts),
             prices=read_prices(prices),
-            progress=report,
         )
         write_text(path, plan.to_text())
-        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps}
+        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": scheme_of(plan)}
     evaluate = duration(plan.prediction.seconds["evaluate"])
+    texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     out.print(
-        f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}", soft_wrap=True
+        f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}{texts_in}",
+        soft_wrap=True,
     )
 
 
@@ -69,7 +80,8 @@ def run(
 def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
-    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {plan.tokens} tokens, packing {plan.scheme}", soft_wrap=True)
+    shape = f"{plan.tokens} tokens, scheme {scheme_of(plan)}, {plan.batch} texts a request"
+    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {shape}", soft_wrap=True)
     for line in _stages(plan):
         out.print(line, soft_wrap=True)
     show_estimate(plan)
@@ -79,17 +91,10 @@ def _stages(plan: Plan) -> Iterator[str]:
     """One line per stage; counts are key switches (rotations, products, conjugations) and ciphertext products."""
     yield f"{'stage':<22} {'bootstraps':<14} {'levels':<40} {'switches':>8} {'products':>8} {'seconds':>8}"
     for placed, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
-        switches, products = _work(placed)
+        switches, products = key_switches(placed), ciphertext_products(placed)
         refreshed = f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else ""
         levels = f"{_levels(placed.levels)} -> {_levels(placed.out_levels)}"
         yield f"{placed.name:<22} {refreshed:<14} {levels:<40} {switches:>8} {products:>8} {seconds:>8.2f}"
-
-
-def _work(placed: PlacedStage) -> tuple[int, int]:
-    """(key switches, ciphertext products) of a stage."""
-    c = placed.counts
-    switches = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
-    return sum(c.get(op, 0) for op in switches), c.get("mul", 0) + c.get("tensor", 0)
 
 
 def _levels(levels: Mapping[str, int]) -> str:

@@ -8,33 +8,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from tacita.api import Answer
 from tacita.cli.console import duration, out, size
 from tacita.errors import FileError
 from tacita.plan.plan import Plan
+from tacita.plan.scheme import scheme_of
 
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
 
 @dataclasses.dataclass(frozen=True)
 class Classified:
-    """One text with its encrypted (or plain, or simulated) answer beside the float model's."""
+    """One text with its encrypted (or plain, or simulated) answer beside the float model's.
+
+    seconds: of the steps of its request, which the texts of a batch share. line: in the file, from 1. request: from 1.
+    """
 
     text: str
     answer: Answer
     reference: tuple[float, ...]
     seconds: Mapping[str, float]
+    line: int = 1
+    request: int = 1
 
     @property
     def max_abs_error(self) -> float:
         """Largest distance between an answer's logit and the float model's."""
         return max(abs(a - b) for a, b in zip(self.answer.logits, self.reference, strict=True))
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the largest logit is the float model's."""
+        return _largest(self.answer.logits) == _largest(self.reference)
+
     def to_json(self) -> dict[str, Any]:
         """The fields of one result."""
         return {
+            "line": self.line,
+            "request": self.request,
             "text": self.text,
             "label": self.answer.label,
             "logits": list(self.answer.logits),
@@ -55,10 +69,23 @@ def run_report(
     peak_rss_gb: float,
     threads: int,
 ) -> dict[str, Any]:
-    """The report of a whole run: the first result's fields on top, all results below `results`."""
+    """The report of a whole run: the first result's fields on top, all results below `results`.
+
+    seconds: of the first request. wall_seconds: encrypt, evaluate and decrypt of all requests.
+    """
+    requests = {result.request: sum(result.seconds.values()) for result in results}
     return {
         **results[0].to_json(),
         "backend": backend,
+        "scheme": scheme_of(plan),
+        "tokens": plan.tokens,
+        "inputs": len(results),
+        "requests": len(requests),
+        "texts_per_request": plan.batch,
+        "wall_seconds": sum(requests.values()),
+        "seconds_per_input": sum(requests.values()) / len(results),
+        "agreement": sum(result.agrees for result in results) / len(results),
+        "max_abs_error": max(result.max_abs_error for result in results),
         "plan_hash": plan.hash,
         "seconds": {step: float(seconds.get(step, 0.0)) for step in STEPS},
         "bytes": {name: int(sizes.get(name, 0)) for name in ("evaluation_keys", "request", "response")},
@@ -95,6 +122,14 @@ def show_results(results: Sequence[Classified]) -> None:
             out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {warning}", soft_wrap=True)
 
 
+def show_lines(results: Sequence[Classified]) -> None:
+    """One line for each line of the file: number, label, logits, warnings."""
+    for result in results:
+        warnings = "".join(f"   [yellow]warning:[/yellow] {warning}" for warning in result.answer.warnings)
+        label = escape(result.answer.label or "-")
+        out.print(f"{result.line}: {label}   {_numbers(result.answer.logits)}{warnings}", soft_wrap=True)
+
+
 def show_run(report: Mapping[str, Any]) -> None:
     """Time, memory and bytes of a run."""
     table = Table(show_header=False, box=None)
@@ -102,6 +137,9 @@ def show_run(report: Mapping[str, Any]) -> None:
         table.add_row(step, duration(seconds))
     for name, count in report["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))
+    if report["inputs"] > 1:
+        share = f"{duration(report['seconds_per_input'])} a text, {report['requests']} requests of up to "
+        table.add_row("all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}")
     table.add_row("peak memory", f"{report['peak_rss_gb']:.2f} GB")
     table.add_row("security", security_line(report["parameters"]))
     table.add_row("bootstraps", f"{report['bootstraps']} on {report['threads']} threads")
@@ -120,6 +158,10 @@ def read_report(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
         raise FileError(f"{path}: not a report ({error})", hint="did the step finish?") from error
+
+
+def _largest(values: Sequence[float]) -> int:
+    return max(range(len(values)), key=values.__getitem__)
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,11 @@ from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.client import keystore
 from tacita.errors import FileError, InputError
-from tacita.plan.build import RESPONSE
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
+from tacita.plan.requests import pack, read
 from tacita.protocol import engine, envelope
-from tacita.protocol.envelope import Envelope
 from tacita.protocol.files import Workdir
 
 Array = npt.NDArray[np.float64]
@@ -55,22 +54,43 @@ class Client:
 
     def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
         """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding LayerNorm."""
-        hidden, mask = embedded(self.plan, self.model, text, hidden_states)
-        slots = circuit_of(self.plan, self.model).request.pack(hidden, mask)
-        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
-        levels = {tensor.name: tensor.level for tensor in self.plan.request}
-        with engine.translated(InputError, "encrypt"):
-            tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
-        envelope.write(self.work.request, Envelope("request", self.plan.hash, secret.key_id, tensors))
-        return self.work.request
+        return self._encrypt([embedded(self.plan, self.model, text, hidden_states)])
+
+    def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:
+        """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more or none.
+
+        Places left over hold copies of the first text: the server learns neither lengths nor how full the batch is.
+        """
+        samples = [embedded(self.plan, self.model, text, None) for text in texts]
+        samples += [embedded(self.plan, self.model, None, states) for states in hidden_states]
+        if not 1 <= len(samples) <= self.plan.batch:
+            raise InputError(
+                f"encrypt: {len(samples)} texts, a request of this plan holds 1 to {self.plan.batch}",
+                hint="split them over several requests",
+            )
+        return self._encrypt(samples)
 
     def decrypt(self) -> Answer:
-        """Reads response.ct. Raises FileError when it is damaged, of another plan or of another key."""
+        """The first answer of response.ct. Raises FileError when it is damaged, of another plan or of another key."""
+        return self.decrypt_batch(1)[0]
+
+    def decrypt_batch(self, count: int | None = None) -> list[Answer]:
+        """The first `count` answers of response.ct (default: all places of the batch), in the order of the texts."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
-        found = envelope.read(self.work.response, "response", self.plan, secret.key_id)
+        cts = (data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id))
         with engine.translated(FileError, str(self.work.response)):
-            slots = {name: _decrypt(secret, cts) for name, cts in found.tensors.items()}
-        return judge(self.plan, circuit_of(self.plan, self.model).response.read(slots[RESPONSE]))
+            slots = list(_decrypt(secret, cts))
+        return [judge(self.plan, decoded) for decoded in read(circuit_of(self.plan, self.model), slots)[:count]]
+
+    def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
+        """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
+        slots = pack(circuit_of(self.plan, self.model), samples)
+        secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
+        levels = {tensor.name: tensor.level for tensor in self.plan.request}
+        tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
+        with engine.translated(InputError, "encrypt"):
+            envelope.write_stream(self.work.request, "request", self.plan, secret.key_id, tensors)
+        return self.work.request
 
 
 def embedded(plan: Plan, model: Checkpoint, text: Text | None, hidden_states: Array | None) -> tuple[Array, Array]:
@@ -113,11 +133,13 @@ def _doubts(plan: Plan, decoded: Decoded) -> list[str]:
     return found
 
 
-def _encrypt(secret: Any, vectors: Sequence[npt.NDArray[Any]], level: int) -> list[bytes]:
-    cts = (engine.native().encrypt(secret, np.ascontiguousarray(v, np.complex128), level) for v in vectors)
-    return [ct.to_bytes() for ct in cts]
+def _encrypt(secret: Any, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:
+    for vector in vectors:
+        ct = engine.native().encrypt(secret, np.ascontiguousarray(vector, np.complex128), level)
+        yield ct.to_bytes()
 
 
-def _decrypt(secret: Any, cts: Sequence[bytes]) -> list[npt.NDArray[Any]]:
+def _decrypt(secret: Any, cts: Iterable[bytes]) -> Iterator[npt.NDArray[Any]]:
     module = engine.native()
-    return [np.asarray(secret.decrypt(module.Ciphertext.from_bytes(secret.params, data))) for data in cts]
+    for data in cts:
+        yield np.asarray(secret.decrypt(module.Ciphertext.from_bytes(secret.params, data)))

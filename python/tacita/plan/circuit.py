@@ -9,6 +9,7 @@ from functools import lru_cache
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError, ShapeError
+from tacita.models.batch import build_batch_circuit
 from tacita.models.circuit import CircuitSpecs, build_circuit
 from tacita.packing.interleaved import BatchShape
 from tacita.plan.build import place_circuit, to_plan
@@ -168,8 +169,6 @@ def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
 def _build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> AnyCircuit:
     if shape.packing == ROWS:
         return build_circuit(model, specs, shape.slots, shape.tokens)
-    from tacita.models.batch import build_batch_circuit
-
     return build_batch_circuit(model, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.packing)
 
 

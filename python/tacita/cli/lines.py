@@ -1,0 +1,82 @@
+"""A file of texts, one a line: what can be classified, and by number what cannot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.markup import escape
+
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.embed import tokenize
+from tacita.cli.console import err
+from tacita.errors import InputError
+
+MAX_BYTES = 1 << 28  # of a file of texts
+
+
+@dataclass(frozen=True)
+class Line:
+    """number: from 1, as editors count. text: stripped; empty when `problem` says why it cannot be classified."""
+
+    number: int
+    text: str
+    problem: str = ""
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The lines of a file ("-": standard input) that are not blank; one that is not UTF-8 has a problem.
+
+    Raises InputError for a file that cannot be read, is huge, or holds no text.
+    """
+    data = _read(path)
+    lines = [_decoded(number, raw) for number, raw in enumerate(data.split(b"\n"), 1) if raw.strip()]
+    if not lines:
+        raise InputError(f"{path}: holds no text", hint="one text a line")
+    return lines
+
+
+def checked(model: Checkpoint, lines: Sequence[Line], tokens: int) -> list[Line]:
+    """The same lines, those over `tokens` tokens or without a known word with a problem."""
+    return [line if line.problem else _fitted(model, line, tokens) for line in lines]
+
+
+def report_problems(path: Path, lines: Sequence[Line]) -> bool:
+    """Names each line that cannot be classified on stderr; whether there was one."""
+    bad = [line for line in lines if line.problem]
+    for line in bad:
+        err.print(f"[red]{escape(str(path))}:{line.number}:[/red] {escape(line.problem)}", soft_wrap=True)
+    return bool(bad)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error})", hint="one text a line") from error
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path}: over {MAX_BYTES} bytes", hint="split the file")
+    return data
+
+
+def _decoded(number: int, raw: bytes) -> Line:
+    try:
+        return Line(number, raw.decode("utf-8-sig").strip())
+    except UnicodeDecodeError as error:
+        return Line(number, "", f"not UTF-8 ({error.reason} at byte {error.start})")
+
+
+def _fitted(model: Checkpoint, line: Line, tokens: int) -> Line:
+    try:
+        found = len(tokenize(model, line.text)[0])
+    except InputError as error:
+        return Line(line.number, "", str(error))
+    if found > tokens:
+        return Line(line.number, "", f"the text has {found} tokens, the plan {tokens}")
+    return line

@@ -4,36 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Annotated
+
+import typer
 
 from tacita.api import Server
-from tacita.cli.console import duration, out, progress, size
+from tacita.cli.console import duration, err, out, progress, size
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Threads, Work
 from tacita.cli.steps import opened, step
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
+from tacita.server.session import MEMORY_GB, Usage
+
+Memory = Annotated[
+    float, typer.Option("--memory", help="GB to stay within; ciphertexts that do not fit wait on disk.", min=0.1)
+]
+Resume = Annotated[
+    bool, typer.Option("--resume/--no-resume", help="Go on where a killed run stood, and leave such points.")
+]
 
 
 def run(
     work: Work = WORK_DEFAULT,
     model: Model = MODEL_DEFAULT,
     threads: Threads = 0,
+    memory: Memory = MEMORY_GB,
+    resume: Resume = True,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
     """Run the model on the ciphertexts."""
     with step("evaluate", json) as timed, progress("evaluate") as report:
         plan, checkpoint, folder = opened(work, model)
-        server = Server(plan, checkpoint, folder, threads=threads, allow_insecure=allow_insecure)
+        server = Server(
+            plan, checkpoint, folder, threads=threads, allow_insecure=allow_insecure, memory=memory, resume=resume
+        )
         stages = StageTimes(report)
-        written = server.evaluate(stages).stat().st_size
+        written = server.evaluate(stages, _notice).stat().st_size
         timed.fields |= {"bytes": {"response": written}, "threads": server.threads, "bootstraps": plan.bootstraps}
+        timed.fields |= usage_fields(server.usage)
         timed.fields["stage_seconds"] = stages.seconds()
         timed.fields["predicted_stage_seconds"] = predicted_stage_seconds(plan)
     out.print(f"evaluate: {folder.response} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
 
 
 class StageTimes:
-    """Passes progress on and keeps when each stage began, bootstraps included."""
+    """Passes progress on and keeps when each stage began, bootstraps included. A resumed run reports its own stages."""
 
     def __init__(self, report: Callable[[Progress], None]) -> None:
         self._report = report
@@ -51,3 +67,18 @@ class StageTimes:
 def predicted_stage_seconds(plan: Plan) -> dict[str, float]:
     """Stage -> seconds of the plan's prediction."""
     return {stage.name: t for stage, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)}
+
+
+def usage_fields(usage: Usage) -> dict[str, float]:
+    """Fields of a report: GB of ciphertexts in memory, of files on disk at most, written and read; stages skipped."""
+    return {
+        "ciphertext_gb": usage.ciphertexts,
+        "spill_gb": usage.disk,
+        "spill_written_gb": usage.written,
+        "spill_read_gb": usage.read,
+        "resumed_stages": usage.resumed,
+    }
+
+
+def _notice(line: str) -> None:
+    err.print(f"evaluate: {line}", soft_wrap=True, markup=False)

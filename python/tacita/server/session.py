@@ -1,12 +1,18 @@
-"""The server of one plan: loads weights and evaluation keys, checks a request, evaluates, writes the response."""
+"""The server of one plan: loads weights and evaluation keys, checks a request, evaluates, writes the response.
+
+Ciphertexts stay within a memory limit, and a killed run goes on from its last resume point: see `spill` and `resume`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacita import __version__
 from tacita.backends.ckks import CkksBackend
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, KeyMissingError, PlanError
@@ -14,15 +20,39 @@ from tacita.plan import executor
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan, TensorInfo
-from tacita.plan.resources import require_disk, require_memory, threads
+from tacita.plan.resources import GB, require_disk, require_memory, threads
 from tacita.protocol import engine, envelope
-from tacita.protocol.envelope import Envelope
 from tacita.protocol.files import Workdir, require
 from tacita.schemes.base import Live
+from tacita.server import resume
+from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
+from tacita.server.resume import Checkpoints, Run
+from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
+
+MEMORY_GB = 12.0
+SAVE_EVERY = 60.0  # seconds between resume points
+FOLDER = "resume"  # of spilled ciphertexts and resume points, in the work folder
+
+
+@dataclass(frozen=True)
+class Usage:
+    """GB of one evaluation: ciphertexts in memory at most; files of spilled ciphertexts and resume points at most, written
+    and read. resumed: stages that an earlier run had finished."""
+
+    ciphertexts: float = 0.0
+    disk: float = 0.0
+    written: float = 0.0
+    read: float = 0.0
+    resumed: int = 0
 
 
 class Server:
-    """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing."""
+    """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing.
+
+    memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder. resume: go on
+    from the resume point of a killed run of the same request, and save such points, one every `save_every` seconds (0:
+    after each stage). usage: of the last evaluation.
+    """
 
     def __init__(
         self,
@@ -32,18 +62,23 @@ class Server:
         *,
         threads: int = 0,
         allow_insecure: bool = False,
+        memory: float = MEMORY_GB,
+        resume: bool = True,
+        save_every: float = SAVE_EVERY,
     ) -> None:
         require_model(plan, model)
         self.plan, self.model = plan, model
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.threads = threads or _all_threads()
+        self.memory, self.resume, self.save_every = memory, resume, save_every
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+        self.usage = Usage()
         self._keys: Any = None
 
     def load_keys(self) -> None:
         """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError else."""
         path = require(self.work.evaluation_keys, "keygen")
-        require_memory(self.plan.prediction.bytes["server_memory"], "evaluation")
+        require_memory(predicted_memory(self.plan, self.memory), "evaluation")
         try:
             with engine.translated(FileError, str(path)):
                 rotations = list(self.plan.rotations)
@@ -51,33 +86,84 @@ class Server:
         except FileError as error:
             raise _naming_rotations(error, self.plan) from error
 
-    def evaluate(self, progress: Callable[[Progress], None] = lambda _: None) -> Path:
-        """Reads request.ct, runs the circuit, writes response.ct."""
+    def evaluate(
+        self, progress: Callable[[Progress], None] = lambda _: None, notice: Callable[[str], None] = lambda _: None
+    ) -> Path:
+        """Reads request.ct, runs the circuit, writes response.ct. notice: told in a line what a user should know.
+
+        Raises ResourceError when memory or disk are short, before or during the run; a resume point then stays.
+        """
+        budget = ciphertext_budget(self.plan, self.memory)
         if self._keys is None:
             self.load_keys()
-        require_disk(self.work.path, self.plan.prediction.bytes["response"], "the response")
-        live = self._read(require(self.work.request, "encrypt"))
-        with engine.translated(PlanError, "evaluate"):
-            be = CkksBackend(engine.native().Evaluator(self.params, self._keys, self.threads))
-            out = self._run(be, live, progress)
-            tensors = {tensor.name: _serialise(be, out, tensor) for tensor in self.plan.response}
-        envelope.write(self.work.response, Envelope("response", self.plan.hash, self._keys.key_id, tensors))
+        need = self.plan.prediction.bytes["response"] + predicted_spill(self.plan, budget)
+        require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
+        request = require(self.work.request, "encrypt")
+        with resume.workspace(self.work.path / FOLDER) as store, engine.translated(PlanError, "evaluate"):
+            be = self._backend(store, budget)
+            out = self._run(be, request, progress, notice)
+            self._respond(be, out)
         return self.work.response
 
-    def _read(self, path: Path) -> Live:
-        found = envelope.read(path, "request", self.plan, self._keys.key_id)
-        with engine.translated(FileError, str(path)):
-            live: Live = {name: self._parse(cts) for name, cts in found.tensors.items()}
-        _check_levels(path, live, self.plan.request)
-        return live
+    def _backend(self, store: SpillStore, budget: int) -> SpillingBackend:
+        native = engine.native()
+        codec = Codec(
+            size_of=lambda ct: int(ct.nbytes),
+            dump=lambda ct: bytes(ct.to_bytes()),
+            load=lambda data: native.Ciphertext.from_bytes(self.params, data),
+        )
+        return SpillingBackend(
+            CkksBackend(native.Evaluator(self.params, self._keys, self.threads)), store, budget, codec
+        )
 
-    def _parse(self, cts: Sequence[bytes]) -> tuple[Any, ...]:
-        return tuple(engine.native().Ciphertext.from_bytes(self.params, data) for data in cts)
-
-    def _run(self, be: CkksBackend, live: Live, progress: Callable[[Progress], None]) -> Live:
+    def _run(
+        self, be: SpillingBackend, request: Path, progress: Callable[[Progress], None], notice: Callable[[str], None]
+    ) -> Live:
+        """The tensors after the last stage, from a resume point or from the request."""
+        run = Run(self.plan.hash, self._keys.key_id, _digest(request), __version__)
+        live, begin, complex_names = self._start(be, request, run, notice)
         stages = circuit_of(self.plan, self.model).stages
-        predicted = self.plan.prediction.stage_seconds
-        return executor.run(self.plan.stages, stages, be, live, predicted=predicted, progress=progress)
+        points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
+        out = executor.run(
+            self.plan.stages,
+            stages,
+            be,
+            live,
+            predicted=self.plan.prediction.stage_seconds,
+            progress=progress,
+            begin=begin,
+            complex_names=complex_names,
+            reached=points if self.resume else lambda _: None,
+        )
+        self.usage = _usage(be, begin)
+        return out
+
+    def _start(
+        self, be: SpillingBackend, request: Path, run: Run, notice: Callable[[str], None]
+    ) -> tuple[Live, int, frozenset[str]]:
+        """(live tensors, stages finished, complex names)."""
+        try:
+            point = resume.find(be.pool.store.folder, run) if self.resume else None
+            if point is not None:
+                live = resume.restore(be, point)
+                notice(f"goes on after stage {point.stage}, {point.index} of {len(self.plan.stages)}")
+                return live, point.index, frozenset(point.complex_names)
+        except FileError as error:
+            notice(f"starts from the beginning: {error}")
+        be.pool.store.sweep()
+        return self._read(be, request), 0, frozenset()
+
+    def _read(self, be: SpillingBackend, path: Path) -> Live:
+        found: dict[str, list[Handle]] = {tensor.name: [] for tensor in self.plan.request}
+        with engine.translated(FileError, str(path)):
+            for name, _, data in envelope.stream(path, "request", self.plan, self._keys.key_id):
+                found[name].append(be.adopt(engine.native().Ciphertext.from_bytes(self.params, data)))
+        _check_levels(path, found, self.plan.request)
+        return {name: tuple(cts) for name, cts in found.items()}
+
+    def _respond(self, be: SpillingBackend, out: Live) -> None:
+        tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
+        envelope.write_stream(self.work.response, "response", self.plan, self._keys.key_id, tensors)
 
 
 def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
@@ -99,8 +185,23 @@ def _check_levels(path: Path, live: Mapping[str, Sequence[Any]], expected: Seque
             )
 
 
-def _serialise(be: CkksBackend, out: Live, tensor: TensorInfo) -> list[bytes]:
-    return [be.drop_to(ct, tensor.level).to_bytes() for ct in out[tensor.name]]
+def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:
+    for ct in cts:
+        yield be.pool.packed(be.drop_to(ct, level))
+
+
+def _digest(path: Path) -> str:
+    """sha256 of a file, hex."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read ({error})", hint="is it the request file?") from error
+
+
+def _usage(be: SpillingBackend, resumed: int) -> Usage:
+    pool, store = be.pool, be.pool.store
+    return Usage(pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, resumed)
 
 
 def _all_threads() -> int:

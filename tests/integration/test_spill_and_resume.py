@@ -1,0 +1,226 @@
+"""The server within a memory limit and through kill -9, on toy rings: the response is the same, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita import api
+from tacita.backends.ckks import CkksBackend
+from tacita.backends.conformance import CHECKS, Harness
+from tacita.checkpoint import load
+from tacita.errors import ResourceError
+from tacita.plan.plan import Plan
+from tacita.server.budget import ciphertext_budget
+from tacita.server.spill import Codec, SpillingBackend, SpillStore
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+PRESET, TOKENS = "insecure_toy_n11", "8"
+TEXT = "a film of quiet beauty"
+CALIBRATION = "a film of quiet beauty\na waste of time\nit is neither good nor bad , only long\n"
+TOY = "--allow-insecure"
+KILLED_AT = 9  # the process ends itself, without warning, before it begins this stage
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from tacita import api
+from tacita.plan.plan import Plan
+
+def progress(now):
+    if now.index == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+work = Path(sys.argv[1])
+plan, model = Plan.load(work / "plan.json"), api.load(api.DEFAULT_MODEL)
+api.Server(plan, model, work, allow_insecure=True, threads=1, save_every=0).evaluate(progress)
+"""
+
+
+def process(*arguments: str) -> str:
+    """What a successful command wrote to stderr."""
+    done = subprocess.run([sys.executable, "-m", "tacita", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder after an uninterrupted evaluation."""
+    work = tmp_path_factory.mktemp("run")
+    texts = work / "texts.txt"
+    texts.write_text(CALIBRATION)
+    process("plan", "--work", str(work), "--preset", PRESET, "--tokens", TOKENS, "--texts", str(texts))
+    client = api.Client(Plan.load(work / "plan.json"), load(api.DEFAULT_MODEL), work, allow_insecure=True)
+    client.keygen()
+    client.encrypt(TEXT)
+    assert server(work).evaluate().exists()
+    assert not (work / "resume").exists()
+    return work
+
+
+@pytest.fixture(scope="module")
+def dead(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the folder whose evaluation was killed."""
+    work = tmp_path_factory.mktemp("dead") / "work"
+    shutil.copytree(finished, work)
+    (work / "response.ct").unlink()
+    command = [sys.executable, "-c", DYING, str(work), str(KILLED_AT)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    return work
+
+
+@pytest.fixture
+def killed(dead: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    shutil.copytree(dead, tmp_path / "work")
+    return tmp_path / "work"
+
+
+def server(work: Path, **options: Any) -> api.Server:
+    plan, model = Plan.load(work / "plan.json"), load(api.DEFAULT_MODEL)
+    return api.Server(plan, model, work, allow_insecure=True, **options)
+
+
+def response(work: Path) -> bytes:
+    return (work / "response.ct").read_bytes()
+
+
+def test_a_killed_evaluation_goes_on_and_gives_the_identical_response(finished: Path, killed: Path) -> None:
+    point = json.loads((killed / "resume" / "resume.json").read_text())
+    assert point["index"] == KILLED_AT
+    report = killed / "evaluate.json"
+    told = process("evaluate", "--work", str(killed), TOY, "--json", str(report))
+    assert told.startswith(f"evaluate: goes on after stage {point['stage']}, {KILLED_AT} of ")
+    found = json.loads(report.read_text())
+    plan = Plan.load(killed / "plan.json")
+    assert found["resumed_stages"] == KILLED_AT
+    assert list(found["stage_seconds"]) == [stage.name for stage in plan.stages[KILLED_AT:]]
+    assert found["spill_gb"] > 0
+    assert response(killed) == response(finished)
+    assert not (killed / "resume").exists()
+
+
+def test_no_resume_starts_from_the_beginning(finished: Path, killed: Path) -> None:
+    report = killed / "evaluate.json"
+    told = process("evaluate", "--work", str(killed), TOY, "--no-resume", "--json", str(report))
+    assert told == ""
+    assert json.loads(report.read_text())["resumed_stages"] == 0
+    assert response(killed) == response(finished)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("*.spill", r"starts from the beginning: .*\.spill: checksum"),
+        ("resume.json", "starts from the beginning: .*json"),
+    ],
+)
+def test_a_damaged_point_is_told_and_not_used(finished: Path, killed: Path, pattern: str, message: str) -> None:
+    path = next((killed / "resume").glob(pattern))
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    told: list[str] = []
+    server(killed).evaluate(notice=told.append)
+    (line,) = told
+    assert re.match(message, line)
+    assert response(killed) == response(finished)
+
+
+def test_a_point_of_another_request_is_not_used(killed: Path) -> None:
+    model = load(api.DEFAULT_MODEL)
+    client = api.Client(Plan.load(killed / "plan.json"), model, killed, allow_insecure=True)
+    client.encrypt("a waste of time")
+    told: list[str] = []
+    server(killed).evaluate(notice=told.append)
+    assert told[0].endswith("resume.json: of another request")
+    assert client.decrypt().label == "negative"
+
+
+def test_within_little_memory_the_response_is_the_same(finished: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(finished, work)
+    (work / "response.ct").unlink()
+    plan = Plan.load(work / "plan.json")
+    fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
+    tight = server(work, memory=fixed / 1e9 + 1e-4)
+    tight.evaluate()
+    assert tight.usage.written > 0
+    assert tight.usage.read > 0
+    assert response(work) == response(finished)
+    assert server(work).evaluate() and not (work / "resume").exists()
+
+
+def test_a_limit_below_the_keys_is_told_before_anything_runs(finished: Path) -> None:
+    plan = Plan.load(finished / "plan.json")
+    with pytest.raises(ResourceError, match=r"within 0\.01 GB: keys and process alone need"):
+        ciphertext_budget(plan, 0.01)
+    with pytest.raises(ResourceError, match="keys and process alone need"):
+        server(finished, memory=0.01).evaluate()
+
+
+def test_a_full_disk_ends_the_run_and_leaves_the_point(
+    finished: Path, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (killed / "resume" / "resume.json").read_bytes()
+    held = sum(path.stat().st_size for path in (killed / "resume").glob("*.spill"))
+    make, plan = SpillStore.__init__, Plan.load(killed / "plan.json")
+    monkeypatch.setattr(SpillStore, "__init__", lambda store, folder: make(store, folder, quota=held + 1000))
+    fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
+    with pytest.raises(ResourceError, match=r"spilling a ciphertext needs .* are free"):
+        server(killed, memory=fixed / 1e9 + 1e-6).evaluate()
+    assert (killed / "resume" / "resume.json").read_bytes() == before
+    monkeypatch.undo()
+    server(killed).evaluate()
+    assert response(killed) == response(finished)
+
+
+def test_two_evaluations_in_one_folder_are_kept_apart(killed: Path) -> None:
+    store = SpillStore(killed / "resume")
+    with pytest.raises(ResourceError, match="in use by another evaluate"):
+        server(killed).evaluate()
+    store.close(keep=True)
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """The engine with room for no ciphertext at all."""
+    folder, params = tmp_path_factory.mktemp("keys"), native.Parameters.preset("insecure_toy_n8")
+    paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
+    native.keygen(params, [(k, params.max_level) for k in range(1, params.slots)], *paths, lambda done, total: None)
+    secret = native.SecretKey.load(paths[0], params)
+    store = SpillStore(folder / "spill")
+    codec = Codec(
+        lambda ct: int(ct.nbytes), lambda ct: bytes(ct.to_bytes()), lambda b: native.Ciphertext.from_bytes(params, b)
+    )
+    engine = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params), 1))
+    be = SpillingBackend(engine, store, 0, codec)
+
+    def encrypt(values: np.ndarray, level: int | None) -> Any:
+        slots = np.ascontiguousarray(np.asarray(values), np.complex128)
+        return be.adopt(native.encrypt(secret, slots, params.max_level if level is None else level))
+
+    def decrypt(ct: Any) -> Any:
+        with be.pool.pinned([ct]):
+            return secret.decrypt(ct.slot.value)
+
+    yield Harness(be, encrypt, decrypt, tolerance=2e-5)
+    store.close(keep=False)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check: Any, harness: Harness) -> None:
+    check(harness)

@@ -9,6 +9,7 @@
 //! | [`linear`] | linear transforms: baby-step giant-step with double hoisting |
 //! | [`matmul`] | products with a matrix in clear: one exact integer matrix product over the residues |
 //! | [`polynomial`] | Chebyshev series by Paterson-Stockmeyer at optimal depth |
+//! | [`products`] | outer products of ciphertexts: degree-2 accumulators, relinearised once |
 //! | [`bootstrap`] | slots-to-coefficients first bootstrapping and its stages |
 //!
 //! *Native level* = limbs - 1. Users count from the bottom of the residual levels: `level = native level - stc levels`.
@@ -23,6 +24,7 @@ pub mod linear;
 pub mod matmul;
 pub mod params;
 pub mod polynomial;
+pub mod products;
 
 pub use error::CkksError;
 pub use evaluator::Evaluator;

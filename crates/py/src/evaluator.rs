@@ -22,7 +22,7 @@ pub struct Evaluator {
     pub(crate) inner: tacita_ckks::Evaluator,
     bootstrapper: OnceLock<Bootstrapper>,
     pool: ThreadPool,
-    owner: Owner,
+    pub(crate) owner: Owner,
 }
 
 impl Evaluator {

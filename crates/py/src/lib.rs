@@ -10,6 +10,7 @@ mod evaluator;
 mod keys;
 mod matmul;
 mod parameters;
+mod products;
 mod secret;
 mod secret_file;
 
@@ -22,6 +23,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ciphertext::Ciphertext>()?;
     m.add_class::<keys::EvaluationKeys>()?;
     m.add_class::<evaluator::Evaluator>()?;
+    m.add_class::<products::Products>()?;
     m.add_class::<secret::SecretKey>()?;
     m.add_function(wrap_pyfunction!(secret::keygen, m)?)?;
     m.add_function(wrap_pyfunction!(secret::encrypt, m)?)?;

@@ -2,4 +2,5 @@
 mod arithmetic;
 mod bootstrap;
 mod matmul;
+mod products;
 mod toy;

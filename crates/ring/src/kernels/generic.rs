@@ -9,12 +9,12 @@ use crate::simd::Simd;
 use crate::Modulus;
 
 #[derive(Clone, Copy)]
-struct View<'a, S: Simd>(S, &'a [f64]);
-struct ViewMut<'a, S: Simd>(S, &'a mut [f64]);
+pub(super) struct View<'a, S: Simd>(pub(super) S, pub(super) &'a [f64]);
+pub(super) struct ViewMut<'a, S: Simd>(pub(super) S, pub(super) &'a mut [f64]);
 
 impl<S: Simd> View<'_, S> {
     #[inline(always)]
-    fn at(&self, i: usize) -> S::V {
+    pub(super) fn at(&self, i: usize) -> S::V {
         debug_assert!(i + S::LANES <= self.1.len());
         // SAFETY: i + LANES <= len, by the invariant of the module.
         unsafe { self.0.load(self.1.as_ptr().add(i)) }
@@ -23,13 +23,13 @@ impl<S: Simd> View<'_, S> {
 
 impl<S: Simd> ViewMut<'_, S> {
     #[inline(always)]
-    fn at(&self, i: usize) -> S::V {
+    pub(super) fn at(&self, i: usize) -> S::V {
         debug_assert!(i + S::LANES <= self.1.len());
         // SAFETY: i + LANES <= len, by the invariant of the module.
         unsafe { self.0.load(self.1.as_ptr().add(i)) }
     }
     #[inline(always)]
-    fn set(&mut self, i: usize, v: S::V) {
+    pub(super) fn set(&mut self, i: usize, v: S::V) {
         debug_assert!(i + S::LANES <= self.1.len());
         // SAFETY: i + LANES <= len, by the invariant of the module.
         unsafe { self.0.store(self.1.as_mut_ptr().add(i), v) }

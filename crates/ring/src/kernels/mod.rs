@@ -5,6 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod generic;
+pub mod outer;
 pub(crate) mod reference;
 
 use crate::simd::dispatch;

@@ -157,6 +157,8 @@ def test_within_little_memory_the_response_is_the_same(finished: Path, tmp_path:
     plan = Plan.load(work / "plan.json")
     fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
     tight = server(work, memory=fixed / 1e9 + 1e-4)
+    assert tight.forecast() == (fixed + 100_000, max(plan.prediction.stage_bytes))
+    assert server(work).forecast() == (plan.prediction.bytes["server_memory"], 0)
     tight.evaluate()
     assert tight.usage.written > 0
     assert tight.usage.read > 0

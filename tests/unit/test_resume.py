@@ -202,6 +202,18 @@ def test_without_disk_for_a_point_the_run_goes_on_and_the_last_point_stays(tmp_p
     assert np.array_equal(evaluate(tmp_path / "killed", 100)[0], want)
 
 
+def test_progress_of_a_resumed_run_counts_all_stages(tmp_path: Path) -> None:
+    store = SpillStore(tmp_path)
+    be, live = start(store, 2)
+    point: list[Reached] = []
+    executor.run(PLACED, STAGES, be, dict(live), reached=point.append)
+    seen: list[executor.Progress] = []
+    executor.run(PLACED, STAGES, be, point[1].live, begin=point[1].index, predicted=[1, 2, 3, 4], progress=seen.append)
+    assert [(now.stage, now.index, now.total) for now in seen] == [("twist", 2, 4), ("tail", 3, 4), ("done", 4, 4)]
+    assert (seen[0].left, seen[-1].left) == (7.0, 0.0)
+    store.close(keep=False)
+
+
 def test_points_are_so_many_seconds_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

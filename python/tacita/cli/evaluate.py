@@ -39,6 +39,7 @@ def run(
         server = Server(
             plan, checkpoint, folder, threads=threads, allow_insecure=allow_insecure, memory=memory, resume=resume
         )
+        out.print(f"evaluate: {forecast_text(*server.forecast())}", soft_wrap=True)
         stages = StageTimes(report)
         written = server.evaluate(stages, _notice).stat().st_size
         timed.fields |= {"bytes": {"response": written}, "threads": server.threads, "bootstraps": plan.bootstraps}
@@ -67,6 +68,12 @@ class StageTimes:
 def predicted_stage_seconds(plan: Plan) -> dict[str, float]:
     """Stage -> seconds of the plan's prediction."""
     return {stage.name: t for stage, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)}
+
+
+def forecast_text(memory: int, spilled: int) -> str:
+    """What a run takes, in bytes, for people."""
+    disk = f", and {size(spilled)} on disk for ciphertexts that do not fit" if spilled else ""
+    return f"up to {size(memory)} of memory{disk}"
 
 
 def usage_fields(usage: Usage) -> dict[str, float]:

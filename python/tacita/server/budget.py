@@ -17,7 +17,7 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
     if budget <= 0:
         raise ResourceError(
             f"evaluation within {memory:g} GB: keys and process alone need {fixed / GB:.1f} GB",
-            hint="allow it more with --memory",
+            hint="allow it more: --memory, or memory= of the Server",
         )
     return budget
 

@@ -86,6 +86,14 @@ class Server:
         except FileError as error:
             raise _naming_rotations(error, self.plan) from error
 
+    def forecast(self) -> tuple[int, int]:
+        """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts at most.
+
+        Raises ResourceError when the memory limit is too low for the keys.
+        """
+        budget = ciphertext_budget(self.plan, self.memory)
+        return predicted_memory(self.plan, self.memory), predicted_spill(self.plan, budget)
+
     def evaluate(
         self, progress: Callable[[Progress], None] = lambda _: None, notice: Callable[[str], None] = lambda _: None
     ) -> Path:
@@ -93,20 +101,20 @@ class Server:
 
         Raises ResourceError when memory or disk are short, before or during the run; a resume point then stays.
         """
-        budget = ciphertext_budget(self.plan, self.memory)
+        _, spilled = self.forecast()
         if self._keys is None:
             self.load_keys()
-        need = self.plan.prediction.bytes["response"] + predicted_spill(self.plan, budget)
+        need = self.plan.prediction.bytes["response"] + spilled
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
         request = require(self.work.request, "encrypt")
         with resume.workspace(self.work.path / FOLDER) as store, engine.translated(PlanError, "evaluate"):
-            be = self._backend(store, budget)
+            be = self._backend(store)
             out = self._run(be, request, progress, notice)
             self._respond(be, out)
         return self.work.response
 
-    def _backend(self, store: SpillStore, budget: int) -> SpillingBackend:
-        native = engine.native()
+    def _backend(self, store: SpillStore) -> SpillingBackend:
+        native, budget = engine.native(), ciphertext_budget(self.plan, self.memory)
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
             dump=lambda ct: bytes(ct.to_bytes()),

@@ -141,7 +141,7 @@ def test_an_interrupt_leaves_no_half_written_file(tmp_path: Path, monkeypatch: p
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "plan", interrupt)
+    monkeypatch.setattr(api, "choose_plan", interrupt)
     status, _, err = run("plan", "--work", str(tmp_path))
     assert status == 130
     assert "interrupted" in err

@@ -165,15 +165,15 @@ def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
 
 
 def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
-    """Seconds and counts of every stage."""
-    table = Table("stage", "seconds", "a text", "bootstraps", "key switches", "products", "memory", "spill", box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    """One line per stage, wide enough for its name."""
+    width = max(len(stage.name) for stage in plan.stages)
+    head = f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} {'spill':>9}"
+    out.print(f"{'stage':<{width}} {head}", soft_wrap=True)
     for s in stage_estimates(plan, memory):
-        counts = (str(n) if n else "" for n in (s.bootstraps, s.key_switches, s.products))
-        spill = size(s.spill_bytes) if s.spill_bytes else ""
-        table.add_row(s.name, f"{s.seconds:.2f}", f"{s.seconds_per_input:.3f}", *counts, size(s.bytes), spill)
-    out.print(table)
+        counts = f"{s.bootstraps or '':>10} {s.key_switches or '':>8} {s.products or '':>8}"
+        places = f"{size(s.bytes):>9} {size(s.spill_bytes) if s.spill_bytes else '':>9}"
+        line = f"{s.name:<{width}} {s.seconds:>9.2f} {s.seconds_per_input:>9.4f} {counts} {places}"
+        out.print(line.rstrip(), soft_wrap=True)
 
 
 def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -> None:

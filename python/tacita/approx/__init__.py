@@ -5,17 +5,20 @@
     gelu.depth(spec)         # its float64 value, its levels gelu.candidates((-8.0, 8.0))                  #
     several (depth, products, error) for the placement to pick from
 
+`arion` and `moai` hold the papers' choices for the same functions, `power` and `constant` those of retrained models.
 `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
-from tacita.approx import exp, gelu, inverse, relu, rsqrt, softmax, tanh
+from tacita.approx import arion, constant, exp, gelu, inverse, moai, power, relu, rsqrt, softmax, tanh
 from tacita.approx.fit import FitError
 from tacita.approx.spec import Spec, choose, depth, evaluate, free_depth, free_scale, from_dict, numpy, pareto
 
 __all__ = [
     "FitError",
     "Spec",
+    "arion",
     "choose",
+    "constant",
     "depth",
     "evaluate",
     "exp",
@@ -24,8 +27,10 @@ __all__ = [
     "from_dict",
     "gelu",
     "inverse",
+    "moai",
     "numpy",
     "pareto",
+    "power",
     "relu",
     "rsqrt",
     "softmax",

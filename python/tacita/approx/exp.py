@@ -89,16 +89,20 @@ def fit(interval: Interval, error: float, *, shift: float | None = None, max_dep
 def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 8) -> tuple[Spec, ...]:
     """Every series depth and number of squarings within max_depth, dominated ones left out."""
     return pareto(
-        _spec(interval, shift, 2**levels - 1, k) for k in SQUARINGS for levels in range(1, min(7, max_depth - k) + 1)
+        power_spec(interval, shift, 2**levels - 1, k)
+        for k in SQUARINGS
+        for levels in range(1, min(7, max_depth - k) + 1)
     )
 
 
 def _smallest(interval: Interval, error: float, shift: float | None, k: int, max_depth: int) -> Spec | None:
-    return poly.smallest_degree(lambda degree: _spec(interval, shift, degree, k), error, min(7, max_depth - k))
+    return poly.smallest_degree(lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k))
 
 
-def _spec(interval: Interval, shift: float | None, degree: int, squarings: int) -> PowerSpec:
-    """Weighted Remez on the root: an error d of the root makes 2^k root^(2^k - 1) d of the power."""
+def power_spec(interval: Interval, shift: float | None, degree: int, squarings: int) -> PowerSpec:
+    """A series of `degree`, squared k = `squarings` times. Weighted Remez on the root: an error d of it makes
+    2^k root^(2^k - 1) d of the power.
+    """
     domain = fitting.widen(interval, MARGIN)
     moved = interval[1] if shift is None else shift
     power = 2.0**squarings

@@ -21,8 +21,8 @@ impl Evaluator {
         let [outputs, inputs, period] = *weights.shape() else {
             return Err(TacitaError::new_err("matmul: weights need three axes"));
         };
-        let bias_shape = bias.as_ref().map(|b| b.shape());
-        if inputs != cts.len() || bias_shape.is_some_and(|s| s != [outputs, period]) {
+        let bias_shape = bias.as_ref().map_or(vec![outputs, period], |b| b.shape().to_vec());
+        if inputs != cts.len() || bias_shape != [outputs, period] {
             return Err(TacitaError::new_err(format!(
                 "matmul: weights of shape {:?} and bias {bias_shape:?} for {} ciphertexts; hint: (outputs, inputs, period) and (outputs, period)",
                 weights.shape(),

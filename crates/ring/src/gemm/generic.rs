@@ -8,9 +8,12 @@ use super::{check, reference, Input, Weights, HALF_BITS, ROWS};
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::{AlignedVec, Modulus};
+use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
 
 /// Doubles of the panels that are packed at a time: half of a second-level cache of 1 MB.
 const PANELS: usize = 1 << 16;
+/// Inputs that are asked for ahead of their packing: lines at one place of many limbs share a set of eight in the cache.
+const AHEAD: usize = 6;
 
 /// The sums of one tile: by row, by half (low, high), by vector.
 type Sums<S, const C: usize> = [[[<S as Simd>::V; C]; 2]; ROWS];
@@ -77,7 +80,11 @@ fn factors(m: &Modulus, c: i128) -> Factors {
 #[inline(always)]
 fn pack<S: Simd, const C: usize>(f: Field<S>, m: &Modulus, inputs: &[Input<'_>], first: usize, panels: &mut [f64]) {
     let (tile, depth) = (C * S::LANES, inputs.len());
+    let coefficients = panels.len() / (2 * depth);
     for (k, x) in inputs.iter().enumerate() {
+        if let Some(next) = inputs.get(k + AHEAD) {
+            prefetch(&next.limb[first..first + coefficients]);
+        }
         for (t, panel) in panels.chunks_exact_mut(2 * tile * depth).enumerate() {
             let at = first + t * tile;
             let factor = x.factor(at).map(|w| f.splat_factor(m.factor(w)));
@@ -92,6 +99,15 @@ fn pack<S: Simd, const C: usize>(f: Field<S>, m: &Modulus, inputs: &[Input<'_>],
                 }
             }
         }
+    }
+}
+
+/// Asks for the cache lines of a few coefficients: no stream that the processor would foresee.
+#[inline(always)]
+fn prefetch(x: &[f64]) {
+    for line in x.chunks(8) {
+        // SAFETY: a hint, of an address within the slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
 

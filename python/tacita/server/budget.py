@@ -7,9 +7,13 @@ from tacita.plan.plan import Plan
 from tacita.plan.resources import GB
 
 
-def ciphertext_budget(plan: Plan, memory: float) -> int:
-    """Bytes that a limit of `memory` GB leaves beside keys, bootstrapping and process.
+RESULTS = 8  # one part in so many is free for results
 
+
+def ciphertext_budget(plan: Plan, memory: float) -> int:
+    """Bytes that a limit of `memory` GB leaves for ciphertexts at rest, beside keys, bootstrapping and process.
+
+    An eighth of what is left is kept free for the results of the running operation, before others make room for them.
     Raises ResourceError when it leaves nothing.
     """
     fixed = plan.prediction.bytes["server_memory"] - _working(plan)
@@ -19,7 +23,7 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
             f"evaluation within {memory:g} GB: keys and process alone need {fixed / GB:.1f} GB",
             hint="allow it more: --memory, or memory= of the Server",
         )
-    return budget
+    return budget - budget // RESULTS
 
 
 def predicted_memory(plan: Plan, memory: float) -> int:

@@ -83,9 +83,9 @@ class SpillingBackend:
         return [ct for group in groups for ct in self.call("bootstrap", True, cts[group], kinds[group])]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
-        """As the contract says, so many outputs at once that they take a quarter of the budget."""
+        """As the contract says, so many outputs at once that they take an eighth of the budget."""
         largest = max((x.slot.nbytes for x in xs), default=1)
-        step = max(MATMUL_GROUP, self.pool.budget // 4 // largest)
+        step = max(MATMUL_GROUP, self.pool.budget // 8 // largest)
         groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]
         biases = [None if bias is None else bias[group] for group in groups]
         calls = [(xs, weights[group], b) for group, b in zip(groups, biases, strict=True)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from tacita.errors import CheckpointError
 from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
+from tacita.models.retrained import MOST_POWER, ORDINARY, Retrained
 
 ARCHITECTURES = ("BertForSequenceClassification", "BertModel")
 MAX_JSON_BYTES = 1 << 20
@@ -38,6 +39,7 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
         norm_eps=_epsilon(path, data),
         labels=_labels(path, data) if classifies else (),
         embeddings=embeddings,
+        retrained=_retrained(path, data),
     )
     if config.hidden % config.heads:
         raise CheckpointError(
@@ -86,6 +88,25 @@ def _activation(path: Path, data: Mapping[str, Any]) -> str:
     if name not in ACTIVATIONS:
         raise CheckpointError(f"{path}: activation {name!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
     return str(name)
+
+
+def _retrained(path: Path, data: Mapping[str, Any]) -> Retrained:
+    """Our own fields: a Hugging Face model has none of them."""
+    bpmax, batch = data.get("attention_variant") == "bpmax", data.get("norm_variant") == "batch"
+    try:
+        return Retrained(
+            attention_variant=str(data.get("attention_variant", ORDINARY.attention_variant)),
+            norm_variant=str(data.get("norm_variant", ORDINARY.norm_variant)),
+            power=_integer(path, data, "attention_power", MOST_POWER) if bpmax else 0,
+            offset=float(data["attention_offset"]) if bpmax else 0.0,
+            denominators=tuple(float(v) for v in data["attention_denominators"]) if bpmax else (),
+            deviations=tuple((float(a), float(b)) for a, b in data["norm_deviations"]) if batch else (),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: stored statistics of a retrained model: {error!r}",
+            hint="bpmax needs attention_power, _offset, _denominators; batch needs norm_deviations (pairs)",
+        ) from None
 
 
 def _integer(path: Path, data: Mapping[str, Any], field: str, top: int, default: int | None = None) -> int:

@@ -17,6 +17,7 @@ from tacita.checkpoint.config import check_size, read_config
 from tacita.checkpoint.weights import check_tensors, has_tensor, read_raw, read_tensors
 from tacita.errors import CheckpointError
 from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.retrained import ORDINARY
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -71,6 +72,7 @@ def from_tensors(
 ) -> Checkpoint:
     """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
     shapes = tensor_shapes(config)
+    config.retrained.check(config.layers)
     check_tensors(where, tensors, shapes)
     frozen = {key: _frozen(tensors[key]) for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
@@ -83,7 +85,10 @@ def _frozen(tensor: Array) -> Array:
 
 
 def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
-    digest = hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode())
+    described = asdict(config)
+    if config.retrained == ORDINARY:  # so that an ordinary model keeps the hash that its plans name
+        del described["retrained"]
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensors[name], dtype="<f8").tobytes())

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx import gelu, relu
+from tacita.approx import gelu, power, relu
 from tacita.errors import InputError
+from tacita.models.retrained import ORDINARY, Retrained
 
 if TYPE_CHECKING:
     from tacita.checkpoint.load import Checkpoint
@@ -35,6 +36,7 @@ class BertConfig:
 
     classes: 0 when there is no classifier (BertModel); the answer is then the pooled vector. labels: one
     per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
+    retrained: what stands in place of softmax and LayerNorm, by default nothing.
     """
 
     layers: int
@@ -49,6 +51,7 @@ class BertConfig:
     norm_eps: float
     labels: tuple[str, ...]
     embeddings: bool = True
+    retrained: Retrained = ORDINARY
 
     @property
     def head_size(self) -> int:
@@ -145,18 +148,18 @@ def _layer(checkpoint: Checkpoint, index: int, x: Array, mask: Array, see: _See)
     name, config = layer_prefix(index), checkpoint.config
     note: _See = lambda key, value: see(f"layer{index}.{key}", value)  # noqa: E731
     note("input", x)
-    context = note("context", _attention(checkpoint, name, x, mask, note))
+    context = note("context", _attention(checkpoint, index, x, mask, note))
     summed = note("pre_norm1", x + _linear(checkpoint, f"{name}attention.output.dense", context))
-    y = note("norm1", _layer_norm(checkpoint, f"{name}attention.output.LayerNorm", summed, note, "1"))
+    y = note("norm1", _layer_norm(checkpoint, index, "attention.output", summed, note, "1"))
     inner = note("activation_input", _linear(checkpoint, f"{name}intermediate.dense", y))
     wide = note("activation", ACTIVATIONS[config.activation](inner))
     summed = note("pre_norm2", y + _linear(checkpoint, f"{name}output.dense", wide))
-    return note("output", _layer_norm(checkpoint, f"{name}output.LayerNorm", summed, note, "2"))
+    return note("output", _layer_norm(checkpoint, index, "output", summed, note, "2"))
 
 
-def _attention(checkpoint: Checkpoint, name: str, x: Array, mask: Array, note: _See) -> Array:
-    """softmax(Q K^T / sqrt(head size)) V per head, heads side by side: (tokens, hidden)."""
-    config = checkpoint.config
+def _attention(checkpoint: Checkpoint, index: int, x: Array, mask: Array, note: _See) -> Array:
+    """softmax(Q K^T / sqrt(head size)) V per head, or with bpmax's weights, heads side by side: (tokens, hidden)."""
+    config, name = checkpoint.config, layer_prefix(index)
     query, key, value = (
         _linear(checkpoint, f"{name}attention.self.{part}", x).reshape(-1, config.heads, config.head_size)
         for part in ("query", "key", "value")
@@ -166,14 +169,23 @@ def _attention(checkpoint: Checkpoint, name: str, x: Array, mask: Array, note: _
     top = masked.max(axis=-1, keepdims=True)
     log_sum = top + np.log(np.exp(masked - top).sum(axis=-1, keepdims=True))
     note("log_sum_exp", log_sum[..., 0])
-    mixed: Array = np.einsum("hij,jhd->ihd", np.exp(masked - log_sum), value)
+    weights = _bpmax(config, index, scores, mask) if config.retrained.bpmax else np.exp(masked - log_sum)
+    mixed: Array = np.einsum("hij,jhd->ihd", weights, value)
     return mixed.reshape(len(x), config.hidden)
 
 
-def _layer_norm(checkpoint: Checkpoint, name: str, x: Array, note: _See, which: str) -> Array:
+def _bpmax(config: BertConfig, index: int, scores: Array, mask: Array) -> Array:
+    """(s + offset)^power / (n R) at the n real keys."""
+    r = config.retrained
+    return np.asarray(power.exact(scores, r.offset, r.power) * (mask / mask.sum()) / r.denominators[index])
+
+
+def _layer_norm(checkpoint: Checkpoint, index: int, part: str, x: Array, note: _See, which: str) -> Array:
+    name, retrained = f"{layer_prefix(index)}{part}.LayerNorm", checkpoint.config.retrained
     centred = note(f"centred{which}", x - x.mean(axis=-1, keepdims=True))
     variance = note(f"variance{which}", (centred**2).mean(axis=-1) + checkpoint.config.norm_eps)
-    scaled = centred / np.sqrt(variance)[:, None]
+    deviation = retrained.deviations[index][int(which) - 1] if retrained.batch_norm else np.sqrt(variance)[:, None]
+    scaled = centred / deviation
     return np.asarray(scaled * checkpoint.tensors[f"{name}.weight"] + checkpoint.tensors[f"{name}.bias"])
 
 

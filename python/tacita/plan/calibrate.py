@@ -127,7 +127,7 @@ def calibrate(
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
     config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
     ranges = _measure(checkpoint, samples, progress)
-    temperatures = choose_temperatures(ranges, config.layers, config.heads)
+    temperatures = choose_temperatures(ranges, config)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges = _measure(model, samples, progress)
     return _widened(checkpoint, ranges, margin, samples, temperatures)

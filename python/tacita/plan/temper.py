@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import layer_prefix
+from tacita.models.bert import BertConfig, layer_prefix
 from tacita.plan.ranges import TEMPERATURES, Ranges
 
 LIMIT = 11.0  # nats between the smallest and the largest mean of exponentials of a layer: 10 levels of 1/x
@@ -25,10 +25,12 @@ LIMIT = 11.0  # nats between the smallest and the largest mean of exponentials o
 Temperatures = Sequence[Sequence[float]]  # beta by layer and head
 
 
-def choose_temperatures(ranges: Ranges, layers: int, heads: int) -> tuple[tuple[float, ...], ...]:
+def choose_temperatures(ranges: Ranges, config: BertConfig) -> tuple[tuple[float, ...], ...]:
     """beta of every head: 1 unless the layer exceeds LIMIT; then the head with the largest means steps down
-    through TEMPERATURES until the layer fits or no lower beta is left."""
-    return tuple(_layer(ranges, f"layer{i}", heads) for i in range(layers))
+    through TEMPERATURES until the layer fits or no lower beta is left. A model without exponentials keeps 1."""
+    if config.retrained.bpmax:
+        return ((1.0,) * config.heads,) * config.layers
+    return tuple(_layer(ranges, f"layer{i}", config.heads) for i in range(config.layers))
 
 
 def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:

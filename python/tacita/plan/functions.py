@@ -1,0 +1,46 @@
+"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, or a mixture by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tacita.approx import arion, exp, gelu, inverse, moai, relu, rsqrt
+from tacita.approx.spec import Spec
+from tacita.errors import InputError
+
+Fit = Callable[..., Spec]
+
+# relu is not in the papers' models: there is one approximation of it
+FITS: Mapping[str, Mapping[str, Fit]] = {
+    "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit, "relu": relu.fit},
+    "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu, "relu": relu.fit},
+    "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu, "relu": relu.fit},
+}
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The variant of each function: "tacita" (least depth of all that we know), "moai" or "arion". Errors: InputError."""
+
+    exp: str = "tacita"
+    inverse: str = "tacita"
+    rsqrt: str = "tacita"
+    activation: str = "tacita"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            variant = getattr(self, field.name)
+            if variant not in FITS:
+                raise InputError(f"functions: no variant {variant!r} of {field.name}", hint=f"one of {', '.join(FITS)}")
+
+    @staticmethod
+    def of(variant: str) -> Functions:
+        """All functions of one variant."""
+        return Functions(variant, variant, variant, variant)
+
+    def fit(self, name: str, *args: Any, **options: Any) -> Spec:
+        """The approximation of exp, inverse, rsqrt, gelu or relu to the given interval and error. Errors: FitError."""
+        variant = getattr(self, "activation" if name in ("gelu", "relu") else name)
+        return FITS[variant][name](*args, **options)

@@ -6,7 +6,6 @@ from tacita.errors import ResourceError
 from tacita.plan.plan import Plan
 from tacita.plan.resources import GB
 
-
 RESULTS = 8  # one part in so many is free for results
 
 

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.console import progress, write_report
 from tacita.cli.decrypt import UNTRUSTED
+from tacita.cli.evaluate import Memory
 from tacita.cli.lines import Line, checked, read_lines, report_problems
 from tacita.cli.options import (
     MODEL_DEFAULT,
@@ -41,12 +43,22 @@ from tacita.plan.resources import peak_memory_gb
 from tacita.plan.resources import threads as all_threads
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir, write_text
+from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
     Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False)
 ]
 Seconds = dict[str, float]
 Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Cores and GB of memory for the server, and whether insecure parameters are admitted."""
+
+    threads: int
+    memory: float
+    allow_insecure: bool
 
 
 def run(
@@ -64,6 +76,7 @@ def run(
     preset: Preset = PRESET_DEFAULT,
     calibration: Texts = None,
     threads: Threads = 0,
+    memory: Memory = MEMORY_GB,
     work: Keep = None,
     json: Json = None,
     allow_insecure: Insecure = False,
@@ -91,7 +104,8 @@ def run(
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         files = Workdir(Path(folder))
         write_text(files.plan, plan.to_text()) if work else None
-        answerer = _answerer(backend, plan, checkpoint, files, threads, allow_insecure, seconds)
+        limits = _Limits(threads, memory, allow_insecure)
+        answerer = _answerer(backend, plan, checkpoint, files, limits, seconds)
         results = _classify(plan, checkpoint, good, answerer)
         sizes = _sizes(files)
     figures = run_report(
@@ -139,14 +153,20 @@ def _answerer(
     plan: Plan,
     checkpoint: Checkpoint,
     files: Workdir,
-    threads: int,
-    allow_insecure: bool,
+    limits: _Limits,
     seconds: Seconds,
 ) -> Answerer:
     if backend is not BackendName.ckks:
         return lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
-    client = api.Client(plan, checkpoint, files, allow_insecure=allow_insecure)
-    server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
+    client = api.Client(plan, checkpoint, files, allow_insecure=limits.allow_insecure)
+    server = api.Server(
+        plan,
+        checkpoint,
+        files,
+        threads=limits.threads,
+        memory=limits.memory,
+        allow_insecure=limits.allow_insecure,
+    )
     with progress("keygen") as report:
         seconds["keygen"] = _timed(lambda: client.keygen(report))
     return lambda texts, title: _encrypted(client, server, texts, title)

@@ -34,6 +34,7 @@ from tacita.cli.report import parameters, security_line
 from tacita.plan.plan import PlacedStage, Plan
 from tacita.plan.resources import GB, available_memory
 from tacita.plan.scheme import scheme_of
+from tacita.server.budget import predicted_spill
 from tacita.server.session import MEMORY_GB
 
 PlanFile = Annotated[
@@ -117,6 +118,7 @@ def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -
         "machine": plan.prediction.machine,
         "threads": plan.prediction.threads,
         "memory_limit_gb": memory,
+        "spill_gb": predicted_spill(plan, _room(plan, memory)) / GB,
         "too_large": too_large(plan, memory),
     }
 
@@ -124,7 +126,7 @@ def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -
 def stage_estimates(plan: Plan, memory: float = MEMORY_GB) -> Iterator[StageEstimate]:
     """One for each stage of the plan, in its order."""
     p = plan.prediction
-    room = max(0, int(memory * GB) - _fixed_bytes(plan))
+    room = _room(plan, memory)
     for stage, seconds, alive in zip(plan.stages, p.stage_seconds, p.stage_bytes, strict=True):
         yield StageEstimate(
             name=stage.name,
@@ -188,6 +190,7 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
         table.add_row(name.replace("_", " "), size(count))
+    table.add_row("disk for spilled ciphertexts", f"{found['spill_gb']:.2f} GB at most, within {memory:g} GB of memory")
     table.add_row("rotation keys", str(len(plan.rotations)))
     table.add_row("bootstraps", str(plan.bootstraps))
     table.add_row("error of the logits", f"{p.max_abs_error:.4f}, shown to {plan.decimals} decimals")
@@ -195,6 +198,11 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     out.print(table)
     for line in found["too_large"]:
         out.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
+
+
+def _room(plan: Plan, memory: float) -> int:
+    """Bytes that the memory limit leaves for ciphertexts."""
+    return max(0, int(memory * GB) - _fixed_bytes(plan))
 
 
 def _fixed_bytes(plan: Plan) -> int:

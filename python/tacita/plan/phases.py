@@ -1,13 +1,14 @@
-"""Progress of planning: each phase has a share of the time as measured on the default model."""
+"""Progress of planning: each phase has a share, its seconds on the default model at full size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tacita.plan.executor import Progress
 
-ONCE: tuple[tuple[str, float], ...] = (("calibrate", 5.0),)
-EACH: tuple[tuple[str, float], ...] = (("fit", 1.0), ("place", 3.0), ("predict", 4.0))  # for every scheme planned
+CALIBRATE = 6.0
+ROWS: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
+BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hundreds of ciphertexts, few slots
 
 
 class Phases:
@@ -15,7 +16,10 @@ class Phases:
 
     def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
         self._progress = progress
-        self._shares = [*ONCE, *((f"{phase} {scheme}", share) for scheme in schemes for phase, share in EACH)]
+        self._shares = [("calibrate", CALIBRATE)]
+        for scheme in schemes:
+            shares = ROWS if scheme == "thor" else BATCH
+            self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
         self._index = 0
 
     def enter(self, phase: str, scheme: str = "") -> None:

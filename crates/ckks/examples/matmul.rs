@@ -2,7 +2,8 @@
 //! `cargo run --release -p tacita-ckks --example matmul -- INPUTS OUTPUTS [LIMBS [THREADS [PERIOD [DISTINCT]]]]`.
 //!
 //! The residues of the inputs are random, since values cost nothing; DISTINCT of them are in memory and repeated. An input
-//! or output takes LIMBS MB. One modular multiply-add counts as one multiply-add of the real product.
+//! or output takes LIMBS MB. One modular multiply-add counts as one multiply-add of the real product. Rates are by processor
+//! time, so that other work on the machine matters little; the wall time is given beside.
 use rayon::prelude::*;
 use std::time::Instant;
 use tacita_ckks::matmul::Matrix;
@@ -28,26 +29,34 @@ fn random(e: &Evaluator, limbs: usize, seed: u8) -> Ciphertext {
     }
 }
 
-/// Multiply-adds a second of the real product, on every thread of the pool at once.
+/// Processor seconds of the process so far (Linux counts them in hundredths).
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let (_, fields) = stat.rsplit_once(')').expect("the name in parentheses");
+    let ticks = |i: usize| fields.split_whitespace().nth(i).and_then(|x| x.parse::<f64>().ok());
+    (ticks(11).expect("user time") + ticks(12).expect("system time")) / 100.0
+}
+
+/// Multiply-adds a processor second of the real product, on every thread of the pool at once.
 fn dgemm(rows: usize, depth: usize) -> f64 {
+    let repeats = (1 << 35) / (rows * depth * COLUMNS) + 1;
     let run = |_| {
         let w = vec![0.5; rows * depth];
         let x = vec![0.25; depth * COLUMNS];
         let mut out = vec![0.0; rows * COLUMNS];
         let (k, n) = (depth as isize, COLUMNS as isize);
-        let mut best = f64::INFINITY;
-        for _ in 0..10 {
-            let start = Instant::now();
+        for _ in 0..repeats {
             // SAFETY: the vectors are whole row-major matrices of these shapes.
             unsafe {
                 let (w, x, out) = (w.as_ptr(), x.as_ptr(), out.as_mut_ptr());
                 matrixmultiply::dgemm(rows, depth, COLUMNS, 1.0, w, k, 1, x, n, 1, 0.0, out, n, 1);
             }
-            best = best.min(start.elapsed().as_secs_f64());
         }
-        (rows * depth * COLUMNS) as f64 / best
+        (rows * depth * COLUMNS * repeats) as f64
     };
-    (0..rayon::current_num_threads()).into_par_iter().map(run).sum()
+    let start = cpu_seconds();
+    let count: f64 = (0..rayon::current_num_threads()).into_par_iter().map(run).sum();
+    count / (cpu_seconds() - start)
 }
 
 fn main() {
@@ -75,15 +84,16 @@ fn main() {
         let real = dgemm(outputs, inputs * period);
         let count = (2 * limbs * n * weights.len()) as f64;
         for run in ["first", "warm"] {
-            let start = Instant::now();
+            let (start, cpu) = (Instant::now(), cpu_seconds());
             let out = e.matmul(&xs, &matrix).expect("a product");
-            let seconds = start.elapsed().as_secs_f64();
+            let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
             drop(out);
+            let rate = count / cpu;
             println!(
-                "{outputs} x {inputs} x {period}, {limbs} limbs, {threads} threads, {run}: {seconds:.3} s, {:.2} G/s, dgemm {:.2} G/s, share {:.3}",
-                count / seconds / 1e9,
+                "{outputs} x {inputs} x {period}, {limbs} limbs, {threads} threads, {run}: {seconds:.2} s, cpu {cpu:.2} s, {:.2} G/s, dgemm {:.2} G/s, share {:.3}",
+                rate / 1e9,
                 real / 1e9,
-                count / seconds / real
+                rate / real
             );
         }
     });

@@ -10,6 +10,9 @@ use tacita_ring::{automorphism_permutation, kernels, AlignedVec, Modulus, NttTab
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::{Parameters, RnsPoly};
 
+/// Relative difference of a scale from the canonical one that is rounding: 2^-36.
+const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
+
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of the operand.
 pub struct Evaluator {
     params: CkksParameters,
@@ -173,7 +176,7 @@ impl Evaluator {
     /// [`CkksError::Level`] at native level 0.
     pub fn rescale(&self, a: Ciphertext) -> Result<Ciphertext, CkksError> {
         self.need_level(&a, "rescale", 1)?;
-        let scale = a.scale / self.params.prime(a.level());
+        let scale = self.settled(a.level() - 1, a.scale / self.params.prime(a.level()));
         let polys = a
             .polys
             .into_iter()
@@ -182,7 +185,21 @@ impl Evaluator {
         Ok(Ciphertext { polys, scale })
     }
 
-    /// Brings `a` to a lower native level at exactly `scale` (to 2^-40): one multiplication by a constant and a rescale,
+    /// The canonical scale of native level `level` when `scale` is within 2^-36 of it: what rounding left of a difference
+    /// would double with every later product, and 2^-36 of a value is far below its noise. Else `scale`.
+    fn settled(&self, level: usize, scale: f64) -> f64 {
+        if level > self.params.top_level() {
+            return scale;
+        }
+        let canonical = self.params.scale(level);
+        if (scale / canonical - 1.0).abs() < SETTLED {
+            canonical
+        } else {
+            scale
+        }
+    }
+
+    /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and a rescale,
     /// or a plain truncation when the scale already fits.
     ///
     /// # Errors
@@ -353,7 +370,7 @@ impl Evaluator {
         }
         let limbs = a.limbs();
         let rlwe = self.rlwe();
-        let scale = a.scale / self.params.prime(limbs - 1);
+        let scale = self.settled(limbs - 2, a.scale / self.params.prime(limbs - 1));
         let key = self.keys.get(KeyKind::Relinearise, limbs)?;
         let digits = keyswitch::decompose(rlwe, &a.polys[2]);
         let (mut u0, mut u1) = keyswitch::inner_product(rlwe, &digits, key)?;

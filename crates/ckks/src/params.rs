@@ -1,4 +1,6 @@
-//! CKKS presets: one chain shape for every ring degree.
+//! CKKS presets: a chain with bootstrapping for every ring degree, and shorter ones without ("leveled").
+//!
+//! With bootstrapping (`n16`, `insecure_toy_n8` ...):
 //!
 //! | part (bottom first) | limbs | bits | used by |
 //! |---|---|---|---|
@@ -9,10 +11,23 @@
 //! | coefficients-to-slots | 3 | 49.3 | bootstrapping |
 //! | special | 7 | 50 | key switching |
 //!
+//! Leveled, 128-bit. The base prime leaves decrypted values 8 or 9 bits above the scale (sign included); a rescaling adds
+//! an error of sqrt(N (1 + 2N/3) / 12) / scale to each slot, the last column in log2:
+//!
+//! | preset | log2 scale | depth | special | digits | log2 QP | limit | error |
+//! |---|---|---|---|---|---|---|---|
+//! | `n13_leveled` | 38 | 3 | 1 | 4 | 212.0 | 214 | -27.1 |
+//! | `n14_leveled` | 40 | 7 | 2 | 4 | 429.0 | 430 | -28.1 |
+//! | `n15_leveled` | 39 | 17 | 3 | 6 | 862.0 | 868 | -26.1 |
+//! | `n16_leveled` | 41 | 34 | 6 | 6 | 1744.0 | 1747 | -27.1 |
+//!
+//! Fewer special primes would buy a level for two or three digits more, more of them cost a level each.
+//! `insecure_toy_leveled_n9` ... `n12` have the chain of `n15_leveled` on small rings.
+//!
 //! Every ciphertext at native level l up to the top residual level has the canonical scale `scales[l]`, defined by
-//! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near 2^48 (reduced-error CKKS, Kim et al.,
-//! ePrint 2020/1118). The scale that bootstrapping returns is scales[top] *by construction*: the slots-to-coefficients
-//! matrices carry the factor that makes it so (see `bootstrap`).
+//! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near the scale of the preset (reduced-error
+//! CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is scales[top] *by construction*: the
+//! slots-to-coefficients matrices carry the factor that makes it so (see `bootstrap`).
 use crate::CkksError;
 use std::f64::consts::PI;
 use tacita_ring::ntt_primes;
@@ -20,70 +35,125 @@ use tacita_rlwe::{Parameters, ParametersLiteral};
 
 /// Limbs of slots-to-coefficients.
 pub const STC_LEVELS: usize = 2;
-/// Limbs of the user's circuit.
-pub const RESIDUAL_LEVELS: usize = 13;
 /// Levels of the modular reduction: polynomial 5, squarings 3, sine correction 1.
 pub const EVAL_MOD_LEVELS: usize = 9;
 /// Limbs of coefficients-to-slots.
 pub const CTS_LEVELS: usize = 3;
-/// Special primes and limbs per key-switching digit.
-pub const SPECIAL: usize = 7;
-/// log2 of the residual scale.
-const LOG_SCALE: f64 = 48.0;
 /// log2 of the scale inside bootstrapping.
 const LOG_BOOT_SCALE: f64 = 49.3;
+/// Bits of special primes: the most that a prime can have.
+const SPECIAL_BITS: f64 = 50.0;
 /// Bound on |message + q0*I| / q0 after mod-raise: (32 + 1) / 2 for an ephemeral secret of weight 32, plus the message.
 pub const MOD_RANGE: f64 = 17.0;
 /// Squarings after the polynomial of the modular reduction.
 pub const DOUBLINGS: usize = 3;
 
-/// Parameters of CKKS with bootstrapping.
+/// What a chain of primes is made of.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    base_bits: f64,
+    log_scale: f64,
+    /// Limbs under the user's circuit.
+    bottom: usize,
+    /// Limbs of the user's circuit.
+    levels: usize,
+    /// Limbs above it.
+    boot: usize,
+    /// Special primes, and limbs per key-switching digit.
+    special: usize,
+}
+
+const BOOTSTRAPPED: Chain = Chain {
+    base_bits: 50.0,
+    log_scale: 48.0,
+    bottom: STC_LEVELS,
+    levels: 13,
+    boot: EVAL_MOD_LEVELS + CTS_LEVELS,
+    special: 7,
+};
+
+impl Chain {
+    /// The longest chain without bootstrapping that 128 bits of security allow at N = 2^log_n.
+    fn leveled(log_n: u32) -> Option<Self> {
+        let (base_bits, log_scale, levels, special) = match log_n {
+            13 => (48.0, 38.0, 3, 1),
+            14 => (49.0, 40.0, 7, 2),
+            15 => (49.0, 39.0, 17, 3),
+            16 => (50.0, 41.0, 34, 6),
+            _ => return None,
+        };
+        Some(Self {
+            base_bits,
+            log_scale,
+            bottom: 0,
+            levels,
+            boot: 0,
+            special,
+        })
+    }
+
+    /// (log2 N, chain) of a preset.
+    fn named(name: &str) -> Option<(u32, Self)> {
+        let degree = |digits: &str, allowed: std::ops::RangeInclusive<u32>| {
+            digits.parse().ok().filter(|log_n| allowed.contains(log_n))
+        };
+        if name == "n16" {
+            return Some((16, BOOTSTRAPPED));
+        }
+        if let Some(digits) = name.strip_prefix("insecure_toy_leveled_n") {
+            return degree(digits, 9..=12).zip(Self::leveled(15));
+        }
+        if let Some(digits) = name.strip_prefix("insecure_toy_n") {
+            return degree(digits, 8..=16).map(|log_n| (log_n, BOOTSTRAPPED));
+        }
+        let log_n = degree(name.strip_prefix('n')?.strip_suffix("_leveled")?, 13..=16)?;
+        Some((log_n, Self::leveled(log_n)?))
+    }
+}
+
+/// Parameters of CKKS, with or without bootstrapping.
 #[derive(Clone, Debug)]
 pub struct CkksParameters {
     rlwe: Parameters,
+    chain: Chain,
     scales: Vec<f64>,
-    boot_scale: f64,
 }
 
 impl CkksParameters {
-    /// A preset by name: `n16` (128-bit) or `insecure_toy_n9` ... `insecure_toy_n15` (tests only).
+    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n16_leveled` (128-bit, none), or for tests only
+    /// `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for an unknown name.
     pub fn preset(name: &str) -> Result<Self, CkksError> {
-        let log_n = match name {
-            "n16" => Some(16),
-            _ => name.strip_prefix("insecure_toy_n").and_then(|d| d.parse().ok()),
-        };
-        match log_n {
-            Some(l) if (8..=16).contains(&l) => Self::build(name, l),
-            _ => Err(CkksError::Shape {
-                op: "parameters",
-                detail: format!(
-                    "unknown preset {name:?}; hint: use \"n16\" (128-bit) or \"insecure_toy_n8\"..\"insecure_toy_n15\""
-                ),
-            }),
-        }
+        let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
+            op: "parameters",
+            detail: format!(
+                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n16_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
+            ),
+        })?;
+        Self::build(name, log_n, chain)
     }
 
-    fn build(name: &str, log_n: u32) -> Result<Self, CkksError> {
+    fn build(name: &str, log_n: u32, chain: Chain) -> Result<Self, CkksError> {
         let mut used: Vec<u64> = Vec::new();
         let mut pick = |bits: f64| -> Result<u64, CkksError> {
             let prime = ntt_primes(bits, log_n + 1, 1, &used)?[0];
             used.push(prime);
             Ok(prime)
         };
-        let p = (0..SPECIAL).map(|_| pick(50.0)).collect::<Result<Vec<_>, _>>()?;
-        let base = pick(50.0)?;
-        let boot = (0..EVAL_MOD_LEVELS + CTS_LEVELS)
+        let p = (0..chain.special)
+            .map(|_| pick(SPECIAL_BITS))
+            .collect::<Result<Vec<_>, _>>()?;
+        let base = pick(chain.base_bits)?;
+        let boot = (0..chain.boot)
             .map(|_| pick(LOG_BOOT_SCALE))
             .collect::<Result<Vec<_>, _>>()?;
-        let top = STC_LEVELS + RESIDUAL_LEVELS;
-        let mut scales = vec![LOG_SCALE.exp2(); top + 1];
+        let (top, scale) = (chain.bottom + chain.levels, chain.log_scale.exp2());
+        let mut scales = vec![scale; top + 1];
         let mut residual = vec![0u64; top];
         for l in (1..=top).rev() {
-            let wanted = scales[l] * scales[l] / LOG_SCALE.exp2();
-            residual[l - 1] = pick(wanted.log2())?;
+            residual[l - 1] = pick((scales[l] * scales[l] / scale).log2())?;
             scales[l - 1] = scales[l] * scales[l] / residual[l - 1] as f64;
         }
         let q: Vec<u64> = std::iter::once(base).chain(residual).chain(boot).collect();
@@ -92,13 +162,9 @@ impl CkksParameters {
             log_n,
             q,
             p,
-            digit_limbs: SPECIAL,
+            digit_limbs: chain.special,
         })?;
-        Ok(Self {
-            rlwe,
-            scales,
-            boot_scale: LOG_BOOT_SCALE.exp2(),
-        })
+        Ok(Self { rlwe, chain, scales })
     }
 
     /// The RLWE parameters.
@@ -109,17 +175,22 @@ impl CkksParameters {
     pub fn slots(&self) -> usize {
         self.rlwe.n() / 2
     }
-    /// Native level of a freshly bootstrapped ciphertext.
-    pub fn top_level(&self) -> usize {
-        STC_LEVELS + RESIDUAL_LEVELS
+    /// Whether the chain has the primes of bootstrapping. Without them there is no boot scale, and a circuit ends with the
+    /// levels that its inputs had.
+    pub fn can_bootstrap(&self) -> bool {
+        self.chain.boot > 0
     }
-    /// Native level at which bootstrapping starts.
+    /// Native level of a freshly bootstrapped ciphertext; without bootstrapping the highest of all.
+    pub fn top_level(&self) -> usize {
+        self.chain.bottom + self.chain.levels
+    }
+    /// Native level at which bootstrapping starts; without it zero.
     pub fn bottom_level(&self) -> usize {
-        STC_LEVELS
+        self.chain.bottom
     }
     /// User level: rescalings left before a bootstrap is needed.
     pub fn user_level(&self, native: usize) -> i64 {
-        native as i64 - STC_LEVELS as i64
+        native as i64 - self.chain.bottom as i64
     }
     /// Canonical scale at a native level up to [`Self::top_level`].
     pub fn scale(&self, native: usize) -> f64 {
@@ -127,19 +198,19 @@ impl CkksParameters {
     }
     /// Scale inside the modular reduction.
     pub fn boot_scale(&self) -> f64 {
-        self.boot_scale
+        LOG_BOOT_SCALE.exp2()
     }
     /// Prime of native level `l` as a double (exact: below 2^50).
     pub fn prime(&self, l: usize) -> f64 {
         self.rlwe.q()[l] as f64
     }
     /// Scale of the modular reduction's result before it is read as a message: three squarings and a product after the
-    /// polynomial's `boot_scale`.
+    /// polynomial's `boot_scale`. Panics without bootstrapping.
     pub fn eval_mod_output_scale(&self) -> f64 {
         let top = self.top_level();
         (0..=DOUBLINGS)
             .rev()
-            .fold(self.boot_scale, |s, i| s * s / self.prime(top + i + 1))
+            .fold(self.boot_scale(), |s, i| s * s / self.prime(top + i + 1))
     }
     /// Scale of the coefficients that enter mod-raise: chosen so that bootstrapping ends at `scale(top_level())`.
     /// See `bootstrap::eval_mod` for the factor 24*pi.
@@ -162,14 +233,69 @@ mod tests {
         assert!(p.rlwe().log_qp() <= 1747.0);
         assert_eq!(p.rlwe().security_bits(), 128);
         for l in 0..=p.top_level() {
-            assert!((p.scale(l).log2() - LOG_SCALE).abs() < 0.01);
+            assert!((p.scale(l).log2() - 48.0).abs() < 0.01);
         }
         assert!((7.0..8.0).contains(&p.log_message_ratio()));
     }
 
+    /// Same primes as ever: files of older releases stay readable.
+    #[test]
+    fn the_full_preset_is_what_it_was() {
+        let p = CkksParameters::preset("n16").unwrap();
+        assert!(p.can_bootstrap());
+        assert_eq!((p.top_level(), p.bottom_level(), p.rlwe().q_len()), (15, 2, 28));
+        assert_eq!(p.rlwe().hash()[..4], [0x78, 0xcf, 0x3a, 0xde]);
+    }
+
+    #[test]
+    fn leveled_presets_are_secure_and_as_the_table_says() {
+        for (log_n, depth, special, digits, log_qp) in [
+            (13, 3, 1, 4, 212.0),
+            (14, 7, 2, 4, 429.0),
+            (15, 17, 3, 6, 862.0),
+            (16, 34, 6, 6, 1744.0),
+        ] {
+            let p = CkksParameters::preset(&format!("n{log_n}_leveled")).unwrap();
+            let (rlwe, chain) = (p.rlwe(), p.chain);
+            assert_eq!((rlwe.log_n(), rlwe.security_bits()), (log_n, 128));
+            assert_eq!((p.top_level(), p.bottom_level(), p.user_level(0)), (depth, 0, 0));
+            assert_eq!(
+                (rlwe.p_len(), rlwe.digits(rlwe.q_len()), p.can_bootstrap()),
+                (special, digits, false)
+            );
+            assert!((rlwe.log_qp() - log_qp).abs() < 0.05, "{}", rlwe.log_qp());
+            assert!((0..=depth).all(|l| (p.scale(l).log2() - chain.log_scale).abs() < 0.01));
+            assert!((8.0..10.1).contains(&(p.prime(0) / p.scale(0)).log2()));
+            let n = f64::from(1 << log_n);
+            assert!((n * (1.0 + 2.0 * n / 3.0) / 12.0).sqrt() / p.scale(depth) < 2f64.powi(-26));
+        }
+    }
+
+    #[test]
+    fn leveled_toys_have_a_chain_of_the_same_shape() {
+        let full = CkksParameters::preset("n15_leveled").unwrap();
+        for log_n in 9..=12 {
+            let p = CkksParameters::preset(&format!("insecure_toy_leveled_n{log_n}")).unwrap();
+            assert_eq!(
+                (p.top_level(), p.rlwe().p_len()),
+                (full.top_level(), full.rlwe().p_len())
+            );
+            assert!(p.rlwe().security_bits() < 40);
+        }
+    }
+
     #[test]
     fn unknown_presets_are_refused() {
-        assert!(CkksParameters::preset("n15").is_err());
-        assert!(CkksParameters::preset("insecure_toy_n99").is_err());
+        for name in [
+            "n15",
+            "insecure_toy_n99",
+            "n12_leveled",
+            "n16_leveled2",
+            "n_leveled",
+            "insecure_toy_leveled_n13",
+            "",
+        ] {
+            assert!(CkksParameters::preset(name).is_err(), "{name}");
+        }
     }
 }

@@ -54,7 +54,8 @@ impl EvaluationKeys {
     }
 }
 
-/// The keys of a plan: those of bootstrapping, relinearisation, conjugation, and (rotation, highest user level).
+/// The keys of a plan: relinearisation, conjugation, those of bootstrapping where the preset has it, and (rotation,
+/// highest user level).
 pub fn specs(params: &CkksParameters, rotations: &[(i64, usize)]) -> Vec<KeySpec> {
     let mut all = tacita_ckks::bootstrap::required_keys(params);
     for &(steps, level) in rotations {

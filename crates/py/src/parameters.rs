@@ -51,17 +51,27 @@ impl Parameters {
     fn secret(&self) -> &'static str {
         "uniform ternary"
     }
+    /// Whether ciphertexts can be refreshed; if not, max_level is all there is.
+    #[getter]
+    fn can_bootstrap(&self) -> bool {
+        self.0.can_bootstrap()
+    }
     /// log2 of the probability that a bootstrap fails because the raised value leaves the range of the modular reduction:
-    /// that cannot happen (docs/decisions); the figure stands for the tail of the noise, far below it.
+    /// that cannot happen (docs/decisions); the figure stands for the tail of the noise, far below it. Presets without
+    /// bootstrapping have nothing to fail and say -1024, since files of JSON know no infinity.
     #[getter]
     fn failure_log2(&self) -> f64 {
-        -128.0
+        if self.0.can_bootstrap() {
+            -128.0
+        } else {
+            -1024.0
+        }
     }
     #[getter]
     fn hash(&self) -> String {
         hex(self.0.rlwe().hash())
     }
-    /// Bytes of the evaluation keys that bootstrapping needs, in memory.
+    /// Bytes in memory of the evaluation keys that every plan has: those of bootstrapping, relinearisation, conjugation.
     #[getter]
     fn bootstrap_key_bytes(&self) -> usize {
         bootstrap::required_keys(&self.0).iter().map(|k| k.bytes(&self.0)).sum()

@@ -103,7 +103,7 @@ pub fn encrypt(
 }
 
 /// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists (steps, highest
-/// user level); bootstrapping, relinearisation and conjugation keys are always made. `progress(done, total)` is called
+/// user level); relinearisation and conjugation keys are always made, and those of bootstrapping where the preset has it. `progress(done, total)` is called
 /// after each key and may raise to interrupt.
 #[pyfunction]
 pub fn keygen(

@@ -1,7 +1,8 @@
 //! What is written is what is read, in as many bytes as promised.
 mod common;
 use common::*;
-use tacita_ckks::Ciphertext;
+use tacita_ckks::bootstrap::required_keys;
+use tacita_ckks::{Ciphertext, CkksParameters};
 use tacita_wire::*;
 
 fn same(a: &Ciphertext, b: &Ciphertext) -> bool {
@@ -98,6 +99,32 @@ fn parameters_and_blobs() {
     write_blob(&mut bytes, Kind::PLAN, hash, OWNER, plan).unwrap();
     let (header, body) = read_blob(&mut &bytes[..], Kind::PLAN, Some(hash), 1 << 20).unwrap();
     assert_eq!((header.owner, &body[..]), (OWNER, &plan[..]));
+}
+
+/// A preset without bootstrapping: another chain, another number of special primes, all its keys and levels.
+#[test]
+fn files_of_a_leveled_preset() {
+    let params = CkksParameters::preset("insecure_toy_leveled_n9").unwrap();
+    let mut bytes = Vec::new();
+    write_parameters(&mut bytes, params.rlwe()).unwrap();
+    assert_eq!(
+        read_parameters(&mut &bytes[..], true).unwrap().hash(),
+        params.rlwe().hash()
+    );
+    let cts: Vec<_> = (1..=params.top_level() + 1)
+        .map(|l| ciphertext(&params, l, l as u64))
+        .collect();
+    let mut bytes = Vec::new();
+    CiphertextFile::write(&mut bytes, &params, OWNER, &cts).unwrap();
+    let back = CiphertextFile::read(&mut &bytes[..], &params, Some(OWNER)).unwrap();
+    assert!(back.ciphertexts.iter().zip(&cts).all(|(a, b)| same(a, b)));
+    let specs = required_keys(&params);
+    let bytes = key_file(&params, &specs);
+    assert_eq!(bytes.len(), key_file_bytes(&params, &specs));
+    let (_, keys) = read_evaluation_keys(&bytes[..], &params, Some(OWNER), Some(&specs)).unwrap();
+    assert_eq!(keys.len(), 2);
+    let other = insecure_toy_n8();
+    assert!(read_evaluation_keys(&bytes[..], &other, None, None).is_err());
 }
 
 #[test]

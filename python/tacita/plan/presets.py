@@ -1,28 +1,63 @@
-"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the engine."""
+"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the engine.
+
+`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and products cost
+less, and keys are few. `leveled` finds the smallest secure ring that is deep enough.
+"""
 
 from __future__ import annotations
 
 from tacita.plan.plan import ParameterInfo
 
 LOG_QP = 1711.6
+BOOTSTRAP_FAILURE = -128.0
+# stands for "nothing to fail": JSON has no infinity
+NO_BOOTSTRAP = -1024.0
 
 
-def _preset(name: str, log_n: int, log_qp: float, security_bits: int) -> ParameterInfo:
+def _preset(
+    name: str, log_n: int, log_qp: float, security_bits: int, max_level: int = 13, failure: float = BOOTSTRAP_FAILURE
+) -> ParameterInfo:
     return ParameterInfo(
         preset=name,
         log_n=log_n,
         slots=1 << (log_n - 1),
-        max_level=13,
+        max_level=max_level,
         log_qp=log_qp,
         security_bits=security_bits,
         secret="uniform ternary",
-        failure_log2=-128.0,
+        failure_log2=failure,
     )
 
 
 # bits of security of the same chain on rings too small to hide anything
 TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 16, 14: 32, 15: 64}
+# log2 N of the leveled presets: (depth, log2 QP)
+LEVELED = {13: (3, 212.0), 14: (7, 429.0), 15: (17, 862.0), 16: (34, 1744.0)}
+# rings with the chain of n15_leveled
+LEVELED_TOYS = {9: 2, 10: 4, 11: 8, 12: 15}
 
-PRESETS = {"n16": _preset("n16", 16, LOG_QP, 128)} | {
-    f"insecure_toy_n{n}": _preset(f"insecure_toy_n{n}", n, LOG_QP, bits) for n, bits in TOYS.items()
-}
+PRESETS = (
+    {"n16": _preset("n16", 16, LOG_QP, 128)}
+    | {
+        name: _preset(name, n, log_qp, 128, depth, NO_BOOTSTRAP)
+        for n, (depth, log_qp) in LEVELED.items()
+        for name in [f"n{n}_leveled"]
+    }
+    | {name: _preset(name, n, LOG_QP, bits) for n, bits in TOYS.items() for name in [f"insecure_toy_n{n}"]}
+    | {
+        name: _preset(name, n, LEVELED[15][1], bits, LEVELED[15][0], NO_BOOTSTRAP)
+        for n, bits in LEVELED_TOYS.items()
+        for name in [f"insecure_toy_leveled_n{n}"]
+    }
+)
+
+
+def can_bootstrap(info: ParameterInfo) -> bool:
+    """Whether a circuit under these parameters may bootstrap."""
+    return info.failure_log2 > NO_BOOTSTRAP
+
+
+def leveled(depth: int, slots: int = 1) -> ParameterInfo | None:
+    """The smallest secure preset without bootstrapping of this depth and at least so many slots; None if there is none."""
+    secure = (PRESETS[f"n{n}_leveled"] for n in LEVELED)
+    return next((info for info in secure if info.max_level >= depth and info.slots >= slots), None)

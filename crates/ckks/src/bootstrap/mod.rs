@@ -50,10 +50,17 @@ fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<L
     dft::coefficients_to_slots(encoder, p.slots(), 0.5)
 }
 
-/// The keys bootstrapping needs, each at the lowest number of limbs that serves it.
+/// The keys that every client makes, each at the lowest number of limbs that serves it: those of bootstrapping, which
+/// include relinearisation and conjugation; without bootstrapping these two, at every level.
 pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
-    let encoder = crate::encoding::Encoder::new(p.slots());
     let all = p.rlwe().q_len();
+    if !p.can_bootstrap() {
+        let conjugation = KeyKind::Galois(galois_of_conjugation(p));
+        return [KeyKind::Relinearise, conjugation]
+            .map(|kind| KeySpec { kind, limbs: all })
+            .into();
+    }
+    let encoder = crate::encoding::Encoder::new(p.slots());
     let mut limbs: BTreeMap<KeyKind, usize> = BTreeMap::new();
     let mut need = |kind: KeyKind, l: usize| {
         let e = limbs.entry(kind).or_insert(l);
@@ -83,9 +90,19 @@ impl Bootstrapper {
     /// Encodes the matrices: about 1 GB at N = 2^16 (two groups have full-length diagonals).
     ///
     /// # Errors
-    /// Encoding errors only.
+    /// [`CkksError::Shape`] for a preset without bootstrapping; encoding errors.
     pub fn new(e: &Evaluator) -> Result<Self, CkksError> {
         let p = e.params();
+        if !p.can_bootstrap() {
+            return Err(CkksError::Shape {
+                op: "bootstrap",
+                detail: format!(
+                    "preset {} has {} levels and no primes for bootstrapping; hint: a circuit of at most that depth, or preset n16",
+                    p.rlwe().name(),
+                    p.top_level()
+                ),
+            });
+        }
         let top = p.rlwe().q_len() - 1;
         let stc = stc_matrices(e.encoder(), p)
             .iter()

@@ -1,6 +1,7 @@
 //! The CKKS layer on toy rings, against plain complex arithmetic.
 mod arithmetic;
 mod bootstrap;
+mod leveled;
 mod matmul;
 mod products;
 mod toy;

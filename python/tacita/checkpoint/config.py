@@ -1,6 +1,8 @@
 """config.json -> BertConfig: every field that changes the meaning of the weights is read or refused.
 
-Also reads sentence-transformers' `1_Pooling/config.json`, which says that a BertModel is mean-pooled.
+Also reads sentence-transformers' `1_Pooling/config.json`, which says that a BertModel is mean-pooled, ModernBERT's field
+`classifier_pooling` ("cls", "mean"), ESM's `emb_layer_norm_before` (false: no LayerNorm after the embedding tables) and
+`type_vocab_size` 0 (no token types).
 """
 
 from __future__ import annotations
@@ -33,13 +35,14 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
         intermediate=_integer(path, data, "intermediate_size", 4 * MAX_HIDDEN),
         vocab=_integer(path, data, "vocab_size", MAX_VOCAB),
         positions=_integer(path, data, "max_position_embeddings", MAX_POSITIONS),
-        types=_integer(path, data, "type_vocab_size", 16, default=2),
+        types=_integer(path, data, "type_vocab_size", 16, default=2, least=0),
         activation=_activation(path, data),
-        pooling=_pooling(folder, pooling, classifies or has_pooler),
+        pooling=_pooling(folder, pooling, data.get("classifier_pooling"), classifies or has_pooler),
         norm_eps=_epsilon(path, data),
         labels=_labels(path, data) if classifies else (),
         embeddings=embeddings,
         retrained=_retrained(path, data),
+        embedding_norm=_flag(path, data, "emb_layer_norm_before", True),
     )
     if config.hidden % config.heads:
         raise CheckpointError(
@@ -109,10 +112,19 @@ def _retrained(path: Path, data: Mapping[str, Any]) -> Retrained:
         ) from None
 
 
-def _integer(path: Path, data: Mapping[str, Any], field: str, top: int, default: int | None = None) -> int:
+def _integer(
+    path: Path, data: Mapping[str, Any], field: str, top: int, default: int | None = None, least: int = 1
+) -> int:
     value = data.get(field, default)
-    if type(value) is not int or not 1 <= value <= top:
-        raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"it must be an integer from 1 to {top}")
+    if type(value) is not int or not least <= value <= top:
+        raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"it must be an integer from {least} to {top}")
+    return value
+
+
+def _flag(path: Path, data: Mapping[str, Any], field: str, default: bool) -> bool:
+    value = data.get(field, default)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"{path}: {field} is {value!r}", hint="it must be true or false")
     return value
 
 
@@ -134,10 +146,12 @@ def _labels(path: Path, data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(given[str(i)]) for i in range(len(given)))
 
 
-def _pooling(folder: Path, asked: str | None, has_pooler: bool) -> str:
-    if asked is not None and asked not in POOLINGS:
-        raise CheckpointError(f"{folder}: pooling {asked!r}", hint=f"supported: {', '.join(POOLINGS)}")
-    return asked or _sentence_pooling(folder / "1_Pooling" / "config.json") or ("cls" if has_pooler else "mean")
+def _pooling(folder: Path, asked: str | None, stated: str | None, has_pooler: bool) -> str:
+    for name in (asked, stated):
+        if name is not None and name not in POOLINGS:
+            raise CheckpointError(f"{folder}: pooling {name!r}", hint=f"supported: {', '.join(POOLINGS)}")
+    sentences = _sentence_pooling(folder / "1_Pooling" / "config.json")
+    return asked or stated or sentences or ("cls" if has_pooler else "mean")
 
 
 def _sentence_pooling(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""The client's part of the model: text -> tokens -> hidden states after the embedding LayerNorm.
+"""The client's part of the model: text -> tokens -> hidden states after the embedding tables and their LayerNorm, if any.
 
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
@@ -7,7 +7,7 @@ padded ones exactly, where a row of zeros would have variance 0 at every LayerNo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from tacita.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
+
     from tacita.checkpoint.load import Checkpoint
 
 Array = NDArray[np.float64]
@@ -26,23 +28,23 @@ MAX_CHARACTERS = 1 << 20
 def embed(checkpoint: Checkpoint, text: Text, tokens: int) -> tuple[Array, Array]:
     """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
 
-    Errors: InputError for empty text, text over `tokens`, tokens over the model's positions;
+    tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers of two.
+    Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
     CheckpointError for a checkpoint without embeddings.
     """
-    config = checkpoint.config
-    if not 1 <= tokens <= config.positions:
-        raise InputError(f"embed: {tokens} tokens, the model has {config.positions} positions", hint="use fewer tokens")
+    positions = checkpoint.config.positions
+    if not 1 <= tokens <= 1 << (positions - 1).bit_length():
+        raise InputError(f"embed: {tokens} tokens, the model has {positions} positions", hint="use fewer tokens")
     ids, types = tokenize(checkpoint, text)
-    if len(ids) > tokens:
-        raise InputError(
-            f"embed: the text has {len(ids)} tokens, the plan {tokens}", hint="shorten it, or plan for more"
-        )
+    if len(ids) > min(tokens, positions):
+        limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
+        raise InputError(f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more")
     return pad_hidden(_embedding(checkpoint, ids, types), tokens)
 
 
 def tokenize(checkpoint: Checkpoint, text: Text) -> tuple[list[int], list[int]]:
-    """Token ids and type ids with [CLS] and [SEP]. Errors: InputError on empty or huge text;
-    CheckpointError.
+    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or huge text,
+    or on a word that a closed vocabulary lacks; CheckpointError.
     """
     if checkpoint.tokenizer is None:
         raise CheckpointError(
@@ -53,7 +55,7 @@ def tokenize(checkpoint: Checkpoint, text: Text) -> tuple[list[int], list[int]]:
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
-    encoding = checkpoint.tokenizer.encode(*parts)
+    encoding = _encoding(checkpoint.tokenizer, parts)
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
     if checkpoint.config.pooling == "cls" and not encoding.special_tokens_mask[0]:
@@ -80,11 +82,22 @@ def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
 
 
 def _embedding(checkpoint: Checkpoint, ids: list[int], types: list[int]) -> Array:
-    """Sum of the three tables, then LayerNorm."""
-    table = checkpoint.tensors
+    """Sum of the tables, then LayerNorm where the model has one."""
+    table, config = checkpoint.tensors, checkpoint.config
     x = table["embeddings.word_embeddings.weight"][ids]
     x = x + table["embeddings.position_embeddings.weight"][: len(ids)]
-    x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, checkpoint.config.types - 1)]
+    if config.types:
+        x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]
+    if not config.embedding_norm:
+        return np.asarray(x)
     x = x - x.mean(axis=-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + checkpoint.config.norm_eps)
+    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + config.norm_eps)
     return np.asarray(x * table["embeddings.LayerNorm.weight"] + table["embeddings.LayerNorm.bias"])
+
+
+def _encoding(tokenizer: Any, parts: tuple[str, ...]) -> Encoding:
+    try:
+        found: Encoding = tokenizer.encode(*parts)
+    except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
+        raise InputError("embed: the text has a word outside the vocabulary", hint="see tokenizer.json") from None
+    return found

@@ -88,6 +88,8 @@ def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
     described = asdict(config)
     if config.retrained == ORDINARY:  # so that an ordinary model keeps the hash that its plans name
         del described["retrained"]
+    if config.embedding_norm:
+        del described["embedding_norm"]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())

@@ -36,7 +36,8 @@ class BertConfig:
 
     classes: 0 when there is no classifier (BertModel); the answer is then the pooled vector. labels: one
     per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
-    retrained: what stands in place of softmax and LayerNorm, by default nothing.
+    types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default nothing.
+    embedding_norm: whether a LayerNorm follows the sum of the embedding tables.
     """
 
     layers: int
@@ -52,6 +53,7 @@ class BertConfig:
     labels: tuple[str, ...]
     embeddings: bool = True
     retrained: Retrained = ORDINARY
+    embedding_norm: bool = True
 
     @property
     def head_size(self) -> int:
@@ -94,8 +96,8 @@ def tensor_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 def _embedding_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     sizes = {"word": config.vocab, "position": config.positions, "token_type": config.types}
-    tables = {f"embeddings.{name}_embeddings.weight": (size, config.hidden) for name, size in sizes.items()}
-    return {**tables, **_norm("embeddings.LayerNorm", config.hidden)}
+    tables = {f"embeddings.{name}_embeddings.weight": (size, config.hidden) for name, size in sizes.items() if size}
+    return tables | (_norm("embeddings.LayerNorm", config.hidden) if config.embedding_norm else {})
 
 
 def _layer_shapes(prefix: str, hidden: int, intermediate: int) -> dict[str, tuple[int, ...]]:

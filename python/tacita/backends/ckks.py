@@ -104,7 +104,7 @@ class CkksBackend:
         return self._native.poly(a, _complex(coeffs))
 
     def drop_to(self, a: Ct, level: int) -> Ct:
-        return self._native.drop_to(a, int(level))
+        return a if int(a.level) == level else self._native.drop_to(a, int(level))
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
         check_kinds(len(cts), kinds)

@@ -1,7 +1,7 @@
 """Working memory of each stage: ciphertexts alive at its peak, counted by a `sim` that watches its handles.
 
 Rotated copies that the engine holds inside one linear map are counted as if all babies lived at once in the extended
-basis, which is the engine's upper bound. Handles that only lower or negate another one share its memory.
+basis, which is the engine's upper bound.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from tacita.backends.linear import LinearPlan
 from tacita.backends.plain import PlainCt
@@ -48,9 +49,17 @@ class MemorySim(SimBackend):
         self._accumulators = 0  # each is freed as its ciphertext is made, and at most one set is alive
         return super().relinearise(products)
 
+    def drop_to(self, a: SimCt, level: int) -> SimCt:
+        return a if level == a.level else self._held(super().drop_to(a, level))
+
+    def _map(self, op: str, a: SimCt, *args: Any) -> SimCt:
+        return self._held(super()._map(op, a, *args))
+
     def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
-        ct = super()._out(level, grown, fresh, plain)
-        size = self._prices.sizes.ciphertext(level, self._prices.limbs_at_level_0)[1]
+        return self._held(super()._out(level, grown, fresh, plain))
+
+    def _held(self, ct: SimCt) -> SimCt:
+        size = self._prices.sizes.ciphertext(ct.level, self._prices.limbs_at_level_0)[1]
         self._alive += size
         weakref.finalize(ct, self._free, size)
         self._see(self._alive)

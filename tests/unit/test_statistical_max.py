@@ -1,4 +1,4 @@
-"""ARION's statistical maximum: calibration of kappa, and the encrypted form on interleaved diagonals."""
+"""ARION's statistical maximum: calibration of the line, and the encrypted form on interleaved diagonals."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def test_shifted_scores_stay_in_the_stated_interval_and_touch_its_top():
     spec = statistical_max.fit(samples(), (-15.0, 0.5))
     moved = [(s - shift(s, mask, spec)[..., None])[..., mask > 0.0] for s, mask in samples()]
     assert max(m.max() for m in moved) == pytest.approx(0.5)
-    assert min(m.min() for m in moved) == pytest.approx(spec.interval[0])
-    assert spec.interval[0] >= -15.0
-    assert spec.kappa > 0.0
+    assert min(m.min() for m in moved) == pytest.approx(spec.scores[0])
+    means = [np.exp(m).mean(axis=-1) for m in moved]
+    assert (min(m.min() for m in means), max(m.max() for m in means)) == pytest.approx(spec.means)
+    assert spec.scores[0] >= -15.0
 
 
 def test_padding_does_not_change_a_shift():
@@ -37,15 +38,21 @@ def test_padding_does_not_change_a_shift():
     np.testing.assert_allclose(shift(other, mask, spec), shift(scores[..., :5], np.ones(5), spec), rtol=1e-12)
 
 
-def test_the_line_is_the_minimax_one_of_the_root():
-    rng = np.random.default_rng(0)
-    rows = [(rng.normal(0.0, s, (1, 400)), np.ones(400)) for s in np.linspace(0.05, 10.0, 60)]
-    spec = statistical_max.fit(rows, (-80.0, 15.0))
-    variances = [np.var(scores) for scores, _ in rows]
-    v = np.linspace(min(variances), max(variances), 1001)
-    wrong = spec.alpha + spec.beta * v - np.sqrt(v)
-    assert wrong.max() == pytest.approx(-wrong.min(), rel=1e-3)
-    assert (spec.alpha, spec.beta) == pytest.approx((1.25, 0.1), rel=0.15)  # the paper's, for [0, 100]
+def test_no_other_slope_makes_the_means_vary_less():
+    def width(spec):
+        return np.log(spec.means[1] / spec.means[0])
+
+    best = width(statistical_max.fit(samples(), (-15.0, 0.0)))
+    rows = statistical_max._summary(samples())
+    for slope in np.linspace(0.01, 1.0, 100):
+        assert width(statistical_max._measured(rows, 0.0, slope)) >= best - 1e-9
+    assert best < width(statistical_max._measured(rows, 0.0, 0.0))
+
+
+def test_the_papers_constants_for_128_tokens():
+    spec = statistical_max.papers(samples(), 128)
+    assert (spec.offset, spec.slope) == pytest.approx((2.08 * 1.25, 0.208), rel=1e-3)
+    assert statistical_max.papers(samples(), 16).slope < spec.slope
 
 
 def test_an_interval_that_is_too_narrow_is_refused():
@@ -64,7 +71,7 @@ def test_json_round_trip_is_exact():
     spec = statistical_max.fit(samples(), (-15.0, 0.5))
     assert spec_from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     with pytest.raises(FitError, match="fields"):
-        spec_from_dict({"kappa": 1.0})
+        spec_from_dict({"slope": 1.0})
 
 
 TOKENS, SEQUENCES, LANES = 16, 3, 1
@@ -86,7 +93,7 @@ def test_encrypted_shift_is_the_float_one_at_every_diagonal(babies, masked):
     slots, scale = TOKENS * 4, 0.2
     scores = rng.normal(0.5, 1.5, (4, TOKENS, TOKENS))
     masks = (np.arange(TOKENS) < rng.integers(3, TOKENS + 1, (4, 1))) * 1.0 if masked else np.ones((4, TOKENS))
-    spec = ShiftSpec(2.08, 1.25, 0.1, (-60.0, 15.0))
+    spec = ShiftSpec(2.6, 0.208, (-60.0, 15.0), (0.1, 1.0))
     expected = np.stack([shift(s, mask, spec) for s, mask in zip(scores, masks, strict=True)])
 
     be = PlainBackend(slots, 9)
@@ -103,7 +110,7 @@ def test_encrypted_shift_is_the_float_one_at_every_diagonal(babies, masked):
 @pytest.mark.parametrize("masked", [True, False])
 def test_stated_cost_is_what_sim_counts(masked):
     babies, giants = 8, 4
-    sim, spec = SimBackend(256, 9), ShiftSpec(2.0, 1.0, 0.1, (-60.0, 15.0))
+    sim, spec = SimBackend(256, 9), ShiftSpec(2.6, 0.208, (-60.0, 15.0), (0.1, 1.0))
     scores = [[sim.input(8) for _ in range(babies)] for _ in range(giants)]
     masks = [sim.input(9) for _ in range(babies)] if masked else ()
     out = statistical_shift(sim, scores, 8, 0.2, spec, masks)

@@ -1,17 +1,19 @@
-"""The statistical maximum of a row of scores (ARION, equation 4): a shift for exp that follows the row.
+"""A shift for exp that follows the row: ARION's statistical maximum (equation 4), fitted.
 
-    shift_i = mean_j s_ij + kappa (alpha + beta var_j s_ij),   alpha + beta v ~ sqrt(v) on the calibrated variances.
+    shift_i = mean_j s_ij + offset + slope var_j s_ij
 
-The paper takes kappa = 0.944 sqrt(ln m), 2.08 for m = 128 only, and 1.25 + 0.1 v for [0, 100]. Here both are fitted to the rows
-of the calibration set, with means and variances over the real keys, so that neither depends on the padding: kappa is the
-least for which no shifted score exceeds the upper end of the stated interval. Softmax does not depend on the shift; it may
-be as coarse as it likes while shifted scores stay where exp is fitted. The encrypted form is in `blocks.statistical_shift`.
+The paper has offset + slope v = kappa (1.25 + 0.1 v), kappa = 0.944 sqrt(ln m): 2.08, for m = 128 only. Softmax does not depend on the
+shift, so the best one is not near the maximum but near the log of the mean of the exponentials: then the row means, whose
+inverse must be found, hardly vary. The slope is the one that makes their range least on the calibration set, the offset
+the least that keeps all shifted scores below the upper end of a stated interval. Means and variances are over the real
+keys, so that nothing depends on the padding. The encrypted form is in `blocks.statistical_shift`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,58 +21,92 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError, Interval
 
-__all__ = ["ShiftSpec", "fit", "shift", "spec_from_dict"]
+__all__ = ["ShiftSpec", "fit", "papers", "shift", "spec_from_dict"]
 
-LEAST = 1e-6  # of kappa and of the largest variance: the encrypted form divides by the root of kappa beta
+LEAST = 1e-6  # of the slope: the encrypted form divides by its root
+MOST = 1.0  # of the slope: the log of the mean of exponentials of a normal variable has 1/2
+ROUNDS = 80  # of the search for the slope
 
 
 @dataclass(frozen=True)
 class ShiftSpec:
-    """shift = mean + kappa (alpha + beta variance). interval: of the shifted scores on the calibration set."""
+    """shift = mean + offset + slope * variance.
 
-    kappa: float
-    alpha: float
-    beta: float
-    interval: Interval
+    scores: interval of the shifted scores. means: of the row means of their exponentials. Both on the calibration set.
+    """
+
+    offset: float
+    slope: float
+    scores: Interval
+    means: Interval
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `spec_from_dict` gives back an equal spec, bit for bit."""
-        return asdict(self) | {"interval": list(self.interval)}
+        return asdict(self) | {"scores": list(self.scores), "means": list(self.means)}
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> ShiftSpec:
     """Inverse of ShiftSpec.to_dict. Errors: FitError on missing or unknown fields."""
-    if set(data) != {"kappa", "alpha", "beta", "interval"}:
+    if set(data) != {f.name for f in fields(ShiftSpec)}:
         raise FitError(f"statistical maximum from_dict: got fields {sorted(data)}", hint="made by another version?")
-    lo, hi = data["interval"]
-    return ShiftSpec(float(data["kappa"]), float(data["alpha"]), float(data["beta"]), (float(lo), float(hi)))
+    (low, high), (least, most) = data["scores"], data["means"]
+    return ShiftSpec(
+        float(data["offset"]), float(data["slope"]), (float(low), float(high)), (float(least), float(most))
+    )
 
 
 def shift(scores: Array, mask: Array, spec: ShiftSpec) -> Array:
     """Scores (..., keys), mask (keys,) of 0/1 -> shifts (...,)."""
     mean, variance = _moments(scores, mask)
-    return np.asarray(mean + spec.kappa * (spec.alpha + spec.beta * variance))
+    return np.asarray(mean + spec.offset + spec.slope * variance)
 
 
 def fit(samples: Iterable[tuple[Array, Array]], interval: Interval) -> ShiftSpec:
     """samples: (scores (..., keys), mask (keys,)) of the calibration set. interval: wanted for the shifted scores.
 
-    Cost: a pass over the samples, whose rows' extremes are kept. Errors: FitError when no kappa keeps all in the interval.
+    Cost: a pass over the samples, of which five numbers a row are kept. Errors: FitError when the interval is too narrow.
     """
     fitting.check_interval("statistical maximum", interval)
-    rows = np.concatenate([_extremes(scores, mask) for scores, mask in samples], axis=1)
-    mean, variance, low, high = rows
-    alpha, beta = _root_line(float(variance.min()), max(float(variance.max()), LEAST))
-    line = alpha + beta * variance
-    kappa = max(LEAST, float(np.max((high - mean - interval[1]) / line)))
-    moved = mean + kappa * line
-    found = float(np.min(low - moved)), float(np.max(high - moved))
-    if found[0] < interval[0]:
+    rows = _summary(samples)
+    slope = _best_slope(rows)
+    offset = float(np.max(rows.high - rows.mean - slope * rows.variance)) - interval[1]
+    spec = _measured(rows, offset, slope)
+    if spec.scores[0] < interval[0]:
         raise FitError(
-            f"statistical maximum fit: shifted scores reach {found[0]:.6g}, below [{interval[0]:.6g}, {interval[1]:.6g}]",
-            hint=f"with kappa = {kappa:.4g} the interval must begin there: widen it, or move its upper end up",
+            f"statistical maximum fit: shifted scores reach {spec.scores[0]:.6g}, "
+            f"below [{interval[0]:.6g}, {interval[1]:.6g}]",
+            hint="widen the interval",
         )
-    return ShiftSpec(kappa, alpha, beta, found)
+    return spec
+
+
+def papers(samples: Iterable[tuple[Array, Array]], tokens: int, factor: float = 0.944) -> ShiftSpec:
+    """ARION's constants for rows of `tokens` keys, with what they make of the samples."""
+    kappa = factor * math.sqrt(math.log(tokens))
+    return _measured(_summary(samples), 1.25 * kappa, 0.1 * kappa)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """By row, over the real keys: mean, variance, least and largest score, log of the mean of exponentials."""
+
+    mean: Array
+    variance: Array
+    low: Array
+    high: Array
+    log_mean: Array
+
+
+def _summary(samples: Iterable[tuple[Array, Array]]) -> _Rows:
+    return _Rows(*np.concatenate([_of_sample(scores, mask) for scores, mask in samples], axis=1))
+
+
+def _of_sample(scores: Array, mask: Array) -> Array:
+    mean, variance = _moments(scores, mask)
+    real = scores[..., mask > 0.0]
+    low, high = real.min(axis=-1), real.max(axis=-1)
+    log_mean = high + np.log(np.exp(real - high[..., None]).mean(axis=-1))
+    return np.stack([part.ravel() for part in (mean, variance, low, high, log_mean)])
 
 
 def _moments(scores: Array, mask: Array) -> tuple[Array, Array]:
@@ -79,17 +115,25 @@ def _moments(scores: Array, mask: Array) -> tuple[Array, Array]:
     return mean, scores**2 @ weights - mean**2
 
 
-def _extremes(scores: Array, mask: Array) -> Array:
-    """(4, rows): mean, variance, least and largest score over the real keys."""
-    mean, variance = _moments(scores, mask)
-    real = scores[..., mask > 0.0]
-    return np.stack([mean.ravel(), variance.ravel(), real.min(axis=-1).ravel(), real.max(axis=-1).ravel()])
+def _best_slope(rows: _Rows) -> float:
+    """Least range of log_mean - mean - slope * variance, which is convex in the slope: search by thirds."""
+
+    def width(slope: float) -> float:
+        return float(np.ptp(rows.log_mean - rows.mean - slope * rows.variance))
+
+    low, high = LEAST, MOST
+    for _ in range(ROUNDS):
+        a, b = low + (high - low) / 3.0, high - (high - low) / 3.0
+        low, high = (low, b) if width(a) <= width(b) else (a, high)
+    return 0.5 * (low + high)
 
 
-def _root_line(low: float, high: float) -> tuple[float, float]:
-    """Minimax line of sqrt on [low, high]: the chord, raised by half of its largest distance."""
-    a, b = np.sqrt(max(low, 0.0)), np.sqrt(high)
-    slope = 1.0 / (a + b)
-    touching = 0.25 / slope**2  # where sqrt has the slope of the chord
-    gap = np.sqrt(touching) - (a + slope * (touching - a * a))
-    return float(a - slope * a * a + 0.5 * gap), float(slope)
+def _measured(rows: _Rows, offset: float, slope: float) -> ShiftSpec:
+    moved = rows.mean + offset + slope * rows.variance
+    means = np.exp(rows.log_mean - moved)
+    return ShiftSpec(
+        offset,
+        slope,
+        (float(np.min(rows.low - moved)), float(np.max(rows.high - moved))),
+        (float(means.min()), float(means.max())),
+    )

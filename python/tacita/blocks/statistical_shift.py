@@ -45,12 +45,12 @@ def statistical_shift(
     step: slots from one token to the next. masks: per baby, weights of the keys t + baby, one level above the scores at
     least, or none. LEVELS below the scores. Cost: `shift_cost`.
     """
-    # shift * scale = mean + kappa alpha scale + f (second moment - mean^2), of scaled scores; the root r = sqrt(f) mean
+    # shift * scale = mean + offset scale + f (second moment - mean^2), of scaled scores; the root r = sqrt(f) mean
     # gives both terms in the mean without a level more
-    f = spec.kappa * spec.beta / scale
+    f = spec.slope / scale
     root, moment = _masked(be, scores, step, masks, f) if masks else _uniform(be, scores, step, f)
     total = be.add(be.sub(moment, be.square(root)), be.mul_const(root, 1.0 / sqrt(f)))
-    shift = be.add_const(total, spec.kappa * spec.alpha * scale)
+    shift = be.add_const(total, spec.offset * scale)
     return be.rotate_many(shift, [-giant * len(scores[0]) * step for giant in range(len(scores))])
 
 

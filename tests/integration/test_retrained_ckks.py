@@ -1,0 +1,40 @@
+"""A layer with Powerformer's replacements, encrypted on a toy ring, against the float reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny
+from test_circuit_ckks import PRESET, TOKENS, engine
+
+from tacita.checkpoint import from_tensors
+from tacita.models.bert import reference
+from tacita.models.circuit import FIXED, build_circuit
+from tacita.models.retrained import Retrained
+from tacita.plan.calibrate import calibrate
+from tacita.plan.fitting import fit_circuit
+from tacita.schemes.greedy import run_greedily
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+
+def test_bpmax_and_batch_normalisation_on_ciphertexts(tmp_path):
+    plain, params = tiny.checkpoint(hidden=32, heads=2, ff=64, layers=1), native.Parameters.preset(PRESET)
+    model = from_tensors(
+        replace(plain.config, retrained=Retrained("bpmax", "batch", 5, 5.0, (9e3,), ((1.0, 1.2),))), plain.tensors
+    )
+    hidden, mask = tiny.inputs(model, TOKENS, 11)
+    specs = fit_circuit(calibrate(model, TOKENS, hidden_states=[(hidden, mask)]), model.config)
+    circuit = build_circuit(model, specs, params.slots, TOKENS)
+    be, secret = engine(params, circuit, tmp_path)
+    live = {
+        name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
+        for name, vectors in circuit.request.pack(hidden, mask).items()
+    }
+    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    answer = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    assert np.max(np.abs(answer.values - reference(model, hidden, mask).logits)) < 0.01
+    assert max(answer.disagreement, answer.leak) < 0.01

@@ -1,4 +1,4 @@
-"""`tacita bench engine`: the engine's figures beside the yardstick, and a price table for plans."""
+"""`tacita bench engine`: the engine's figures beside the yardstick, and a price table for plans. Also the other benches' group."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from tacita.cli import bench_batch
 from tacita.cli.console import out, progress, write_report
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.measure import measure_engine
 from tacita.protocol import engine as door
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+app.command("batch")(bench_batch.batch)
+app.command("dashformer")(bench_batch.dashformer)
 PriceFile = Annotated[
     Path | None, typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False)
 ]

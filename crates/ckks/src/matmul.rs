@@ -9,7 +9,7 @@
 //! 2^29 / f, so an output is off by about |x| * (row sum) * sqrt(KP) * 2^-31, beside the noise of the inputs.
 //!
 //! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O rescalings
-//! (L NTTs each). Memory: the outputs, and one limb more of [`BLOCK`] outputs.
+//! (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
 use crate::evaluator::{add_runs, fits};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;

@@ -17,14 +17,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tacita.backends.noise import NoiseModel
 from tacita.backends.plain import PlainBackend
 from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
-from tacita.errors import InputError, TacitaError
+from tacita.errors import InputError
 from tacita.models.bert import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
@@ -33,9 +32,9 @@ from tacita.plan.choose import Choice, Objective, Option, plan_best
 from tacita.plan.circuit import circuit_of, make_plan
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
-from tacita.plan.formulas import formula_prices
+from tacita.plan.functions import Functions
+from tacita.plan.leveled import candidates, noise_of
 from tacita.plan.plan import ParameterInfo, Plan
-from tacita.plan.presets import PRESETS
 from tacita.plan.requests import pack, read
 from tacita.plan.scheme import shape_of
 from tacita.server import Server
@@ -68,6 +67,7 @@ def plan(
     scheme: str = "thor",
     inputs: int | None = None,
     objective: Objective = Objective.throughput,
+    functions: str = "tacita",
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
@@ -80,6 +80,7 @@ def plan(
         scheme=scheme,
         inputs=inputs,
         objective=objective,
+        functions=functions,
         texts=texts,
         prices=prices,
         progress=progress,
@@ -94,6 +95,7 @@ def choose_plan(
     scheme: str = "auto",
     inputs: int | None = None,
     objective: Objective = Objective.throughput,
+    functions: str = "tacita",
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
@@ -101,35 +103,42 @@ def choose_plan(
     """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
 
     scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for auto and as
-    many as one lane holds for a batch). objective: what auto keeps short. texts: calibration sentences (default: those
-    shipped with the model). prices: default the measured table for the ring, else formulas. Raises CheckpointError,
-    InputError, ShapeError (sizes that the packing does not admit), PlanError.
+    many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or "leveled" for the smallest
+    secure ring on which the circuit fits without bootstrapping. functions: approximations of "tacita", "moai" or "arion".
+    texts: calibration sentences (default: those shipped with the model). prices: default the measured table for the ring,
+    else formulas. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
     """
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
-    info = describe(preset)
-    table = prices or Prices.shipped(info.log_n) or formula_prices(info.log_n)
+    infos, chosen = candidates(preset), Functions.of(functions)
     if scheme == "auto":
         return plan_best(
             checkpoint,
-            info,
-            table,
+            infos,
+            prices,
             tokens=tokens,
             inputs=inputs or 1,
             objective=objective,
             texts=texts,
+            functions=chosen,
             progress=progress,
         )
     made = make_plan(
-        checkpoint, info, table, tokens=tokens, scheme=scheme, inputs=inputs, texts=texts, progress=progress
+        checkpoint,
+        infos,
+        prices,
+        tokens=tokens,
+        scheme=scheme,
+        inputs=inputs,
+        texts=texts,
+        functions=chosen,
+        progress=progress,
     )
     return Choice((Option(scheme, inputs or made.batch, made),), objective)
 
 
 def describe(preset: str) -> ParameterInfo:
-    """A preset's figures: from the engine, or from the table that the tests hold equal to it."""
-    if preset not in PRESETS:
-        raise TacitaError(f"no preset {preset!r}", hint=f"one of {', '.join(PRESETS)}")
-    return PRESETS[preset]
+    """A preset's figures, from the table that the tests hold equal to the engine. Raises InputError for an unknown name."""
+    return candidates(preset)[0]
 
 
 def reference_logits(
@@ -198,5 +207,5 @@ def _local(plan: Plan, backend: str, seed: int, slots: int) -> PlainBackend | Si
     full, top = plan.parameters.slots, plan.parameters.max_level
     rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
     if backend == "sim":
-        return SimBackend(slots, top, inject=True, noise=NoiseModel(full), rotations=rotations, seed=seed)
+        return SimBackend(slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed)
     return PlainBackend(slots, top, rotations)

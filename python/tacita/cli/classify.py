@@ -22,6 +22,7 @@ from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
+    VARIANT_DEFAULT,
     BackendName,
     Goal,
     Insecure,
@@ -33,6 +34,7 @@ from tacita.cli.options import (
     Texts,
     Threads,
     Tokens,
+    Variant,
     read_texts,
 )
 from tacita.cli.planning import planned
@@ -74,6 +76,7 @@ def run(
     objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
+    functions: Variant = VARIANT_DEFAULT,
     calibration: Texts = None,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
@@ -93,6 +96,7 @@ def run(
         checkpoint,
         tokens=tokens,
         preset=preset,
+        functions=functions,
         scheme=scheme,
         inputs=len(good) if file or scheme else None,
         objective=objective,

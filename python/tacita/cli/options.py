@@ -34,7 +34,15 @@ Model = Annotated[Path, typer.Option("--model", help="Hugging Face folder of the
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
-Preset = Annotated[str, typer.Option("--preset", help="Encryption parameters.")]
+Preset = Annotated[
+    str,
+    typer.Option(
+        "--preset", help="Encryption parameters (leveled: the smallest secure ring that needs no bootstrapping)."
+    ),
+]
+Variant = Annotated[
+    str, typer.Option("--functions", help="Approximations of softmax, LayerNorm, GELU: tacita, moai or arion.")
+]
 Insecure = Annotated[
     bool, typer.Option("--allow-insecure", help="Admit parameters below 128 bits. For tests only.", show_default=False)
 ]
@@ -78,6 +86,7 @@ MODEL_DEFAULT = DEFAULT_MODEL
 WORK_DEFAULT = Path("tacita-work")
 TOKENS_DEFAULT = 128
 PRESET_DEFAULT = "n16"
+VARIANT_DEFAULT = "tacita"
 
 
 def read_texts(path: Path | None) -> list[str] | None:

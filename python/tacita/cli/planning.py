@@ -23,6 +23,7 @@ def planned(
     scheme: SchemeName | None,
     inputs: int | None,
     objective: Objective | None,
+    functions: str,
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
 ) -> Plan:
@@ -38,6 +39,7 @@ def planned(
             scheme=name.value,
             inputs=inputs,
             objective=goal,
+            functions=functions,
             texts=texts,
             prices=prices,
             progress=report,

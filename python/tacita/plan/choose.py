@@ -16,10 +16,11 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text
 from tacita.errors import PlanError, ShapeError
 from tacita.plan.calibrate import Sample
-from tacita.plan.circuit import calibrate_model, plan_scheme
+from tacita.plan.circuit import Goal, calibrate_model, plan_scheme
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy
+from tacita.plan.functions import Functions
 from tacita.plan.phases import Phases
 from tacita.plan.plan import ParameterInfo, Plan
 from tacita.plan.scheme import PACKINGS
@@ -80,8 +81,8 @@ def choose(options: Sequence[Option], objective: Objective) -> Choice:
 
 def plan_best(
     model: Checkpoint,
-    parameters: ParameterInfo,
-    prices: Prices,
+    parameters: Sequence[ParameterInfo],
+    prices: Prices | None = None,
     *,
     tokens: int,
     inputs: int,
@@ -89,6 +90,7 @@ def plan_best(
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
     accuracy: Accuracy | None = None,
+    functions: Functions | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Choice:
     """Calibrates once, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
@@ -97,7 +99,8 @@ def plan_best(
 
     def option(scheme: str) -> Option:
         try:
-            plan = plan_scheme(calibrated, parameters, prices, phases, scheme=scheme, inputs=inputs, accuracy=accuracy)
+            goal = Goal(scheme, inputs, accuracy, functions)
+            plan = plan_scheme(calibrated, parameters, prices, phases, goal)
         except (ShapeError, PlanError, FitError) as error:
             return Option(scheme, inputs, None, str(error))
         return Option(scheme, inputs, plan)

@@ -13,15 +13,16 @@ from tacita.models.batch import build_batch_circuit
 from tacita.models.circuit import CircuitSpecs, build_circuit
 from tacita.packing.interleaved import BatchShape
 from tacita.plan.build import place_circuit, to_plan
-from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
+from tacita.plan.calibrate import Calibration, Sample, adapted, calibrate, load_texts
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
+from tacita.plan.functions import Functions
+from tacita.plan.leveled import prices_of
 from tacita.plan.phases import Phases
 from tacita.plan.plan import ModelInfo, ParameterInfo, Plan
 from tacita.plan.requests import AnyCircuit
 from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
-from tacita.plan.temper import tempered
 from tacita.plan.trial import predicted_error
 
 DECIMALS = 3  # of printed logits: 2^-10, against decryption noise below 2^-14
@@ -38,10 +39,20 @@ class Calibrated:
     samples: Sequence[Sample]
 
 
+@dataclass(frozen=True)
+class Goal:
+    """What a plan is made for; see `make_plan`."""
+
+    scheme: str
+    inputs: int | None = None
+    accuracy: Accuracy | None = None
+    functions: Functions | None = None
+
+
 def make_plan(
     model: Checkpoint,
-    parameters: ParameterInfo,
-    prices: Prices,
+    parameters: ParameterInfo | Sequence[ParameterInfo],
+    prices: Prices | None = None,
     *,
     tokens: int,
     scheme: str = "thor",
@@ -49,17 +60,21 @@ def make_plan(
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
     accuracy: Accuracy | None = None,
+    functions: Functions | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Plan:
     """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See tacita.plan.
 
-    scheme: thor, arion or moai. inputs: texts to expect, by which a batch chooses its lanes (default: as many as one
-    lane holds). Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
+    parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor, arion or moai.
+    inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds). functions: variants
+    of the approximations. Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
-    shapes(packing_of(scheme), model.config, parameters.slots, tokens, inputs)
+    rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
+    shapes(packing_of(scheme), model.config, rings[-1].slots, tokens, inputs)
     phases = Phases(progress, [scheme])
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states)
-    plan = plan_scheme(calibrated, parameters, prices, phases, scheme=scheme, inputs=inputs, accuracy=accuracy)
+    goal = Goal(scheme, inputs, accuracy, functions)
+    plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")
     return plan
 
@@ -80,30 +95,42 @@ def calibrate_model(
 
 
 def plan_scheme(
-    calibrated: Calibrated,
-    parameters: ParameterInfo,
-    prices: Prices,
-    phases: Phases,
-    *,
-    scheme: str,
-    inputs: int | None = None,
-    accuracy: Accuracy | None = None,
+    calibrated: Calibrated, rings: Sequence[ParameterInfo], prices: Prices | None, phases: Phases, goal: Goal
 ) -> Plan:
-    """Fits, places and predicts one scheme. Raises ShapeError, PlanError, FitError."""
-    model, tokens, packing = calibrated.model, calibrated.tokens, packing_of(scheme)
-    phases.enter("fit", scheme)
-    specs = fit_circuit(calibrated.calibration, model.config, accuracy)
-    soft = tempered(model, calibrated.calibration.temperatures)
-    wanted = shapes(packing, model.config, parameters.slots, tokens, inputs)
+    """Fits, places and predicts one scheme on the first of `rings` that it fits; raises the last one's ShapeError or
+    PlanError, and FitError."""
+    for info in rings[:-1]:
+        try:
+            return _plan_on(info, calibrated, prices, phases, goal)
+        except (ShapeError, PlanError):  # too few slots or levels
+            continue
+    return _plan_on(rings[-1], calibrated, prices, phases, goal)
+
+
+def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal) -> Plan:
+    model, table = calibrated.model, prices_of(info, prices)
+    phases.enter("fit", goal.scheme)
+    wanted = shapes(packing_of(goal.scheme), model.config, info.slots, calibrated.tokens, goal.inputs)
+    specs = fit_circuit(calibrated.calibration, model.config, goal.accuracy, goal.functions)
+    soft = adapted(model, calibrated.calibration)
     shape, circuit = _first_admitted(soft, specs, wanted)
-    phases.enter("place", scheme)
-    placed = place_circuit(circuit, parameters, prices)
-    phases.enter("predict", scheme)
+    phases.enter("place", goal.scheme)
+    placed = place_circuit(circuit, info, table)
+    phases.enter("predict", goal.scheme)
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else _build(soft, specs, small)
     error = predicted_error(model, placed, trial, small, calibrated.samples)
     data = {"calibration": calibrated.calibration.to_dict(), "specs": specs.to_dict()}
-    return to_plan(placed, model_info(model), tokens, data, prices, decimals=DECIMALS, max_abs_error=error, shape=shape)
+    return to_plan(
+        placed,
+        model_info(model),
+        calibrated.tokens,
+        data,
+        table,
+        decimals=DECIMALS,
+        max_abs_error=error,
+        shape=shape,
+    )
 
 
 def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> AnyCircuit:
@@ -162,7 +189,7 @@ class _Key:
 @lru_cache(maxsize=4)
 def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
     specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
-    model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
+    model = adapted(key.model, Calibration.from_dict(key.plan.circuit["calibration"]))
     return _build(model, specs, shape)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacita.backends.noise import NoiseModel
 from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint
 from tacita.models.bert import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE, Placed
 from tacita.plan.calibrate import Sample
+from tacita.plan.leveled import noise_of
 from tacita.plan.requests import AnyCircuit, pack, read
 from tacita.plan.scheme import Shape
 from tacita.schemes.base import Live
@@ -31,8 +31,7 @@ def predicted_error(
 
 
 def _trial(model: Checkpoint, placed: Placed, circuit: AnyCircuit, slots: int, samples: Sequence[Sample]) -> float:
-    noise = NoiseModel(placed.parameters.slots)
-    be = SimBackend(slots, placed.parameters.max_level, inject=True, noise=noise)
+    be = SimBackend(slots, placed.parameters.max_level, inject=True, noise=noise_of(placed.parameters))
     levels = {**placed.placement.request, **placed.fixed_levels}
     live: Live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in pack(circuit, samples).items()}
     out = executor.run(placed.stages, circuit.stages, be, live)

@@ -14,8 +14,7 @@ from tacita.approx import gelu, inverse, rsqrt
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
-from tacita.plan.balance import balanced, choose_shifts
-from tacita.plan.calibrate import Calibration, adapted, calibrate, load_texts
+from tacita.plan.calibrate import Calibration, calibrate, load_texts
 from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -195,29 +194,3 @@ def test_a_real_models_intervals_are_fitted_in_few_levels():
         assert gelu.fit(layer.activation, 1e-3).depth(1.0) <= 7
         assert rsqrt.fit(layer.variance1, 1e-4).depth(1.0) <= 6
         assert inverse.fit(layer.sums, 1e-3).depth(1.0) <= 10
-
-
-def test_balancing_changes_no_answer_and_evens_the_row_means():
-    model = make_random_checkpoint(hidden=32, heads=2, ff=64, seed=5)
-    tensors = dict(model.tensors)
-    for i in range(2):  # peaked enough to be worth it
-        tensors[f"encoder.layer.{i}.attention.self.query.bias"] = np.full(32, 2.0)
-        weight = f"encoder.layer.{i}.attention.self.query.weight"
-        tensors[weight] = 2.0 * tensors[weight]
-    model = from_tensors(model.config, tensors)
-    rng = np.random.default_rng(0)
-    samples = [(rng.normal(size=(12, 32)), np.ones(12)) for _ in range(20)]
-    assert not np.any(choose_shifts(model, samples[:5])), "too few rows to fit"
-    shifts = choose_shifts(model, samples)
-    even = balanced(model, shifts)
-    before, after = (_spans(m, samples) for m in (model, even))
-    assert all(a < 0.9 * b for a, b in zip(after, before, strict=True))
-    for hidden, mask in samples[:3]:
-        assert np.allclose(reference(model, hidden, mask).logits, reference(even, hidden, mask).logits, atol=1e-12)
-    assert balanced(model, ((0.0,) * 32,) * 2) is model
-
-
-def _spans(model, samples):
-    """Range of the log means of exponentials, by layer."""
-    runs = [reference(model, hidden, mask).trace for hidden, mask in samples]
-    return [float(np.ptp([t[f"layer{i}.log_sum_exp"] for t in runs])) for i in range(model.config.layers)]

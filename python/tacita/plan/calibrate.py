@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
-from tacita.plan.balance import Shifts, balanced, choose_shifts
 from tacita.plan.ranges import ROUNDS, Interval, Ranges
 from tacita.plan.temper import choose_temperatures, tempered
 
@@ -78,9 +77,8 @@ class Calibration:
 
     samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
     the input of tanh, None with mean pooling. answer: bound of logits or pooled vector.
-    shifts: what is taken from the key biases, by layer (see `balance`). temperatures: factor of the scores by
-    layer and head, 1 but for heads too peaked. All intervals are those of `adapted(checkpoint, calibration)`,
-    and a circuit must be built from that.
+    temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
+    those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that.
     """
 
     sha256: str
@@ -90,7 +88,6 @@ class Calibration:
     layers: tuple[LayerCalibration, ...]
     pooler: Interval | None
     answer: float
-    shifts: Shifts
     temperatures: tuple[tuple[float, ...], ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,17 +126,11 @@ def calibrate(
     if not chosen and not hidden_states:
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
     config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
-    even = balanced(checkpoint, shifts := choose_shifts(checkpoint, samples))
-    ranges = _measure(even, samples, progress)
+    ranges = _measure(checkpoint, samples, progress)
     temperatures = choose_temperatures(ranges, config)
-    if (model := tempered(even, temperatures)) is not even:
+    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges = _measure(model, samples, progress)
-    return replace(_widened(checkpoint, ranges, margin, samples), shifts=shifts, temperatures=temperatures)
-
-
-def adapted(checkpoint: Checkpoint, calibration: Calibration) -> Checkpoint:
-    """The checkpoint that the intervals belong to: balanced, and tempered where that was needed."""
-    return tempered(balanced(checkpoint, calibration.shifts), calibration.temperatures)
+    return _widened(checkpoint, ranges, margin, samples, temperatures)
 
 
 def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
@@ -207,6 +198,7 @@ def _widened(
     ranges: Ranges,
     margin: float,
     samples: _Samples,
+    temperatures: tuple[tuple[float, ...], ...],
 ) -> Calibration:
     config = checkpoint.config
     return Calibration(
@@ -217,8 +209,7 @@ def _widened(
         layers=tuple(_layer(ranges, f"layer{i}.", margin) for i in range(config.layers)),
         pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None,
         answer=ranges.bound("logits") * (1.0 + 2.0 * margin),
-        shifts=(),
-        temperatures=(),
+        temperatures=temperatures,
     )
 
 

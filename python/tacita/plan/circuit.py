@@ -13,7 +13,7 @@ from tacita.models.batch import build_batch_circuit
 from tacita.models.circuit import CircuitSpecs, build_circuit
 from tacita.packing.interleaved import BatchShape
 from tacita.plan.build import place_circuit, to_plan
-from tacita.plan.calibrate import Calibration, Sample, adapted, calibrate, load_texts
+from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
@@ -23,6 +23,7 @@ from tacita.plan.phases import Phases
 from tacita.plan.plan import ModelInfo, ParameterInfo, Plan
 from tacita.plan.requests import AnyCircuit
 from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
+from tacita.plan.temper import tempered
 from tacita.plan.trial import predicted_error
 
 DECIMALS = 3  # of printed logits: 2^-10, against decryption noise below 2^-14
@@ -112,7 +113,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
     phases.enter("fit", goal.scheme)
     wanted = shapes(packing_of(goal.scheme), model.config, info.slots, calibrated.tokens, goal.inputs)
     specs = fit_circuit(calibrated.calibration, model.config, goal.accuracy, goal.functions)
-    soft = adapted(model, calibrated.calibration)
+    soft = tempered(model, calibrated.calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", goal.scheme)
     placed = place_circuit(circuit, info, table)
@@ -189,7 +190,7 @@ class _Key:
 @lru_cache(maxsize=4)
 def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
     specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
-    model = adapted(key.model, Calibration.from_dict(key.plan.circuit["calibration"]))
+    model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
     return _build(model, specs, shape)
 
 

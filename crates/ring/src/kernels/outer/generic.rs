@@ -17,6 +17,7 @@ use crate::field::Field;
 use crate::kernels::generic::{View, ViewMut};
 use crate::simd::Simd;
 use crate::{AlignedVec, Modulus};
+use std::ops::Range;
 
 /// Products in a sum before it is reduced.
 const LAZY_TERMS: usize = 8;
@@ -46,44 +47,42 @@ pub fn outer<S: Simd>(
         let len = TILE.min(n - start);
         pack(sums.f, &mut a, left, rows, start, len);
         pack(sums.f, &mut b, right, columns, start, len);
-        let (a_rows, b_columns) = (
-            a.chunks_exact(terms * PARTS * TILE),
-            b.chunks_exact(terms * PARTS * TILE),
-        );
-        for (a, acc) in a_rows.zip(acc.chunks_exact_mut(columns)) {
-            for (b, d) in b_columns.clone().zip(acc) {
-                let [d0, d1, d2] = d;
-                let mut d = [d0, d1, d2].map(|d| ViewMut(s, &mut d[start..start + len]));
-                let chunks = a
-                    .chunks(LAZY_TERMS * PARTS * TILE)
-                    .zip(b.chunks(LAZY_TERMS * PARTS * TILE));
-                for (t, (a, b)) in chunks.enumerate() {
-                    sums.add(&mut d, a, b, len, fresh && t == 0);
+        let (size, range) = (terms * PARTS * TILE, start..start + len);
+        for (a, acc) in a.chunks(2 * size).zip(acc.chunks_mut(2 * columns)) {
+            let ((a0, a1), b) = (a.split_at(size), b.chunks_exact(size));
+            let (acc0, acc1) = acc.split_at_mut(columns);
+            if a1.is_empty() {
+                b.zip(acc0).for_each(|(b, d)| sums.add([a0], b, [d], &range, fresh));
+            } else {
+                for ((b, d0), d1) in b.zip(acc0).zip(acc1) {
+                    sums.add([a0, a1], b, [d0, d1], &range, fresh);
                 }
             }
         }
     }
 }
 
-/// packed[(k * terms + c) * 3 + part][..len] = the centred parts of factors[c * count + k] from `start` on.
+/// Packs the centred parts of factors[c * count + k] from `start` on as [k][vector][c][part][LANES], in the order in which
+/// they are read: the caches see one stream a factor.
 #[inline(always)]
 fn pack<S: Simd>(f: Field<S>, packed: &mut [f64], factors: &[Factor<'_>], count: usize, start: usize, len: usize) {
     let terms = factors.len() / count;
+    let mut packed = ViewMut(f.s, packed);
     for (at, [x0, x1]) in factors.iter().enumerate() {
-        let slot = (at % count) * terms + at / count;
-        let parts = &mut packed[slot * PARTS * TILE..][..PARTS * TILE];
-        let (y0, rest) = parts.split_at_mut(TILE);
-        let (y1, y2) = rest.split_at_mut(TILE);
-        let [x0, x1] = [x0, x1].map(|x| View(f.s, &x[start..start + len]));
-        let [mut y0, mut y1, mut y2] = [y0, y1, y2].map(|y| ViewMut(f.s, &mut y[..len]));
+        let (k, c) = (at % count, at / count);
+        let (x0, x1) = (View(f.s, &x0[start..start + len]), View(f.s, &x1[start..start + len]));
         for i in (0..len).step_by(S::LANES) {
             let (v0, v1) = (x0.at(i), x1.at(i));
-            y0.set(i, f.center(v0));
-            y1.set(i, f.center(v1));
-            y2.set(i, f.center(f.s.sub_if_reached(f.s.add(v0, v1), f.p)));
+            let to = PARTS * (k * terms * TILE + i * terms + c * S::LANES);
+            packed.set(to, f.center(v0));
+            packed.set(to + S::LANES, f.center(v1));
+            packed.set(to + 2 * S::LANES, f.center(f.s.sub_if_reached(f.s.add(v0, v1), f.p)));
         }
     }
 }
+
+/// A sum as high + low.
+type Sum<S> = (<S as Simd>::V, <S as Simd>::V);
 
 /// What sums of products need to know of the modulus.
 #[derive(Clone, Copy)]
@@ -103,43 +102,73 @@ impl<S: Simd> Sums<S> {
         }
     }
 
-    /// d += the terms of one row and column, at most LAZY_TERMS; both packed as [term][part][TILE].
+    /// d += the terms of R rows, which share the loads of the column, and one column, packed.
     #[inline(always)]
-    fn add(self, d: &mut [ViewMut<'_, S>; 3], a: &[f64], b: &[f64], len: usize, fresh: bool) {
-        let (f, s, zero) = (self.f, self.f.s, self.f.s.splat(0.0));
-        let (terms, a, b) = (a.len() / (PARTS * TILE), View(s, a), View(s, b));
-        for i in (0..len).step_by(S::LANES) {
-            let (mut high, mut low) = ([self.origin; PARTS], [zero; PARTS]);
-            for c in 0..terms {
-                for part in 0..PARTS {
-                    let at = (c * PARTS + part) * TILE + i;
-                    let (x, y) = (a.at(at), b.at(at));
-                    let next = s.fma(x, y, high[part]);
-                    low[part] = s.add(low[part], s.fms(x, y, s.sub(next, high[part])));
-                    high[part] = next;
+    fn add<const R: usize>(
+        self,
+        a: [&[f64]; R],
+        b: &[f64],
+        d: [&mut Accumulator<'_>; R],
+        range: &Range<usize>,
+        fresh: bool,
+    ) {
+        let s = self.f.s;
+        let mut d = d.map(|d| d.each_mut().map(|d| ViewMut(s, &mut d[range.clone()])));
+        let (terms, b) = (b.len() / (PARTS * TILE), View(s, b));
+        let a = a.map(|a| View(s, a));
+        for i in (0..range.len()).step_by(S::LANES) {
+            for first in (0..terms).step_by(LAZY_TERMS) {
+                let count = LAZY_TERMS.min(terms - first);
+                let sums = self.sum(a, b, PARTS * (i * terms + first * S::LANES), count);
+                for (d, sum) in d.iter_mut().zip(sums) {
+                    self.finish(d, sum, i, fresh && first == 0);
                 }
             }
-            let [d0, d1, d2] = d;
-            let (r0, r2) = (
-                f.reduce(self.close(high[0], low[0])),
-                f.reduce(self.close(high[1], low[1])),
-            );
-            let cross = s.sub(s.sub(self.close(high[2], low[2]), r0), r2);
-            if fresh {
-                d0.set(i, f.fold(r0));
-                d1.set(i, f.canonical_wide(cross));
-                d2.set(i, f.fold(r2));
-            } else {
-                d0.set(i, f.canonical(s.add(d0.at(i), r0)));
-                d1.set(i, f.canonical_wide(s.add(d1.at(i), cross)));
-                d2.set(i, f.canonical(s.add(d2.at(i), r2)));
+        }
+    }
+
+    /// The (high, low) sums of every part of `terms` terms, at most LAZY_TERMS, packed from `at` on.
+    /// Plain loops, since closures would not inherit the processor's features.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    fn sum<const R: usize>(self, a: [View<'_, S>; R], b: View<'_, S>, at: usize, terms: usize) -> [[Sum<S>; PARTS]; R] {
+        let s = self.f.s;
+        let mut sums = [[(self.origin, s.splat(0.0)); PARTS]; R];
+        for c in 0..terms {
+            for part in 0..PARTS {
+                let at = at + (c * PARTS + part) * S::LANES;
+                let y = b.at(at);
+                for r in 0..R {
+                    let (x, (high, low)) = (a[r].at(at), sums[r][part]);
+                    let next = s.fma(x, y, high);
+                    sums[r][part] = (next, s.add(low, s.fms(x, y, s.sub(next, high))));
+                }
             }
+        }
+        sums
+    }
+
+    /// d += the sums, or d = them, canonical.
+    #[inline(always)]
+    fn finish(self, d: &mut [ViewMut<'_, S>; 3], sums: [Sum<S>; PARTS], i: usize, fresh: bool) {
+        let (f, s) = (self.f, self.f.s);
+        let (r0, r2) = (f.reduce(self.close(sums[0])), f.reduce(self.close(sums[1])));
+        let cross = s.sub(s.sub(self.close(sums[2]), r0), r2);
+        let [d0, d1, d2] = d;
+        if fresh {
+            d0.set(i, f.fold(r0));
+            d1.set(i, f.canonical_wide(cross));
+            d2.set(i, f.fold(r2));
+        } else {
+            d0.set(i, f.canonical(s.add(d0.at(i), r0)));
+            d1.set(i, f.canonical_wide(s.add(d1.at(i), cross)));
+            d2.set(i, f.canonical(s.add(d2.at(i), r2)));
         }
     }
 
     /// The sum that `high` and `low` stand for, to within 19p/2.
     #[inline(always)]
-    fn close(self, high: S::V, low: S::V) -> S::V {
+    fn close(self, (high, low): Sum<S>) -> S::V {
         let (f, s) = (self.f, self.f.s);
         let h = s.sub(high, self.origin);
         let q = s.round(s.mul(h, f.inv));

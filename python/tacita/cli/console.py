@@ -75,5 +75,10 @@ def size(count: float) -> str:
     return f"{count:.2f} GB"
 
 
+def several(count: int, noun: str) -> str:
+    """1 text, 2 texts."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _escape(text: str) -> str:
     return text.replace("[", r"\[")

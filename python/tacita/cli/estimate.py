@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tacita.cli.console import duration, out, size, write_report
+from tacita.cli.console import duration, out, several, size, write_report
 from tacita.cli.evaluate import Memory
 from tacita.cli.options import (
     MODEL_DEFAULT,
@@ -187,10 +187,11 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{p.machine}, {p.threads} threads")
-    table.add_row("scheme", f"{scheme_of(plan)}, {plan.batch} texts of up to {plan.tokens} tokens a request")
+    table.add_row("scheme", f"{scheme_of(plan)}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request")
     for step, seconds in p.seconds.items():
         table.add_row(step, duration(seconds))
-    texts = f"{found['inputs']} texts in {found['requests']} requests, {found['seconds_per_input']:.2f} s a text"
+    counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"
+    texts = f"{counts}, {found['seconds_per_input']:.2f} s a text"
     table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
         table.add_row(name.replace("_", " "), size(count))

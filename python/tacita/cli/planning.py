@@ -8,7 +8,7 @@ from pathlib import Path
 from tacita import api
 from tacita.api import Choice, Objective
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress
+from tacita.cli.console import duration, out, progress, several
 from tacita.cli.options import SchemeName
 from tacita.plan.choose import Option
 from tacita.plan.cost import Prices
@@ -52,7 +52,7 @@ def planned(
 def why(choice: Choice) -> str:
     """scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput)."""
     first, *others = choice.options
-    texts = f"{first.inputs} text" + ("s" if first.inputs > 1 else "")
+    texts = several(first.inputs, "text")
     numbers = "; ".join(_told(option, choice.objective) for option in (first, *others))
     return f"scheme auto: {first.scheme} ({texts}: {numbers}; by {choice.objective.value})"
 
@@ -60,9 +60,5 @@ def why(choice: Choice) -> str:
 def _told(option: Option, objective: Objective) -> str:
     if option.plan is None:
         return f"{option.scheme} not possible: {option.refused}"
-    until = "until the first answer" if objective is Objective.latency else f"in {_requests(option.requests)}"
+    until = "until the first answer" if objective is Objective.latency else f"in {several(option.requests, 'request')}"
     return f"{option.scheme} {duration(option.seconds(objective))} {until}"
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count} requests"

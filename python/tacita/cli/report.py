@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.console import duration, out, size
+from tacita.cli.console import duration, out, several, size
 from tacita.errors import FileError
 from tacita.plan.plan import Plan
 from tacita.plan.scheme import scheme_of
@@ -138,7 +138,7 @@ def show_run(report: Mapping[str, Any]) -> None:
     for name, count in report["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))
     if report["inputs"] > 1:
-        share = f"{duration(report['seconds_per_input'])} a text, {report['requests']} requests of up to "
+        share = f"{report['seconds_per_input']:.2f} s a text, {several(report['requests'], 'request')} of up to "
         table.add_row("all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}")
     table.add_row("peak memory", f"{report['peak_rss_gb']:.2f} GB")
     table.add_row("security", security_line(report["parameters"]))

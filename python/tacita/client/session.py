@@ -19,6 +19,7 @@ from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
 from tacita.plan.requests import pack, read
+from tacita.plan.resources import require_disk
 from tacita.protocol import engine, envelope
 from tacita.protocol.files import Workdir
 
@@ -84,6 +85,7 @@ class Client:
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
+        require_disk(self.work.path, self.plan.prediction.bytes["request"], "the request")
         slots = pack(circuit_of(self.plan, self.model), samples)
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}

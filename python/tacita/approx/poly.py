@@ -105,27 +105,35 @@ def even_spec(function: str, even: Function, slope: float, interval: Interval, b
     return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), _floats(fit))
 
 
-def smallest_degree(make: Callable[[int], Spec], error: float, max_depth: int, even: bool = False) -> Spec | None:
+def smallest_degree(
+    make: Callable[[int], Spec],
+    error: float,
+    max_depth: int,
+    even: bool = False,
+    measure: Callable[[Spec], float] = lambda spec: spec.error,
+) -> Spec | None:
     """The spec of least depth, then least degree, with at most `error`; None when max_depth does not suffice.
 
     `make(degree)` fits; depth d admits degrees up to 2^d - 1 (2^(d-1) - 1 when `even`: one level goes to
-    T_2).
+    T_2). measure: what must not exceed `error`, by default the largest error on the domain.
     """
     for levels in range(1, max_depth + 1 - even):
         top = make(2**levels - 1)
-        if top.error <= error:
-            return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top)
+        if measure(top) <= error:
+            return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top, measure)
     return None
 
 
-def _reduce(make: Callable[[int], Spec], error: float, low: int, high: int, best: Spec) -> Spec:
+def _reduce(
+    make: Callable[[int], Spec], error: float, low: int, high: int, best: Spec, measure: Callable[[Spec], float]
+) -> Spec:
     """Binary search for the least degree in [low, high] that keeps the error: fewer products at the same
     depth.
     """
     while low < high:
         middle = (low + high) // 2
         spec = make(middle)
-        if spec.error <= error:
+        if measure(spec) <= error:
             best, high = spec, middle
         else:
             low = middle + 1

@@ -47,7 +47,8 @@ class LayerCalibration:
     holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k),
     for k square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the
     LayerNorm input minus its mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result.
-    activation: interval of its input. hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
+    activation: interval of its input. density: share of its inputs in equal parts of that interval.
+    hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
     input. output: bound of the layer's result.
     """
 
@@ -64,6 +65,7 @@ class LayerCalibration:
     variance1: Interval
     norm1: float
     activation: Interval
+    density: tuple[float, ...]
     hidden: float
     pre_norm2: float
     centred2: float
@@ -218,7 +220,7 @@ def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
         return ranges.bound(name + key) * (1.0 + 2.0 * margin)
 
     scores = _signed(ranges.interval(f"{name}scores"), margin)
-    shift = scores[1]
+    shift, activation = scores[1], _signed(ranges.interval(f"{name}activation_input"), margin)
     return LayerCalibration(
         input=bound("input"),
         scores=scores,
@@ -232,7 +234,8 @@ def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
         centred1=bound("centred1"),
         variance1=_positive(ranges.interval(f"{name}variance1"), margin),
         norm1=bound("norm1"),
-        activation=_signed(ranges.interval(f"{name}activation_input"), margin),
+        activation=activation,
+        density=ranges.density(name[:-1], activation),
         hidden=bound("activation"),
         pre_norm2=bound("pre_norm2"),
         centred2=bound("centred2"),

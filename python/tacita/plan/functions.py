@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx import arion, exp, gelu, inverse, moai, relu, rsqrt
+from tacita.approx import arion, exp, gelu, inverse, moai, rsqrt
 from tacita.approx.spec import Spec
 from tacita.errors import InputError
 
 Fit = Callable[..., Spec]
 
-# relu is not in the papers' models: there is one approximation of it
 FITS: Mapping[str, Mapping[str, Fit]] = {
-    "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit, "relu": relu.fit},
-    "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu, "relu": relu.fit},
-    "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu, "relu": relu.fit},
+    "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
+    "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
+    "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
 }
 
 
@@ -41,6 +40,6 @@ class Functions:
         return Functions(variant, variant, variant, variant)
 
     def fit(self, name: str, *args: Any, **options: Any) -> Spec:
-        """The approximation of exp, inverse, rsqrt, gelu or relu to the given interval and error. Errors: FitError."""
-        variant = getattr(self, "activation" if name in ("gelu", "relu") else name)
+        """The approximation of exp, inverse, rsqrt or gelu to the given interval and error. Errors: FitError."""
+        variant = getattr(self, "activation" if name == "gelu" else name)
         return FITS[variant][name](*args, **options)

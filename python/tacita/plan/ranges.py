@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+BINS = 64  # of the density of the activation's inputs
+SAMPLED = 2000  # inputs of the activation that a sample adds to the density, about
 TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for which means are kept, by head
 
 
@@ -25,6 +27,7 @@ class Ranges:
         self._heads = heads
         self._mask: Array = np.ones(0)
         self._log_sums: Array = np.zeros((heads, 0))
+        self._inputs: dict[str, list[Array]] = {}
         self.seen: dict[str, Interval] = {}
         self.rows = 0
 
@@ -43,6 +46,8 @@ class Ranges:
             self._means(layer, value[:, :, self._mask > 0.0])
         elif key == "log_sum_exp":
             self._log_sums = value
+        elif key == "activation_input":
+            self._inputs.setdefault(layer, []).append(_sampled(value[self._mask > 0.0]))
         elif key == "context":
             mixed = self._log_mixed(value)
             self._merge(f"{layer}.log_mixed", mixed)
@@ -56,6 +61,11 @@ class Ranges:
         """Largest magnitude seen."""
         lo, hi = self.seen[name]
         return max(abs(lo), abs(hi))
+
+    def density(self, layer: str, interval: Interval) -> tuple[float, ...]:
+        """Share of the activation's inputs of real tokens in each of BINS equal parts of the interval."""
+        counts, _ = np.histogram(np.concatenate(self._inputs[layer]), BINS, interval)
+        return tuple(float(c) for c in counts / counts.sum())
 
     def _merge(self, name: str, value: Array) -> None:
         lo, hi = self.seen.get(name, (np.inf, -np.inf))
@@ -79,3 +89,9 @@ class Ranges:
         tokens = len(context)
         largest = np.abs(context.reshape(tokens, self._heads, -1)).max(axis=-1)
         return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)) + self._log_sums.T)
+
+
+def _sampled(values: Array) -> Array:
+    """About SAMPLED of the values, in the same distance; an odd one, so that all features take part."""
+    flat = values.ravel()
+    return flat[:: (len(flat) // SAMPLED) | 1]

@@ -20,7 +20,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.models.bert import BertConfig, layer_prefix
 from tacita.plan.ranges import TEMPERATURES, Ranges
 
-LIMIT = 11.0  # nats between the smallest and the largest mean of exponentials of a layer: 10 levels of 1/x
+LIMIT = 11.5  # nats between the smallest and the largest mean of exponentials of a layer: 11 levels of 1/x
 
 Temperatures = Sequence[Sequence[float]]  # beta by layer and head
 

@@ -94,3 +94,22 @@ def test_errors_are_one_line(arguments: list[str], message: str) -> None:
     status, _, err = tacita("bench", *arguments)
     assert status == 2
     assert message in err
+
+
+@pytest.mark.native
+def test_an_encrypted_batch_goes_through_files_and_equals_plain(labelled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model, work = write_folder(make_random_checkpoint(), tmp_path / "model"), tmp_path / "work"
+    options = ["--inputs", "4", "--texts", str(labelled), "--model", str(model), "--tokens", "16", *TOY]
+    found = {}
+    for backend, more in (("plain", []), ("ckks", ["--work", str(work)])):
+        report = tmp_path / f"{backend}.json"
+        status, _, err = tacita("bench", "batch", *options, "--backend", backend, *more, "--json", str(report))
+        assert status == 0, err
+        found[backend] = json.loads(report.read_text())
+        check(found[backend], 4)
+    assert found["ckks"]["max_abs_error"] == pytest.approx(found["plain"]["max_abs_error"], abs=0.005)
+    assert found["ckks"]["agreement"] == 1.0
+    assert set(found["ckks"]["seconds"]) == {"plan", "keygen", "encrypt", "evaluate", "decrypt"}
+    assert all(found["ckks"]["bytes"][name] > 0 for name in ("evaluation_keys", "request", "response"))
+    assert (work / "plan.json").is_file()

@@ -18,6 +18,8 @@ from tacita.plan.presets import LEVELED, PRESETS, can_bootstrap, leveled
         (17, 16384, "n15_leveled"),
         (18, 1, "n16_leveled"),
         (34, 32768, "n16_leveled"),
+        (35, 1, "n17_leveled"),
+        (1, 65536, "n17_leveled"),
     ],
 )
 def test_the_smallest_ring_that_is_deep_and_wide_enough(depth: int, slots: int, preset: str) -> None:
@@ -28,8 +30,8 @@ def test_the_smallest_ring_that_is_deep_and_wide_enough(depth: int, slots: int, 
 
 
 def test_too_deep_or_wide_a_circuit_has_none() -> None:
-    assert leveled(35) is None
-    assert leveled(1, 65536) is None
+    assert leveled(71) is None
+    assert leveled(1, 131072) is None
 
 
 def test_only_presets_with_the_primes_bootstrap() -> None:

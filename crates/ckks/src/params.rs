@@ -20,6 +20,7 @@
 //! | `n14_leveled` | 40 | 7 | 2 | 4 | 429.0 | 430 | -28.1 |
 //! | `n15_leveled` | 39 | 17 | 3 | 6 | 862.0 | 868 | -26.1 |
 //! | `n16_leveled` | 41 | 34 | 6 | 6 | 1744.0 | 1747 | -27.1 |
+//! | `n17_leveled` | 41 | 70 | 11 | 7 | 3470.0 | 3523 | -26.1 |
 //!
 //! Fewer special primes would buy a level for two or three digits more, more of them cost a level each.
 //! `insecure_toy_leveled_n9` ... `n12` have the chain of `n15_leveled` on small rings.
@@ -80,6 +81,7 @@ impl Chain {
             14 => (49.0, 40.0, 7, 2),
             15 => (49.0, 39.0, 17, 3),
             16 => (50.0, 41.0, 34, 6),
+            17 => (50.0, 41.0, 70, 11),
             _ => return None,
         };
         Some(Self {
@@ -106,7 +108,7 @@ impl Chain {
         if let Some(digits) = name.strip_prefix("insecure_toy_n") {
             return degree(digits, 8..=16).map(|log_n| (log_n, BOOTSTRAPPED));
         }
-        let log_n = degree(name.strip_prefix('n')?.strip_suffix("_leveled")?, 13..=16)?;
+        let log_n = degree(name.strip_prefix('n')?.strip_suffix("_leveled")?, 13..=17)?;
         Some((log_n, Self::leveled(log_n)?))
     }
 }
@@ -120,7 +122,7 @@ pub struct CkksParameters {
 }
 
 impl CkksParameters {
-    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n16_leveled` (128-bit, none), or for tests only
+    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or for tests only
     /// `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
     ///
     /// # Errors
@@ -129,7 +131,7 @@ impl CkksParameters {
         let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
             op: "parameters",
             detail: format!(
-                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n16_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
+                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n17_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
             ),
         })?;
         Self::build(name, log_n, chain)
@@ -254,6 +256,7 @@ mod tests {
             (14, 7, 2, 4, 429.0),
             (15, 17, 3, 6, 862.0),
             (16, 34, 6, 6, 1744.0),
+            (17, 70, 11, 7, 3470.0),
         ] {
             let p = CkksParameters::preset(&format!("n{log_n}_leveled")).unwrap();
             let (rlwe, chain) = (p.rlwe(), p.chain);

@@ -28,7 +28,13 @@ class Chain:
     special: int
 
 
-CHAINS = {13: Chain(38.0, 1), 14: Chain(40.0, 2), 15: Chain(39.0, 3), 16: Chain(41.0, 6)}  # as in the engine's presets
+CHAINS = {  # as in the engine's presets
+    13: Chain(38.0, 1),
+    14: Chain(40.0, 2),
+    15: Chain(39.0, 3),
+    16: Chain(41.0, 6),
+    17: Chain(41.0, 11),
+}
 
 
 def candidates(preset: str) -> Sequence[ParameterInfo]:

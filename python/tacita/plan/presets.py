@@ -32,7 +32,7 @@ def _preset(
 # bits of security of the same chain on rings too small to hide anything
 TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 16, 14: 32, 15: 64}
 # log2 N of the leveled presets: (depth, log2 QP)
-LEVELED = {13: (3, 212.0), 14: (7, 429.0), 15: (17, 862.0), 16: (34, 1744.0)}
+LEVELED = {13: (3, 212.0), 14: (7, 429.0), 15: (17, 862.0), 16: (34, 1744.0), 17: (70, 3470.0)}
 # rings with the chain of n15_leveled
 LEVELED_TOYS = {9: 2, 10: 4, 11: 8, 12: 15}
 

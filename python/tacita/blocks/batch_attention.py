@@ -7,9 +7,11 @@ t + B, so that
 
 need rotations of columns only: (b + g - 2) of Q_c and K_c, b - 1 of V_c and g - 1 of partial sums (ARION's double baby-step
 giant-step, Algorithms 1 to 6). Products are added up at degree 2 and relinearised once per diagonal and per (G, c), which
-neither paper does. MOAI's Algorithms 5 to 7 are the case of one giant step for the scores, with the exponentials rotated
-once per head before the mix. Softmax is normalised after the product with V. The encrypted mask (1/length at real tokens)
-multiplies V and, as a column of its own, gives the row means; so lengths may differ within the batch and stay unknown.
+neither paper does; and columns go two by two as complex numbers, which halves all of it: the real part of
+(q - i q')(k + i k') is q k + q' k', and P (v + i v') is two contexts. MOAI's Algorithms 5 to 7 are the case of one giant
+step for the scores, with the exponentials rotated once per head before the mix. Softmax is normalised after the product
+with V. The encrypted mask (1/length at real tokens) multiplies V and, as a column of its own, gives the row means; so
+lengths may differ within the batch and stay unknown.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from tacita.blocks.columns import ColumnMap, Cts, Meaning, centring
 from tacita.blocks.stored import Stored, apply, output_bound
 from tacita.packing.base import ceil_power
 from tacita.packing.interleaved import Array, Columns, IntArray, shifted
+from tacita.packing.pairs import doubled_parts, doubled_real, joined
 
-AT_ONCE = 4  # columns whose rotations are alive together
+AT_ONCE = 4  # pairs of columns whose rotations are alive together
 PROJECTED = 16  # columns of Q and K that one matrix product makes: the inputs are read once for each
 
 
@@ -87,10 +90,10 @@ class BatchAttention:
         mix_split: Split,
     ) -> BatchAttention:
         """columns: of x, context and result, by heads. entry: meaning of x."""
-        f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(head_size)))
+        f = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
         query = entry.fold(weights.query * f, weights.query_bias * f)
         key = entry.fold(weights.key * f, weights.key_bias * f)
-        value = entry.fold(weights.value / specs.context, weights.value_bias / specs.context)
+        value = entry.fold(weights.value * (0.5 / specs.context), weights.value_bias * (0.5 / specs.context))
         groups = [columns.index[i : i + head_size] for i in range(0, columns.count, head_size)]
         return BatchAttention(
             columns=columns,
@@ -107,7 +110,7 @@ class BatchAttention:
         """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of heads.
 
         Levels below x: 2 for the scores, the exp's, 1 for the mix; x is needed again 3 above that result, the mask 2.
-        Key switches of a group at 128 tokens and 64 features: 2,838 rotations and 712 relinearisations.
+        Key switches of a group at 128 tokens and 64 features: 1,430 rotations, 160 conjugations and 424 relinearisations.
         """
         context: list[Ct] = []
         means: list[Ct] = []
@@ -135,11 +138,13 @@ class BatchAttention:
         for first in range(0, size, PROJECTED):
             last = min(first + PROJECTED, size)
             made = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
-            for pairs in _chunks(made, 2 * AT_ONCE):
-                left = [be.rotate_many(q, giants) for q in pairs[0::2]]
-                right = [be.rotate_many(k, babies) for k in pairs[1::2]]
+            queries, keys = joined(be, made[0::2], -1), joined(be, made[1::2])
+            del made
+            for part in range(0, len(queries), AT_ONCE):
+                left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
+                right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
                 acc = be.products(left, right, acc)
-        return be.relinearise(acc)
+        return [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)]
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """In place, so that each score is freed as soon as it is used."""
@@ -162,18 +167,20 @@ class BatchAttention:
         """Contexts of the group's columns, then its row means."""
         level = min(be.level(ct) for row in diagonals for ct in row)
         left = [[row[b] for row in diagonals] for b in range(self.mix_split.babies)]
-        outs: list[Ct] = []
+        mixed: list[Ct] = []
         for columns in _chunks(list(self._masked(be, inputs, mask, level, group)), AT_ONCE):
             turned = [self._babies(be, v) for v in columns]
             right = [[column[b] for column in turned] for b in range(self.mix_split.babies)]
             sums = be.relinearise(be.products(left, right))
-            outs += [self._fold(be, [row[i] for row in sums]) for i in range(len(columns))]
-        return outs
+            mixed += [self._fold(be, [row[i] for row in sums]) for i in range(len(columns))]
+        parts = [part for z in mixed[: self.head_size // 2] for part in doubled_parts(be, z)]
+        odd = [be.mul_int(z, 2) for z in mixed[self.head_size // 2 : -1]]
+        return [*parts, *odd, mixed[-1]]
 
     def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
-        """V * mask, column by column, then the mask scaled for the inverse; at `level` or, if x is too low, below."""
+        """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low, below."""
         lowered = [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in inputs]
-        values = self.value[group].outputs(be, lowered)
+        values = joined(be, self.value[group].outputs(be, lowered))
         del lowered
         keep = be.drop_to(mask, min(be.level(mask), be.level(values[0])))
         for v in values:

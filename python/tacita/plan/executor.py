@@ -9,6 +9,7 @@ from itertools import islice
 
 from tacita.backends.base import Backend, Ct, Kind
 from tacita.errors import PlanError
+from tacita.packing.pairs import doubled_parts
 from tacita.plan.plan import PlacedStage
 from tacita.schemes.base import Live, Stage
 
@@ -133,11 +134,8 @@ def _join(be: Backend, a: Ct, b: Ct | None = None) -> Ct:
 
 
 def _parts(be: Backend, z: Ct, count: int) -> tuple[Ct, ...]:
-    """Twice the real and twice the imaginary part, or z alone; no level used."""
-    if count == 1:
-        return (z,)
-    mirrored = be.conjugate(z)
-    return be.add(z, mirrored), be.mul_i(be.sub(mirrored, z))
+    """What `_join` put together, doubled as it was halved; z alone as it is."""
+    return (z,) if count == 1 else doubled_parts(be, z)
 
 
 class _Clock:

@@ -4,7 +4,7 @@ stored.
 Intervals are properties of a checkpoint and a layer. Every approximation of a plan is fitted on them, and
 every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
 signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
-max(2, log(hi/lo))), bounds by 1 + 2 * margin. The fits widen their domain once more (`approx.spec.MARGIN`).
+min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. The fits widen their domain once more (`approx.spec.MARGIN`).
 
 Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
 their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
@@ -256,7 +256,7 @@ def _signed(interval: Interval, margin: float) -> Interval:
 
 def _positive(interval: Interval, margin: float) -> Interval:
     lo, hi = interval
-    factor = math.exp(margin * max(2.0, math.log(hi / lo)))
+    factor = math.exp(margin * min(max(2.0, math.log(hi / lo)), 6.0))
     return lo / factor, hi * factor
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.embed import tokenize
 from tacita.cli.accuracy import read_examples
 from tacita.cli.console import duration, out, progress, size, write_report
 from tacita.cli.evaluate import Memory, usage_fields
@@ -120,11 +121,16 @@ def batch(
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Classify many texts at once; report time per input, accuracy, errors, counts, memory."""
+    """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
+
+    Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
+    """
+    checkpoint = load(model)
     examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()]
-    chosen = _repeated(examples, inputs)
+    fitting = [(text, label) for text, label in examples if len(tokenize(checkpoint, text)[0]) <= tokens]
+    chosen = _repeated(fitting, inputs)
     labels = [label for _, label in chosen] if texts else None
-    task = Task(load(model), [text for text, _ in chosen], labels, None, tokens, scheme.value, preset)
+    task = Task(checkpoint, [text for text, _ in chosen], labels, None, tokens, scheme.value, preset)
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work)
     _show(figures)
     write_report(json, figures)

@@ -52,9 +52,14 @@ def _row(bench: Bench, level: int) -> dict[str, float]:
     rescale = best_ms(lambda: be.mul_const(a, 0.5), REPEATS)
     add = best_ms(lambda: be.add(a, b), REPEATS)
     row = {"rotate": rotate, "conjugate": best_ms(lambda: be.conjugate(a), REPEATS), "mul": mul, "add": add}
+    row["rotate_shared"] = (_many_ms(be, a, 12) - _many_ms(be, a, 4)) / 8
     row |= {"tensor": tensor, "relin": max(0.0, mul - tensor - rescale), "mul_scalar": add, "rescale": rescale}
     row |= _linear_row(bench, a) | _column_row(bench, a, rescale)
     return {op: max(0.0, ms) for op, ms in row.items()}
+
+
+def _many_ms(be: Any, a: Any, count: int) -> float:
+    return best_ms(lambda: be.rotate_many(a, HOIST_STEPS[:count]), REPEATS)
 
 
 def _linear_row(bench: Bench, a: Any) -> dict[str, float]:

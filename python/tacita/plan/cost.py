@@ -134,7 +134,7 @@ class Prices:
 
     def seconds(self, op: str, level: int) -> float:
         """Price of one operation whose operands are at `level`."""
-        if op == "rotate_shared":  # of rotate_many: the decomposition is counted once, as a hoist
+        if op == "rotate_shared" and op not in self._curves:  # of rotate_many; the decomposition counts as a hoist
             return max(0.0, self.seconds("rotate", level) - self.seconds("hoist", level))
         if op not in self._curves:
             raise PlanError(f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`")

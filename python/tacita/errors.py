@@ -4,7 +4,7 @@ TacitaError
 ├── InputError        text, hidden states or an option that the plan does not admit
 ├── CheckpointError   a model folder that is incomplete, misshapen, not finite or not supported
 ├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
-│   └── ResourceError too little memory or disk, said before a run starts
+│   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
 ├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another key
 ├── LevelError        an operation needs more levels than its operands have left
 ├── KeyMissingError   an operation needs a rotation key that the plan did not list
@@ -35,7 +35,7 @@ class PlanError(TacitaError):
 
 
 class ResourceError(PlanError):
-    """Too little memory or disk for a run; raised before it starts."""
+    """Too little memory or disk: what a run needs is checked before it starts, and a disk that fills up is told during it."""
 
 
 class FileError(TacitaError):

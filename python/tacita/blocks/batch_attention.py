@@ -26,6 +26,7 @@ from tacita.approx.spec import Spec
 from tacita.backends.base import Backend, Ct
 from tacita.blocks.attention import AttentionWeights
 from tacita.blocks.columns import ColumnMap, Cts, Meaning, centring
+from tacita.blocks.row_estimate import RowEstimate, RowSquares
 from tacita.blocks.stored import Stored, apply, output_bound
 from tacita.packing.base import ceil_power
 from tacita.packing.interleaved import Array, Columns, IntArray, shifted
@@ -57,13 +58,15 @@ class Split:
 @dataclass(frozen=True)
 class BatchAttentionSpecs:
     """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real keys. context,
-    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. exit: stored form of the centred sum."""
+    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. exit: stored form of the centred sum. rows:
+    taken from the scores before exp."""
 
     exp: Spec
     inverse: Spec
     context: float
     attended: float
     exit: float
+    rows: RowEstimate | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,7 @@ class BatchAttention:
     query_key: tuple[ColumnMap, ...]
     value: tuple[ColumnMap, ...]
     projection: ColumnMap
+    squares: RowSquares | None
 
     @staticmethod
     def build(
@@ -90,9 +94,10 @@ class BatchAttention:
         mix_split: Split,
     ) -> BatchAttention:
         """columns: of x, context and result, by heads. entry: meaning of x."""
-        f = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
+        scale, rows = Stored.input_of(specs.exp).scale, specs.rows
+        f = float(np.sqrt(0.5 * scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
         query = entry.fold(weights.query * f, weights.query_bias * f)
-        key = entry.fold(weights.key * f, weights.key_bias * f)
+        key = entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f)
         value = entry.fold(weights.value * (0.5 / specs.context), weights.value_bias * (0.5 / specs.context))
         groups = [columns.index[i : i + head_size] for i in range(0, columns.count, head_size)]
         return BatchAttention(
@@ -104,6 +109,7 @@ class BatchAttention:
             query_key=tuple(_query_key(query, key, columns, group) for group in groups),
             value=tuple(_part(*value, columns, group) for group in groups),
             projection=_projection(weights, columns, entry, specs),
+            squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None,
         )
 
     def attend(self, be: Backend, x: Cts, mask: Ct) -> tuple[Cts, Cts]:
@@ -144,7 +150,13 @@ class BatchAttention:
                 left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
                 right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
                 acc = be.products(left, right, acc)
-        return [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)]
+        scores = [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)]
+        if self.squares is None:
+            return scores
+        taken = be.rotate_many(
+            self.squares.apply(be, inputs, group), giants
+        )  # slot t of a row: of query t - giant, too
+        return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, taken, strict=True)]
 
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """In place, so that each score is freed as soon as it is used."""

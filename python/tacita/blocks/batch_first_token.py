@@ -19,6 +19,7 @@ from tacita.blocks.attention import AttentionWeights
 from tacita.blocks.batch_attention import BatchAttentionSpecs
 from tacita.blocks.batch_norm import BatchNorm, dot
 from tacita.blocks.columns import ColumnMap, Cts, Meaning, centring
+from tacita.blocks.row_estimate import RowSquares
 from tacita.blocks.stored import Stored, apply, output_bound
 from tacita.packing.cells import CellMap, Cells
 from tacita.packing.interleaved import Columns, token_total
@@ -35,6 +36,7 @@ class BatchFirstToken:
     key: ColumnMap
     value: ColumnMap
     projection: CellMap
+    squares: RowSquares | None
 
     @staticmethod
     def build(
@@ -42,19 +44,20 @@ class BatchFirstToken:
     ) -> BatchFirstToken:
         """columns: of x. entry: its meaning. specs.exit: of the centred sum in cells."""
         size = columns.size
-        f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size // heads)))
+        scale, rows = Stored.input_of(specs.exp).scale, specs.rows
+        f = float(np.sqrt(scale / np.sqrt(size // heads)))
         pairs = [
             entry.fold(weights.query * f, weights.query_bias * f),
-            entry.fold(weights.key * f, weights.key_bias * f),
+            entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f),
             entry.fold(weights.value / specs.attended, weights.value_bias / specs.attended),
         ]
         centre = centring(size)
         matrix = np.concatenate([centre @ weights.output * specs.attended, centre * entry.scale], axis=1) / specs.exit
         bias = centre @ (weights.output_bias + entry.offset) / specs.exit
         query, key, value = (ColumnMap.build([(w, columns)], b, columns) for w, b in pairs)
-        return BatchFirstToken(
-            columns, heads, specs, query, key, value, CellMap.gather(matrix, bias, Cells(columns.shape, size))
-        )
+        projection = CellMap.gather(matrix, bias, Cells(columns.shape, size))
+        squares = RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
+        return BatchFirstToken(columns, heads, specs, query, key, value, projection, squares)
 
     def select(self, be: Backend, x: Cts) -> Cts:
         """x -> its first token in every token. One level."""
@@ -68,7 +71,10 @@ class BatchFirstToken:
         offset = Stored.input_of(self.specs.exp).offset
         per_head = self.columns.count // self.heads
         parts = (slice(h * per_head, (h + 1) * per_head) for h in range(self.heads))
-        return tuple(be.add_const(dot(be, queries[p], keys[p]), offset) for p in parts)
+        scores = [be.add_const(dot(be, queries[p], keys[p]), offset) for p in parts]
+        if self.squares is None:
+            return tuple(scores)
+        return tuple(be.sub(s, self.squares.apply(be, first, head)) for head, s in enumerate(scores))
 
     def exponentials(self, be: Backend, scores: Cts) -> Cts:
         """exp(score - shift) in (0, 1]. The spec's levels."""

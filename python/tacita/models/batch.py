@@ -172,7 +172,7 @@ class _Builder:
 
     def _specs(self, i: int, norm: BatchNorm) -> BatchAttentionSpecs:
         s = self.specs.layers[i]
-        return BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry)
+        return BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry, s.rows)
 
     def _meaning(self, i: int, name: str) -> Meaning:
         return Meaning.normalised(*self._dense(f"{layer_prefix(i)}{name}.LayerNorm"))

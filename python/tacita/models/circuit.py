@@ -20,6 +20,7 @@ from tacita.blocks.first_token import FirstTokenAttention, VectorForward, Vector
 from tacita.blocks.norm import Norm
 from tacita.blocks.pooler import Pooler
 from tacita.blocks.response import Answering, ResponseLayout
+from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint.load import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.bert import layer_prefix
@@ -39,6 +40,7 @@ class LayerSpecs:
     exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row means of those over real keys.
     rsqrt1, rsqrt2: of variance + epsilon. activation: of the inner features. Bounds of absolute values: context
     (unnormalised, mean_j exp_ij V_j), attended (normalised), sum1, sum2 (inputs of the LayerNorms minus their means), norm1, output.
+    rows: taken from the scores before exp, whose interval is after it; only batch circuits can.
     """
 
     exp: Spec
@@ -52,6 +54,7 @@ class LayerSpecs:
     norm1: float
     sum2: float
     output: float
+    rows: RowEstimate | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class CircuitSpecs:
     def from_json(data: Mapping[str, Any]) -> CircuitSpecs:
         """Inverse of to_dict. Errors: PlanError naming a missing or unknown field."""
         try:
-            layers = tuple(LayerSpecs(**{k: _thaw(v) for k, v in layer.items()}) for layer in data["layers"])
+            layers = tuple(_layer_of(layer) for layer in data["layers"])
             return CircuitSpecs(layers, float(data["entry"]), _thaw(data["tanh"]), float(data["answer"]))
         except (KeyError, TypeError) as error:
             raise PlanError(f"circuit specs: {error}", hint="the plan was made by another version") from error
@@ -143,6 +146,8 @@ def build_circuit(checkpoint: Checkpoint, specs: CircuitSpecs, slots: int, token
     """The circuit of a BERT checkpoint in rows packing. Errors: ShapeError for a shape that rows do not admit,
     PlanError when specs and checkpoint differ in layers or pooling."""
     check_specs(checkpoint, specs)
+    if any(layer.rows for layer in specs.layers):
+        raise PlanError("rows packing takes no row estimates", hint="calibrate without them")
     return _Builder(checkpoint, specs, RowsShape(slots, tokens)).circuit()
 
 
@@ -262,8 +267,14 @@ class _Builder:
         self.probes[f"layer{i}.norm2"] = Probe("x", s.output, unpack, f"layer{i}.output")
 
 
-def _plain(value: Spec | float | None) -> Any:
-    return value.to_dict() if isinstance(value, Spec) else value
+def _layer_of(data: Mapping[str, Any]) -> LayerSpecs:
+    rows = data.get("rows")
+    values = {k: _thaw(v) for k, v in data.items() if k != "rows"}
+    return LayerSpecs(**values, rows=RowEstimate.from_json(rows) if rows else None)
+
+
+def _plain(value: Spec | RowEstimate | float | None) -> Any:
+    return value.to_dict() if isinstance(value, Spec | RowEstimate) else value
 
 
 def _thaw(value: Any) -> Any:

@@ -22,11 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
 from tacita.plan.ranges import ROUNDS, Interval, Ranges
+from tacita.plan.rows import Rows, RowSamples, estimates
 from tacita.plan.temper import choose_temperatures, tempered
 
 Array = NDArray[np.float64]
@@ -34,6 +36,7 @@ Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
 Progress = Callable[[int, int], None]
 
 MARGIN = 0.1
+FALL = 5.0  # margins more below the scores after a row estimate, which is too large rather than too small on rare rows
 MAX_TEXT_BYTES = 16 << 20
 
 
@@ -80,7 +83,8 @@ class Calibration:
     samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
     the input of tanh, None with mean pooling. answer: bound of logits or pooled vector.
     temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
-    those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that.
+    those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates: what that
+    circuit takes from the scores, by layer, for circuits that do; the intervals of scores and sums are after it.
     """
 
     sha256: str
@@ -91,6 +95,7 @@ class Calibration:
     pooler: Interval | None
     answer: float
     temperatures: tuple[tuple[float, ...], ...]
+    row_estimates: Rows
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; intervals become lists of two."""
@@ -101,7 +106,8 @@ class Calibration:
         """Inverse of `to_dict`, bit for bit. Errors: PlanError on missing, extra or ill-typed fields."""
         checked = _fields(Calibration, data)
         layers = tuple(LayerCalibration(**_fields(LayerCalibration, layer)) for layer in checked.pop("layers"))
-        return Calibration(layers=layers, **checked)
+        rows = tuple(row and RowEstimate.from_json(row) for row in checked.pop("row_estimates"))
+        return Calibration(layers=layers, row_estimates=rows, **checked)
 
 
 def calibrate(
@@ -112,13 +118,15 @@ def calibrate(
     hidden_states: Sequence[Sample] = (),
     margin: float = MARGIN,
     progress: Progress | None = None,
+    row_estimates: bool = False,
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
     texts are not) and over given samples; record, widen.
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
-    total). Cost: one float64 forward pass a sample. Errors: InputError, CheckpointError, PlanError (bad
-    margin, no sample).
+    total). row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where they are
+    worth it. Cost: one float64 forward pass a sample, one more for estimates, one or two more for tempering.
+    Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
     if not 0.0 <= margin <= 1.0:
         raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
@@ -128,11 +136,11 @@ def calibrate(
     if not chosen and not hidden_states:
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
     config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
-    ranges = _measure(checkpoint, samples, progress)
+    ranges, rows = _measure(checkpoint, samples, progress, row_estimates)
     temperatures = choose_temperatures(ranges, config)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        ranges = _measure(model, samples, progress)
-    return _widened(checkpoint, ranges, margin, samples, temperatures)
+        ranges, rows = _measure(model, samples, progress, row_estimates)
+    return _widened(checkpoint, ranges, margin, samples, temperatures, rows)
 
 
 def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
@@ -175,14 +183,32 @@ class _Samples:
         yield from self.given
 
 
-def _measure(model: Checkpoint, samples: _Samples, progress: Progress | None) -> Ranges:
-    ranges = Ranges(model.config.heads)
+def _measure(model: Checkpoint, samples: _Samples, progress: Progress | None, estimate: bool) -> tuple[Ranges, Rows]:
+    """Ranges and, if wanted and worth it, the row estimates that they are after."""
+    ranges, heads = Ranges(model.config.heads), model.config.heads
+    none: Rows = (None,) * model.config.layers
+    if not estimate:
+        _pass(model, samples, progress, ranges)
+        return ranges, none
+    seen = RowSamples(model)
+    _pass(model, samples, progress, ranges, seen)
+    rows = seen.fit()
+    if rows != none:
+        _pass(model, samples, progress, ranges := Ranges(heads, lambda name, x: estimates(model, rows, name, x)))
+    return ranges, rows
+
+
+def _pass(model: Checkpoint, samples: _Samples, progress: Progress | None, *seeing: Ranges | RowSamples) -> None:
+    def record(name: str, value: Array) -> None:
+        for collector in seeing:
+            collector.see(name, value)
+
     for done, (hidden, mask) in enumerate(samples, 1):
-        ranges.start(mask)
-        reference(model, hidden, mask, ranges.see)
+        for collector in seeing:
+            collector.start(mask)
+        reference(model, hidden, mask, record)
         if progress is not None:
             progress(done, len(samples))
-    return ranges
 
 
 def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
@@ -201,6 +227,7 @@ def _widened(
     margin: float,
     samples: _Samples,
     temperatures: tuple[tuple[float, ...], ...],
+    rows: Rows,
 ) -> Calibration:
     config = checkpoint.config
     return Calibration(
@@ -208,18 +235,21 @@ def _widened(
         margin=margin,
         samples=len(samples),
         rows=ranges.rows,
-        layers=tuple(_layer(ranges, f"layer{i}.", margin) for i in range(config.layers)),
+        layers=tuple(_layer(ranges, f"layer{i}.", margin, row) for i, row in enumerate(rows)),
         pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None,
         answer=ranges.bound("logits") * (1.0 + 2.0 * margin),
         temperatures=temperatures,
+        row_estimates=rows,
     )
 
 
-def _layer(ranges: Ranges, name: str, margin: float) -> LayerCalibration:
+def _layer(ranges: Ranges, name: str, margin: float, row: RowEstimate | None) -> LayerCalibration:
     def bound(key: str) -> float:
         return ranges.bound(name + key) * (1.0 + 2.0 * margin)
 
     scores = _signed(ranges.interval(f"{name}scores"), margin)
+    if row is not None:
+        scores = scores[0] - FALL * margin * (scores[1] - scores[0]), scores[1]
     shift, activation = scores[1], _signed(ranges.interval(f"{name}activation_input"), margin)
     return LayerCalibration(
         input=bound("input"),
@@ -271,7 +301,7 @@ def _fields(cls: type[Calibration] | type[LayerCalibration], data: Mapping[str, 
 
 
 def _value(where: str, name: str, value: Any) -> Any:
-    if name in ("layers", "sha256") or (value is None and name == "pooler"):
+    if name in ("layers", "sha256", "row_estimates") or (value is None and name == "pooler"):
         return value
     if isinstance(value, list | tuple):
         return tuple(_value(where, name, item) for item in value)

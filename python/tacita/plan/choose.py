@@ -93,7 +93,7 @@ def plan_best(
     functions: Functions | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Choice:
-    """Calibrates once, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
+    """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
     phases = Phases(progress, list(PACKINGS))
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states)
 

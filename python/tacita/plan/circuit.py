@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tacita.checkpoint import Checkpoint, embed
@@ -32,12 +32,23 @@ TRIALS = 2  # samples on which `sim` predicts the error of the answer
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the error."""
+    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the error.
+
+    measure: calibrates, with row estimates or without.
+    """
 
     model: Checkpoint
     tokens: int
-    calibration: Calibration
+    measure: Callable[[bool], Calibration]
     samples: Sequence[Sample]
+    _found: dict[bool, Calibration] = field(default_factory=dict)
+
+    def calibration(self, packing: str) -> Calibration:
+        """Intervals for a packing, measured when first asked for: batches take row estimates from their scores."""
+        batch = packing != ROWS
+        if batch not in self._found:
+            self._found[batch] = self.measure(batch)
+        return self._found[batch]
 
 
 @dataclass(frozen=True)
@@ -88,11 +99,20 @@ def calibrate_model(
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
 ) -> Calibrated:
-    """The part of planning that all schemes share."""
-    phases.enter("calibrate")
-    calibration = calibrate(model, tokens, texts, hidden_states=hidden_states, progress=phases.part)
-    samples = hidden_states[:TRIALS] or list(_samples(model, tokens, texts))
-    return Calibrated(model, tokens, calibration, samples)
+    """The part of planning that all schemes share. Calibration itself waits for the first plan that needs it."""
+
+    def measure(row_estimates: bool) -> Calibration:
+        phases.enter("calibrate")
+        return calibrate(
+            model,
+            tokens,
+            texts,
+            hidden_states=hidden_states,
+            progress=phases.part,
+            row_estimates=row_estimates,
+        )
+
+    return Calibrated(model, tokens, measure, hidden_states[:TRIALS] or list(_samples(model, tokens, texts)))
 
 
 def plan_scheme(
@@ -110,10 +130,12 @@ def plan_scheme(
 
 def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal) -> Plan:
     model, table = calibrated.model, prices_of(info, prices)
+    packing = packing_of(goal.scheme)
+    wanted = shapes(packing, model.config, info.slots, calibrated.tokens, goal.inputs)
+    calibration = calibrated.calibration(packing)
     phases.enter("fit", goal.scheme)
-    wanted = shapes(packing_of(goal.scheme), model.config, info.slots, calibrated.tokens, goal.inputs)
-    specs = fit_circuit(calibrated.calibration, model.config, goal.accuracy, goal.functions)
-    soft = tempered(model, calibrated.calibration.temperatures)
+    specs = _with_rows(fit_circuit(calibration, model.config, goal.accuracy, goal.functions), calibration)
+    soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", goal.scheme)
     placed = place_circuit(circuit, info, table)
@@ -121,7 +143,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else _build(soft, specs, small)
     error = predicted_error(model, placed, trial, small, calibrated.samples)
-    data = {"calibration": calibrated.calibration.to_dict(), "specs": specs.to_dict()}
+    data = {"calibration": calibration.to_dict(), "specs": specs.to_dict()}
     return to_plan(
         placed,
         model_info(model),
@@ -192,6 +214,11 @@ def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
     specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
     model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
     return _build(model, specs, shape)
+
+
+def _with_rows(specs: CircuitSpecs, calibration: Calibration) -> CircuitSpecs:
+    pairs = zip(specs.layers, calibration.row_estimates, strict=True)
+    return replace(specs, layers=tuple(replace(layer, rows=rows) for layer, rows in pairs))
 
 
 def _build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> AnyCircuit:

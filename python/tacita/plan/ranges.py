@@ -8,11 +8,14 @@ with the lengths of the texts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
+Estimate = Callable[[str, Array], Array | None]  # layer's name, its input -> (heads, tokens)
 
 ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
 BINS = 64  # of the density of the activation's inputs
@@ -21,10 +24,15 @@ TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for w
 
 
 class Ranges:
-    """Collects (name, value) pairs of `models.bert.reference`; pass `see` as its record, after `start`."""
+    """Collects (name, value) pairs of `models.bert.reference`; pass `see` as its record, after `start`.
 
-    def __init__(self, heads: int) -> None:
+    estimate: what a circuit takes from the scores of every row before exp (`blocks.row_estimate`), if anything.
+    """
+
+    def __init__(self, heads: int, estimate: Estimate | None = None) -> None:
         self._heads = heads
+        self._estimate = estimate
+        self._taken: Array | None = None  # from the scores of the present layer: (heads, tokens)
         self._mask: Array = np.ones(0)
         self._log_sums: Array = np.zeros((heads, 0))
         self._inputs: dict[str, list[Array]] = {}
@@ -40,8 +48,12 @@ class Ranges:
         """Widen the range of `name`. From scores also that of `log_mean`; from context also log_mixed and
         log_mixed_mean, of |sum_j w exp(score_ij) V_j| with weights w = 1 and 1/n.
         """
-        self._merge(name, value)
         layer, _, key = name.rpartition(".")
+        if key == "input" and self._estimate is not None:
+            self._taken = self._estimate(layer, value)
+        elif key in ("scores", "log_sum_exp") and self._taken is not None:
+            value = value - (self._taken[..., None] if key == "scores" else self._taken)
+        self._merge(name, value)
         if key == "scores":
             self._means(layer, value[:, :, self._mask > 0.0])
         elif key == "log_sum_exp":

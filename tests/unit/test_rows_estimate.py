@@ -1,0 +1,129 @@
+"""Row estimates: they narrow the row means, change no softmax, and batch circuits take them from their scores."""
+
+from dataclasses import replace
+
+import dashformer
+import numpy as np
+import pytest
+import tiny
+
+from tacita.backends.plain import PlainBackend
+from tacita.blocks.row_estimate import RowEstimate
+from tacita.checkpoint import from_tensors
+from tacita.errors import PlanError
+from tacita.models.batch import FIXED, build_batch_circuit
+from tacita.models.bert import reference
+from tacita.models.circuit import CircuitSpecs, build_circuit
+from tacita.packing.interleaved import BatchShape
+from tacita.plan.calibrate import Calibration, calibrate
+from tacita.plan.circuit import _with_rows
+from tacita.plan.fitting import Accuracy, fit_circuit
+from tacita.plan.rows import RowSamples, estimates
+from tacita.plan.temper import tempered
+from tacita.schemes.greedy import run_greedily
+
+TOKENS = 16
+FINE = Accuracy(exp=1e-5, inverse=1e-4, rsqrt=1e-4, activation=1e-3, tanh=1e-4)
+
+
+def peaked(**sizes):
+    """A model with queries so large that the row means span more than WORTH in every layer."""
+    model = tiny.checkpoint(**sizes)
+    tensors = dict(model.tensors)
+    for i in range(model.config.layers):
+        name = f"encoder.layer.{i}.attention.self."
+        tensors[f"{name}query.weight"] = 1.5 * tensors[f"{name}query.weight"]
+        tensors[f"{name}query.bias"] = tensors[f"{name}query.bias"] + 2.0
+    return from_tensors(model.config, tensors)
+
+
+def samples(model, count=30):
+    return [tiny.inputs(model, TOKENS, TOKENS - n % 5, seed=n) for n in range(count)]
+
+
+def span(calibration: Calibration, layer=0):
+    low, high = calibration.layers[layer].means[0]
+    return float(np.log(high / low))
+
+
+SHAPES = {
+    "mean": (128, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "classes": 3, "layers": 2}),
+    "first token": (64, 1, {"hidden": 16, "heads": 2, "ff": 32, "layers": 2}),
+    "two lanes": (128, 2, {"hidden": 16, "heads": 4, "ff": 30, "pooling": "mean", "classes": 5}),
+}
+
+
+@pytest.mark.parametrize("scheme", ["arion", "moai"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_circuits_with_estimates_equal_the_reference(name, scheme):
+    slots, lanes, sizes = SHAPES[name]
+    model, shape = peaked(**sizes), BatchShape(slots, TOKENS, lanes)
+    inputs = samples(model)
+    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=r) for r in (False, True))
+    assert all(after.row_estimates) and not any(before.row_estimates)
+    pairs = zip(before.temperatures, after.temperatures, strict=True)
+    assert all(np.sum(cold) <= np.sum(warm) for cold, warm in pairs), (
+        "no more tempering where estimates narrow the means"
+    )
+    model = tempered(model, after.temperatures)
+    specs = _with_rows(fit_circuit(after, model.config, FINE), after)
+    assert CircuitSpecs.from_json(specs.to_dict()) == specs
+    circuit, be = build_batch_circuit(model, specs, shape, scheme), PlainBackend(slots, 30)
+    request = circuit.request.pack(inputs[: shape.sequences])
+    live = {key: tuple(be.encrypt(v) for v in vectors) for key, vectors in request.items()}
+    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    answers = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
+    wanted = [reference(model, hidden, mask).logits for hidden, mask in inputs[: shape.sequences]]
+    assert max(np.max(np.abs(a.values - w)) for a, w in zip(answers, wanted, strict=False)) < 2e-3
+    with pytest.raises(PlanError, match="row estimates"):
+        build_circuit(model, specs, 256, TOKENS)
+
+
+def test_an_estimate_is_stored_and_used_in_the_models_units():
+    rng = np.random.default_rng(3)
+    b, v = (tuple(tuple(map(float, row)) for row in rng.normal(size=(2, 3))) for _ in range(2))
+    rows = RowEstimate(b, v, (0.5, -1.0))
+    assert RowEstimate.from_json(rows.to_dict()) == rows
+    queries, keys, bias = rng.normal(size=(4, 2, 3)), rng.normal(size=(5, 2, 3)), rng.normal(size=6)
+    plain = np.einsum("ihd,jhd->hij", queries, keys + bias.reshape(2, 3))
+    less = np.einsum("ihd,jhd->hij", queries, keys + rows.key_bias(bias).reshape(2, 3))
+    squares = np.einsum("thd,hd->ht", queries, np.array(v)) ** 2 + np.array([[0.5], [-1.0]])
+    assert np.allclose(less - squares[..., None], plain - rows.of(queries)[..., None])
+
+
+def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero():
+    model = peaked(hidden=16, heads=2, ff=32)
+    seen, found = RowSamples(model), []
+    for hidden, mask in samples(model):
+        seen.start(mask)
+        found.append((reference(model, hidden, mask, seen.see).trace, mask))
+    rows = seen.fit()
+    logs = [t["layer0.log_sum_exp"][:, mask > 0] - np.log(mask.sum()) for t, mask in found]
+    taken = [estimates(model, rows, "layer0", t["layer0.input"])[:, mask > 0] for t, mask in found]
+    before, left = np.concatenate(logs, axis=1), np.concatenate(logs, axis=1) - np.concatenate(taken, axis=1)
+    assert np.ptp(left) < np.ptp(before) - 2.0
+    assert np.allclose(left.max(axis=1), -left.min(axis=1), atol=1e-2)
+
+
+def test_few_rows_or_narrow_ones_get_no_estimate():
+    model = peaked(hidden=16, heads=2, ff=32)
+    seen = RowSamples(model)
+    hidden, mask = tiny.inputs(model, TOKENS, TOKENS)
+    seen.start(mask)
+    reference(model, hidden, mask, seen.see)
+    assert seen.fit() == (None,) * model.config.layers, "too few rows"
+    mild = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    assert not any(calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=True).row_estimates)
+
+
+@pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
+def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
+    hidden, _ = dashformer.load_inputs()
+    inputs = [(h, np.ones(50)) for h in hidden[:100]]
+    model = dashformer.load_model()
+    before, after = (calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=r) for r in (False, True))
+    assert span(before) > 10.0 and span(after) < 3.5
+    rows = after.row_estimates[0]
+    assert rows is not None and Calibration.from_dict(after.to_dict()) == after
+    specs = replace(fit_circuit(after, model.config).layers[0], rows=rows)
+    assert specs.inverse.depth(specs.inverse.free_scale()) <= 5

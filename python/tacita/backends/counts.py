@@ -5,6 +5,7 @@ rotate, conjugate   a full key switch                 hoist            decomposi
 rotate_hoisted      inner product with one key        rotate_shared    a rotation but for the shared decomposition
 mul                 product, relinearised, rescaled
 tensor              product without relinearisation   relin            relinearisation alone
+encode              encoding a plaintext vector of (nearly) full length
 mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
 matmul              one weight of one lane times a ciphertext, added up
 matmul_input        preparing one lane of an input of `matmul`, whatever the outputs

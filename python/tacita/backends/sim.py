@@ -35,6 +35,8 @@ from tacita.backends.plain import (
     spend,
 )
 
+SPARSE = 8  # a vector of a period up to slots / SPARSE is encoded in no time worth counting
+
 
 @dataclass(frozen=True, eq=False)
 class SimCt:
@@ -187,6 +189,8 @@ class SimBackend:
         self._use(sorted(plan.rotations - {plan.post}), entry)
         for op, n in linear_counts(plan).items():
             self._count(op, entry, n)
+        if plan.period > self.slots // SPARSE:
+            self._count("encode", entry, len(plan.vectors))
         if plan.post:
             self._use([plan.post], level)
             self._count("rotate", level, plan.n_outputs)

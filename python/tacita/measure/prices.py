@@ -21,6 +21,7 @@ HOIST_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
 LEVELS = (1, 4, 7, 10, 13)
 LIMBS_AT_LEVEL_0 = 3
 PERIOD = 256  # of the plaintext vectors, as in the default model
+DENSE = 32  # vectors of full length
 REPEATS = 3
 INPUTS, OUTPUTS = 64, (8, 40)  # of the matrix products
 PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
@@ -69,8 +70,14 @@ def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
     few_babies = _linear_ms(bench, a, list(range(1, 5)))
     more_babies = _linear_ms(bench, a, list(range(1, 13)))
     plain = max(0.0, (many - one) / 16)
+    dense = _linear_ms(bench, a, [0] * DENSE, bench.params.slots) - _linear_ms(bench, a, [0] * DENSE)
     baby = max(0.0, (more_babies - few_babies) / 8 - plain)
-    return {"mul_plain": plain, "rotate_hoisted": baby, "hoist": few_babies - one - 4 * baby - 3 * plain}
+    return {
+        "encode": max(0.0, dense) / DENSE,
+        "mul_plain": plain,
+        "rotate_hoisted": baby,
+        "hoist": few_babies - one - 4 * baby - 3 * plain,
+    }
 
 
 def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
@@ -96,9 +103,9 @@ def _matmul_ms(bench: Bench, a: Any, outputs: int) -> float:
     return best_ms(lambda: bench.all.matmul(inputs, weights, None), REPEATS)
 
 
-def _linear_ms(bench: Bench, a: Any, babies: list[int]) -> float:
+def _linear_ms(bench: Bench, a: Any, babies: list[int], period: int = PERIOD) -> float:
     rng = np.random.default_rng(0)
-    vectors = rng.uniform(-1.0, 1.0, (len(babies), PERIOD)).astype(np.complex128)
+    vectors = rng.uniform(-1.0, 1.0, (len(babies), period)).astype(np.complex128)
     terms = np.array([(0, 0, 0, baby, i) for i, baby in enumerate(babies)], dtype=np.int32)
     return best_ms(lambda: bench.all.linear([a], vectors, terms, 1, 0), REPEATS)
 

@@ -16,6 +16,7 @@ NTT_MS = 0.19  # N = 2^16, one limb, one core, AVX2: 0.168 measured on the proto
 GEMM_MS = (
     0.0035  # N = 2^16, one limb of one polynomial: a multiply-add of a matrix product that stays in cache, two halves
 )
+FFT_NTTS = 10  # a complex Fourier transform of all slots, in transforms of one limb
 PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
 BOOTSTRAP_PASSES = 26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
 LIMBS = (1, 3, 6, 9, 12, 16)
@@ -86,6 +87,10 @@ def _matmul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
     return 2 * limbs * one_pass * GEMM_MS / PASS_MS
 
 
+def _encode(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return (limbs + special + FFT_NTTS) * ntt
+
+
 def _scalar(limbs: int, special: int, ntt: float, one_pass: float) -> float:
     return 2 * limbs * one_pass
 
@@ -103,6 +108,7 @@ _FORMULAS: dict[str, Callable[[int, int, float, float], float]] = {
     "add": _scalar,
     "outer": _outer,
     "matmul": _matmul,
+    "encode": _encode,
     "matmul_input": _scalar,
     "rescale": _rescale,
 }

@@ -82,7 +82,9 @@ def _demo(demo: Mapping[str, Any]) -> Iterator[str]:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""Pieces of a BERT-base batch at full size and security: one attention head, and 16 columns of every other stage.
+
+A whole layer would take hours on two cores; these say whether the estimate's prices hold at its sizes. Inputs are copies of a
+few ciphertexts (in memory of their own where they are rotated or multiplied), weights are random. Seconds beside predictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from large_models import SHAPES, random_inputs, random_model
+
+from tacita.backends.base import Backend, Ct
+from tacita.backends.ckks import CkksBackend
+from tacita.backends.sim import SimBackend
+from tacita.blocks.attention import AttentionWeights
+from tacita.blocks.batch_attention import BatchAttention, BatchAttentionSpecs, Split
+from tacita.blocks.batch_norm import BatchNorm
+from tacita.blocks.columns import ColumnMap, Meaning
+from tacita.models.bert import layer_prefix
+from tacita.models.circuit import LayerSpecs
+from tacita.packing.interleaved import BatchShape, Columns
+from tacita.plan.calibrate import calibrate
+from tacita.plan.cost import Prices
+from tacita.plan.executor import refresh
+from tacita.plan.fitting import fit_circuit
+from tacita.plan.resources import peak_memory_gb
+from tacita.protocol.engine import native
+
+BLOCK = 16  # columns
+DISTINCT = 8  # encryptions at each level
+
+
+@dataclass(frozen=True)
+class Piece:
+    """run(backend, inputs): on `count` columns at `level`."""
+
+    name: str
+    level: int
+    count: int
+    run: Callable[[Backend, list[Ct]], Any]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--shape", choices=sorted(SHAPES), default="bert-base")
+    options.add_argument("--tokens", type=int, default=128)
+    options.add_argument("--json", type=Path)
+    args = options.parse_args()
+    prices = Prices.shipped(16)
+    assert prices is not None
+    params = native().Parameters.preset("n16")
+    pieces = _pieces(args.shape, BatchShape(params.slots, args.tokens))
+    sims = [_simulated(piece, params.slots) for piece in pieces]
+    rotations: dict[int, int] = {}
+    for sim in sims:
+        for step, level in sim.rotation_levels.items():
+            rotations[step] = max(level, rotations.get(step, 0))
+    with tempfile.TemporaryDirectory(prefix="tacita-pieces-") as folder:
+        be, secret = _engine(params, sorted(rotations.items()), Path(folder))
+    rows = [_measured(piece, sim, be, secret, prices) for piece, sim in zip(pieces, sims, strict=True)]
+    text = json.dumps(
+        {"shape": args.shape, "tokens": args.tokens, "pieces": rows, "peak_rss_gb": peak_memory_gb()}, indent=1
+    )
+    print(text)
+    if args.json:
+        args.json.write_text(text)
+
+
+def _pieces(name: str, shape: BatchShape) -> list[Piece]:
+    model = random_model(name, layers=1)
+    c = model.config
+    (s,) = fit_circuit(calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c).layers
+    columns, norm = Columns.by_heads(shape, c.heads, c.head_size), BatchNorm(s.rsqrt1, c.norm_eps, s.sum1, c.hidden, 1)
+    attention = _one_head(model.tensors, columns, c.head_size, s, norm)
+    rng = np.random.default_rng(0)
+
+    def block(inputs: int, outputs: int) -> ColumnMap:
+        weights = rng.normal(size=(outputs, inputs, 1)) / np.sqrt(inputs)
+        return ColumnMap(1, weights, np.zeros((outputs, 1)))
+
+    up, down, out = block(c.hidden, BLOCK), block(c.intermediate, BLOCK), block(2 * c.hidden, BLOCK)
+    enter = attention.specs.exp.depth(attention.specs.exp.free_scale()) + 4
+    act = s.activation
+    return [
+        Piece("one attention head", enter + 1, c.hidden + 1, lambda be, x: attention.attend(be, tuple(x[:-1]), x[-1])),
+        Piece("projection, 16 columns", 3, 2 * c.hidden, lambda be, x: out.outputs(be, x)),
+        Piece("refresh, 16 columns", 1, BLOCK, lambda be, x: refresh(be, {"y": tuple(x)}, set(), ["complex"] * 8)),
+        Piece("variance", 2, c.hidden, lambda be, x: norm.variance(be, tuple(x))),
+        Piece("1/sqrt and 16 columns", 7, BLOCK, lambda be, x: norm.normalise(be, tuple(x), norm.root(be, x[0]))),
+        Piece("expand, 16 columns", 12, c.hidden, lambda be, x: up.outputs(be, x)),
+        Piece("activate, 16 columns", 11, BLOCK, lambda be, x: [act.evaluate(be, ct, act.free_scale()) for ct in x]),
+        Piece("contract, 16 columns", 5, c.intermediate, lambda be, x: down.outputs(be, x)),
+    ]
+
+
+def _one_head(tensors: Any, columns: Columns, size: int, s: LayerSpecs, norm: BatchNorm) -> BatchAttention:
+    """The attention of a layer, cut down to its first head."""
+    names = ("self.query", "self.key", "self.value", "output.dense")
+    arrays = (tensors[f"{layer_prefix(0)}attention.{n}.{part}"] for n in names for part in ("weight", "bias"))
+    specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry)
+    split = Split.double(columns.shape.tokens)
+    whole = BatchAttention.build(
+        AttentionWeights(*arrays), columns, size, Meaning.bounded(3.0, columns.size), specs, split, split
+    )
+    return replace(whole, query_key=whole.query_key[:1], value=whole.value[:1])
+
+
+def _simulated(piece: Piece, slots: int) -> SimBackend:
+    sim = SimBackend(slots)
+    piece.run(sim, [sim.input(piece.level) for _ in range(piece.count)])
+    return sim
+
+
+def _engine(params: Any, rotations: list[tuple[int, int]], folder: Path) -> tuple[CkksBackend, Any]:
+    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
+    native().keygen(params, rotations, *paths, lambda _done, _total: None)
+    secret = native().SecretKey.load(paths[0], params)
+    return CkksBackend(native().Evaluator(params, native().EvaluationKeys.load(paths[1], params, rotations), 0)), secret
+
+
+def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, prices: Prices) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    slots = (rng.uniform(-0.1, 0.1, be.slots).astype(complex) for _ in range(DISTINCT))
+    fresh = [native().encrypt(secret, v, piece.level) for v in slots]
+    inputs = [fresh[i % DISTINCT] for i in range(piece.count)]
+    began = time.monotonic()
+    piece.run(be, inputs)
+    seconds = time.monotonic() - began
+    kinds = [k for (op, _, _), n in sim.counts.items() for k in [_kind(op)] * n if k]
+    predicted = prices.total(sim.counts) + (prices.bootstrap_seconds(kinds) if kinds else 0.0)
+    row = {"piece": piece.name, "level": piece.level, "inputs": piece.count, "seconds": seconds, "predicted": predicted}
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def _kind(op: str) -> str:
+    return {"bootstrap": "complex", "bootstrap_real": "real"}.get(op, "")
+
+
+if __name__ == "__main__":
+    main()

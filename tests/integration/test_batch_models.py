@@ -1,0 +1,100 @@
+"""Batches of the models that the benchmarks run, in their real shapes, on sim with noise and on a toy ring: both against float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dashformer
+import numpy as np
+import pytest
+import tiny
+from test_circuit_ckks import engine
+
+from tacita.backends.base import Backend
+from tacita.backends.noise import NoiseModel
+from tacita.backends.sim import SimBackend
+from tacita.checkpoint import Checkpoint, load, pad_hidden
+from tacita.models.batch import FIXED, build_batch_circuit
+from tacita.models.bert import reference
+from tacita.packing.interleaved import BatchShape
+from tacita.schemes.greedy import run_greedily
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "sst2-tiny"
+PRESET, FULL_SLOTS, LENGTHS = "insecure_toy_n10", 32768, (16, 9, 4)
+
+
+def default_model() -> Checkpoint:
+    return load(DEFAULT_MODEL)
+
+
+def minilm() -> Checkpoint:
+    """MiniLM-L6's widths and heads; two of its six layers: one for all tokens, one for the first."""
+    return tiny.checkpoint(hidden=384, heads=12, ff=1536, layers=2)
+
+
+def dashformer_model() -> Checkpoint:
+    if not dashformer.available():
+        pytest.skip(dashformer.MISSING)
+    return dashformer.load_model()
+
+
+MODELS: dict[str, Callable[[], Checkpoint]] = {
+    "default": default_model,
+    "minilm": minilm,
+    "dashformer": dashformer_model,
+}
+
+
+def inputs_of(name: str, model: Checkpoint, tokens: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Three inputs; real sequences for DASHformer, else random hidden states of mixed lengths."""
+    if name == "dashformer":
+        hidden, _ = dashformer.load_inputs()
+        return [pad_hidden(h, tokens) for h in hidden[:3]]
+    return [tiny.inputs(model, tokens, real, seed=n) for n, real in enumerate(LENGTHS)]
+
+
+def compared(name: str, scheme: str, shape: BatchShape, make: Callable[[object], tuple[Backend, object, object]]) -> float:
+    """Largest distance of an answer from the float model's."""
+    model = MODELS[name]()
+    inputs = inputs_of(name, model, shape.tokens)
+    references = [reference(model, hidden, mask) for hidden, mask in inputs]
+    specs = tiny.joint_specs(model, references, [mask for _, mask in inputs], 1e-3)
+    circuit = build_batch_circuit(model, specs, shape, scheme)
+    be, encrypt, decrypt = make(circuit)
+    live = {n: tuple(encrypt(v) for v in vs) for n, vs in circuit.request.pack(inputs[: shape.sequences]).items()}
+    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    answers = circuit.response.read([decrypt(ct) for ct in out["answer"]])
+    pairs = list(zip(answers, references, strict=False))
+    assert all(answer.sound() for answer, _ in pairs)
+    return max(float(np.max(np.abs(answer.values - ref.logits))) for answer, ref in pairs)
+
+
+@pytest.mark.parametrize("scheme", ["arion", "moai"])
+@pytest.mark.parametrize("name", MODELS)
+def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
+    lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
+    shape = BatchShape(4 * tokens * lanes, tokens, lanes)
+
+    def make(_circuit: object) -> tuple[Backend, object, object]:
+        be = SimBackend(shape.slots, inject=True, noise=NoiseModel(FULL_SLOTS))
+        return be, be.encrypt, be.decrypt
+
+    assert compared(name, scheme, shape, make) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("default", "arion"), ("default", "moai"), ("minilm", "arion"), ("dashformer", "arion")]
+)
+def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
+    params = native.Parameters.preset(PRESET)
+    lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
+
+    def make(circuit: object) -> tuple[Backend, object, object]:
+        be, secret = engine(params, circuit, tmp_path)
+        return be, lambda v: native.encrypt(secret, v.astype(complex), be.max_level), secret.decrypt
+
+    assert compared(name, scheme, BatchShape(params.slots, tokens, lanes), make) < 0.1

@@ -40,7 +40,7 @@ class RowEstimate:
 
     def key_bias(self, bias: Array) -> Array:
         """The key's bias (hidden,) less b: it takes b . q_i from the scores."""
-        return bias - np.concatenate([np.array(b) for b in self.linear])
+        return np.asarray(bias - np.concatenate([np.array(b) for b in self.linear]))
 
     def roots(self, weight: Array, bias: Array) -> tuple[Array, Array]:
         """Query (hidden, inputs), (hidden,), scaled by any factor -> v . q of every head: (heads, inputs), (heads,)."""

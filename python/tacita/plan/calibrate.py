@@ -36,7 +36,8 @@ Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
 Progress = Callable[[int, int], None]
 
 MARGIN = 0.1
-FALL = 5.0  # margins more below the scores after a row estimate, which is too large rather than too small on rare rows
+FALL = 5.0  # margins more below the scores after a row estimate, which is too large on rows unlike the samples
+RISE = 5.0  # margins (nats) more above the means after one: 1/x diverges there and only saturates below
 MAX_TEXT_BYTES = 16 << 20
 
 
@@ -257,7 +258,7 @@ def _layer(ranges: Ranges, name: str, margin: float, row: RowEstimate | None) ->
         shift=shift,
         sums=_positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
         mixed=math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin),
-        means=tuple(_positive(_exp(ranges.log_mean(name[:-1], 0.5**k), shift / 2**k), margin) for k in ROUNDS),
+        means=tuple(_means(ranges, name[:-1], k, shift, margin, row) for k in ROUNDS),
         mixed_mean=math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin),
         context=bound("context"),
         pre_norm1=bound("pre_norm1"),
@@ -272,6 +273,12 @@ def _layer(ranges: Ranges, name: str, margin: float, row: RowEstimate | None) ->
         variance2=_positive(ranges.interval(f"{name}variance2"), margin),
         output=bound("output"),
     )
+
+
+def _means(ranges: Ranges, layer: str, k: int, shift: float, margin: float, row: RowEstimate | None) -> Interval:
+    """Of exp((score - shift) / 2^k) over the real keys of a row."""
+    low, high = _positive(_exp(ranges.log_mean(layer, 0.5**k), shift / 2**k), margin)
+    return low, high * math.exp(RISE * margin if row else 0.0)
 
 
 def _exp(logs: Interval, shift: float) -> Interval:

@@ -66,13 +66,13 @@ class RowSamples:
 def estimates(checkpoint: Checkpoint, rows: Rows, name: str, x: Array) -> Array | None:
     """(heads, tokens) of the layer called `name` (layer0, ...) for its input x; None without an estimate."""
     index = int(name.removeprefix("layer"))
-    row = rows[index] if rows else None
+    row = rows[index]
     return row.of(scaled_queries(checkpoint, index, x)) if row else None
 
 
 def scaled_queries(checkpoint: Checkpoint, layer: int, x: Array) -> Array:
     """(tokens, heads, head size), divided by sqrt(head size)."""
-    return project(checkpoint, layer, "query", x) / np.sqrt(checkpoint.config.head_size)
+    return np.asarray(project(checkpoint, layer, "query", x) / np.sqrt(checkpoint.config.head_size))
 
 
 def project(checkpoint: Checkpoint, layer: int, part: str, x: Array) -> Array:
@@ -130,13 +130,15 @@ def _direction(queries: Array, spread: Array) -> Array:
 
 def _reweighted(unknowns: Array, values: Array) -> Array:
     """Damped least squares, weights growing with the residuals."""
-    weights = np.ones(len(values))
+    weights: Array = np.ones(len(values))
     damping = RIDGE * np.diag((unknowns**2).sum(axis=0))
     damping[-1, -1] = 0.0
-    found = np.zeros(unknowns.shape[1])
+    found: Array = np.zeros(unknowns.shape[1])
     for _ in range(ROUNDS):
         weighted = unknowns * weights[:, None]
-        found = np.linalg.lstsq(weighted.T @ unknowns + damping, weighted.T @ values, rcond=None)[0]
+        found = np.asarray(
+            np.linalg.lstsq(weighted.T @ unknowns + damping, weighted.T @ values, rcond=None)[0], np.float64
+        )
         left = np.abs(values - unknowns @ found)
         weights *= left + 1e-3 * left.max()
         weights = weights / weights.mean() + FLOOR

@@ -1,0 +1,78 @@
+"""Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
+
+What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the five steps are
+encrypted. `make` and commands within a sentence or a table are left out: they take minutes, or names of the reader's own.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from random_checkpoint import make_random_checkpoint, write_folder
+from test_cli import run
+
+from tacita.cli.app import app
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+ROOT = Path(__file__).parents[2]
+COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
+TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet beauty", "some text", "very bad"]
+CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
+
+
+def shown(page: Path) -> list[str]:
+    return COMMAND.findall(page.read_text(encoding="utf-8"))
+
+
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))) if shown(page)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(make_random_checkpoint(), tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_run(page: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
+    for command in shown(page):
+        status, _, err = run(*small(shlex.split(command, comments=True), model))
+        assert status == 0, f"tacita {command}\n{err}"
+
+
+def small(words: list[str], model: Path) -> list[str]:
+    """The command with its size options replaced."""
+    if words[:2] == ["plan", "show"]:
+        return words
+    values = {"--tokens": "16", "--preset": "insecure_toy_n10", "--model": str(model), "--texts": "calibration.txt"}
+    if words[0] == "classify":
+        values["--backend"] = "plain"
+    known = options(words[0])
+    flags = [flag for flag in ["--allow-insecure"] if flag in known]
+    added = [word for name, value in values.items() if name in known for word in (name, value)]
+    return [*without(words, values), *added, *flags]
+
+
+def without(words: list[str], names: dict[str, str]) -> Iterator[str]:
+    """The words but for these options and their values."""
+    rest = iter(words)
+    for word in rest:
+        if word in names:
+            next(rest)
+        else:
+            yield word
+
+
+def options(command: str) -> set[str]:
+    """All options of a command."""
+    group = typer.main.get_command(app)
+    return {name for option in group.commands[command].params for name in option.opts}

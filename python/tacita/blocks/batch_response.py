@@ -96,9 +96,10 @@ class CellAnswering:
 
 @dataclass(frozen=True, eq=False)
 class MeanAnswering:
-    """Mean over real tokens and classifier, on columns: classify every token, weigh by the mask, add up, gather.
+    """Mean over real tokens and classifier, on columns: classify every token, add up, gather.
 
-    Two products with vectors of one number per token do the rest, so that the columns of `hidden` features are never summed.
+    The columns come weighed by the mask, whose sum is 1. Only the answers' columns are summed, never those of `hidden`
+    features, and offsets are added once, at the end.
     """
 
     response: BatchResponse
@@ -112,20 +113,19 @@ class MeanAnswering:
         size, lanes = len(bias), columns.shape.lanes
         matrix, offset = entry.fold(weight, bias)
         answers = Columns.dense(columns.shape, size)
-        classify = ColumnMap.build([(matrix / response.bound, columns)], offset / response.bound, answers)
+        classify = ColumnMap.build([(matrix / response.bound, columns)], 0.0 * offset, answers)
         places = np.zeros((response.cells.size, answers.count * lanes))
         for lane in range(lanes):
             for column, feature in enumerate(answers.index[:, lane]):
                 if feature >= 0:
                     places[[feature, size + feature], lane * answers.count + column] = 1.0
-        return MeanAnswering(
-            response, columns, classify, CellMap.gather(places, np.zeros(response.cells.size), response.cells)
-        )
+        both = np.concatenate([offset, offset, [0.0]]) / response.bound
+        return MeanAnswering(response, columns, classify, CellMap.gather(places, both, response.cells))
 
-    def mean(self, be: Backend, x: Cts, mask: Ct) -> Cts:
-        """Answer columns / bound, the same in every token: two levels, log2(tokens) rotations per answer column."""
+    def mean(self, be: Backend, x: Cts) -> Cts:
+        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer column."""
         scores = self.classify.apply(be, x)
-        return tuple(token_total(be, be.mul(ct, mask), self.columns.shape) for ct in scores)
+        return tuple(token_total(be, ct, self.columns.shape) for ct in scores)
 
     def apply(self, be: Backend, means: Cts, check: Ct) -> Cts:
         """means, check -> the response. One level."""

@@ -129,7 +129,7 @@ class _Builder:
         activation = self.specs.layers[i].activation
         forward = BatchForward.build(self._forward(i), self.columns, middle, activation, norm2.entry)
         last = i + 1 == self.config.layers
-        self._probe(i, middle, end, self.columns.unpack)
+        self._probe(i, middle, end, self.columns.unpack, weighed=last)
         return [
             *batch.attention_stages(attention),
             *batch.norm_stages(norm1, "y", 1),
@@ -193,9 +193,20 @@ class _Builder:
         up, down = (self._dense(f"{layer_prefix(i)}{name}.dense") for name in ("intermediate", "output"))
         return *up, *down
 
-    def _probe(self, i: int, middle: Meaning, end: Meaning, unpack: Callable[[Sequence[Array]], Array]) -> None:
+    def _probe(
+        self,
+        i: int,
+        middle: Meaning,
+        end: Meaning,
+        unpack: Callable[[Sequence[Array]], Array],
+        *,
+        weighed: bool = False,
+    ) -> None:
+        """weighed: the layer's result comes times the mask (see `batch.norm_stages`), so there is nothing to compare."""
         for tensor, stage, meaning, name in (("y", "norm1", middle, "norm1"), ("x", "norm2", end, "output")):
-            self.probes[f"layer{i}.{stage}"] = Probe(tensor, 1.0, partial(_valued, unpack, meaning), f"layer{i}.{name}")
+            if not (weighed and tensor == "x"):
+                read = partial(_valued, unpack, meaning)
+                self.probes[f"layer{i}.{stage}"] = Probe(tensor, 1.0, read, f"layer{i}.{name}")
 
 
 def _valued(unpack: Callable[[Sequence[Array]], Array], meaning: Meaning, slots: Sequence[Array]) -> Array:

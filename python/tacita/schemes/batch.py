@@ -33,14 +33,18 @@ def attention_stages(attention: BatchAttention) -> list[Stage]:
 
 
 def norm_stages(norm: BatchNorm, out: str, number: int, check: Array | None = None) -> list[Stage]:
-    """a -> out. check: the cell (see `BatchResponse.check_cell`) of the response's norm check, if that is made here."""
+    """a -> out. check: the cell (see `BatchResponse.check_cell`) of the response's norm check, if that is made here: in the
+    last layer of a model that averages over tokens. There the mask multiplies 1/sqrt, one ciphertext, and not the answers,
+    which would take a level more: out is what is left to add up over tokens.
+    """
 
     def variance(be: Backend, live: Live) -> Live:
         return {"a": live["a"], "v": (norm.variance(be, live["a"]),)}
 
     def normalise(be: Backend, live: Live) -> Live:
         root = norm.root(be, live["v"][0])
-        return {out: norm.normalise(be, live["a"], root)} | _check(be, norm, live, root, check)
+        factor = root if check is None else be.mul(root, live["mask"][0])
+        return {out: norm.normalise(be, live["a"], factor)} | _check(be, norm, live, root, check)
 
     return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]
 
@@ -124,7 +128,7 @@ def mean_stage(answering: MeanAnswering) -> Stage:
     """x -> t, the answer columns of every sequence."""
 
     def run(be: Backend, live: Live) -> Live:
-        return {"check": live["check"], "t": answering.mean(be, live["x"], live["mask"][0])}
+        return {"check": live["check"], "t": answering.mean(be, live["x"])}
 
     return Stage("mean", run)
 

@@ -102,7 +102,7 @@ def calibrate_model(
     """The part of planning that all schemes share. Calibration itself waits for the first plan that needs it."""
 
     def measure(row_estimates: bool) -> Calibration:
-        phases.enter("calibrate")
+        phases.enter("calibrate", "batch" if row_estimates else "rows")
         return calibrate(
             model,
             tokens,

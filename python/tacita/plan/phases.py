@@ -12,13 +12,15 @@ BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hund
 
 
 class Phases:
-    """Reports the phases of planning `schemes`, one after the other."""
+    """Reports the phases of planning `schemes`, one after the other; each packing is calibrated before its first scheme."""
 
     def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
         self._progress = progress
-        self._shares = [("calibrate", CALIBRATE)]
+        self._shares: list[tuple[str, float]] = []
         for scheme in schemes:
-            shares = ROWS if scheme == "thor" else BATCH
+            kind, shares = ("rows", ROWS) if scheme == "thor" else ("batch", BATCH)
+            measured = (f"calibrate {kind}", CALIBRATE)
+            self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
         self._index = 0
 

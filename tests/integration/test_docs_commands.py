@@ -1,7 +1,7 @@
 """Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
 
 What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the five steps are
-encrypted. `make` and commands within a sentence or a table are left out: they take minutes, or names of the reader's own.
+encrypted. Commands within a sentence or a table take minutes, or names of the reader's own: of those the options must exist.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
+INLINE = re.compile(r"`tacita ([^`]*)`")
 TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet beauty", "some text", "very bad"]
 CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
 
@@ -32,6 +33,7 @@ def shown(page: Path) -> list[str]:
 
 
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))) if shown(page)]
+ALL = [*ROOT.glob("*.md"), *(page for name in ("docs", "evaluation", "models") for page in (ROOT / name).rglob("*.md"))]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,14 @@ def test_commands_run(page: Path, model: Path, tmp_path: Path, monkeypatch: pyte
     for command in shown(page):
         status, _, err = run(*small(shlex.split(command, comments=True), model))
         assert status == 0, f"tacita {command}\n{err}"
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_options_in_sentences_and_tables_exist(page: Path) -> None:
+    for command in INLINE.findall(page.read_text(encoding="utf-8")):
+        words = shlex.split(command)
+        given = {word for word in words if word.startswith("--")}
+        assert given <= options(*words), f"{page.name}: tacita {command}"
 
 
 def small(words: list[str], model: Path) -> list[str]:
@@ -72,7 +82,9 @@ def without(words: list[str], names: dict[str, str]) -> Iterator[str]:
             yield word
 
 
-def options(command: str) -> set[str]:
-    """All options of a command."""
-    group = typer.main.get_command(app)
-    return {name for option in group.commands[command].params for name in option.opts}
+def options(*words: str) -> set[str]:
+    """All options of the command, or the command of a group, that the words begin with."""
+    found = typer.main.get_command(app)
+    for word in words:
+        found = getattr(found, "commands", {}).get(word, found)
+    return {name for option in found.params for name in (*option.opts, *option.secondary_opts)}

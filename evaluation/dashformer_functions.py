@@ -1,9 +1,10 @@
 """What each approximation costs DASHformer: its probabilities with one function replaced, then all, over all sequences.
 
-    python evaluation/dashformer_functions.py --model DIR [--calibrate 200]     (DIR: made by convert_dashformer.py)
+    python evaluation/dashformer_functions.py --model DIR [--calibrate 200] [--relu 6e-5]   (DIR: made by convert_dashformer.py)
 
-Float64 numpy, no encryption and no packing: the circuit's functions on the circuit's intervals. Also prints by how much an
-estimate of each row's log-sum, quadratic in its query, would narrow what 1/x has to cover.
+--relu: root-mean-square error of ReLU, as `Accuracy.relu`. Float64 numpy, no encryption and no packing: the circuit's
+functions on the circuit's intervals. Also prints by how much an estimate of each row's log-sum, quadratic in its query,
+would narrow what 1/x has to cover.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.measure.batch import probabilities
 from tacita.plan.calibrate import calibrate
-from tacita.plan.fitting import fit_circuit
+from tacita.plan.fitting import Accuracy, fit_circuit
 
 TOKENS = 50
 LAYER = "encoder.layer.0."
@@ -30,12 +31,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--model", type=Path, required=True)
     options.add_argument("--calibrate", type=int, default=200)
+    options.add_argument("--relu", type=float, default=Accuracy().relu)
     args = options.parse_args()
     model = load(args.model)
     texts = [line.split("\t")[0] for line in (args.model / "sequences.tsv").read_text().splitlines()[1:]]
     hidden = np.stack([embed(model, text, TOKENS)[0] for text in texts])
     calibration = calibrate(model, TOKENS, texts[: args.calibrate])
-    layer = fit_circuit(calibration, model.config).layers[0]
+    layer = fit_circuit(calibration, model.config, Accuracy(relu=args.relu)).layers[0]
     specs = {name: getattr(layer, name) for name in ("exp", "inverse", "rsqrt1", "rsqrt2", "activation")}
     shift = calibration.layers[0].shift
     exact = probabilities(logits(model, hidden, exact_functions(shift)))

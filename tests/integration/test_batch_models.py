@@ -24,6 +24,11 @@ native = pytest.importorskip("tacita._native", reason="the native engine is not 
 pytestmark = pytest.mark.native
 
 DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "sst2-tiny"
+TOLERANCE = {
+    "default": 0.02,
+    "minilm": 0.02,
+    "dashformer": 0.4,
+}  # of logits up to 3 and, through a coarse ReLU, up to 20
 PRESET, FULL_SLOTS, LENGTHS = "insecure_toy_n10", 32768, (16, 9, 4)
 
 
@@ -57,7 +62,9 @@ def inputs_of(name: str, model: Checkpoint, tokens: int) -> list[tuple[np.ndarra
     return [tiny.inputs(model, tokens, real, seed=n) for n, real in enumerate(LENGTHS)]
 
 
-def compared(name: str, scheme: str, shape: BatchShape, make: Callable[[object], tuple[Backend, object, object]]) -> float:
+def compared(
+    name: str, scheme: str, shape: BatchShape, make: Callable[[object], tuple[Backend, object, object]]
+) -> float:
     """Largest distance of an answer from the float model's."""
     model = MODELS[name]()
     inputs = inputs_of(name, model, shape.tokens)
@@ -83,11 +90,12 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
         be = SimBackend(shape.slots, inject=True, noise=NoiseModel(FULL_SLOTS))
         return be, be.encrypt, be.decrypt
 
-    assert compared(name, scheme, shape, make) < 0.1
+    assert compared(name, scheme, shape, make) < TOLERANCE[name]
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme"), [("default", "arion"), ("default", "moai"), ("minilm", "arion"), ("dashformer", "arion")]
+    ("name", "scheme"),
+    [("default", "arion"), ("default", "moai"), ("minilm", "arion"), ("dashformer", "arion"), ("dashformer", "moai")],
 )
 def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
     params = native.Parameters.preset(PRESET)
@@ -97,4 +105,4 @@ def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None
         be, secret = engine(params, circuit, tmp_path)
         return be, lambda v: native.encrypt(secret, v.astype(complex), be.max_level), secret.decrypt
 
-    assert compared(name, scheme, BatchShape(params.slots, tokens, lanes), make) < 0.1
+    assert compared(name, scheme, BatchShape(params.slots, tokens, lanes), make) < TOLERANCE[name]

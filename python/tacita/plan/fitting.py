@@ -37,7 +37,7 @@ class Accuracy:
     activation: float = 2e-3
     tanh: float = 2e-3
     limit: float = 4e-4
-    relu: float = 6e-5
+    relu: float = 9e-5
 
 
 @dataclass(frozen=True)

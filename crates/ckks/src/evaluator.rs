@@ -579,7 +579,7 @@ pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Residues of round(c.re * scale) +- round(c.im * scale) * X^(N/2) at the two halves of the NTT order.
-fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u64, u64) {
+pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u64, u64) {
     let m = table.modulus();
     let re = m.from_i128((c.re * scale).round() as i128);
     if c.im == 0.0 {

@@ -3,9 +3,11 @@
 //! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its parent
 //! needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a node returns a
 //! *raw* degree-2 sum that its parent relinearises and rescales once.
+use crate::evaluator::complex_residues;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use std::collections::BTreeMap;
+use tacita_ring::kernels;
 
 /// Depth of a series of degree `d`.
 pub fn depth(degree: usize) -> usize {
@@ -195,15 +197,34 @@ impl Evaluator {
     ) -> Result<Ciphertext, CkksError> {
         let mut acc = self.zero_product(level + 1, scale);
         acc.polys.truncate(2);
-        for (n, &coefficient) in c.iter().enumerate().skip(1) {
-            if coefficient.norm() > 0.0 {
-                basis.ensure(n)?;
-                let power = basis.powers[&n].truncated(level + 1);
-                self.add_multiple(&mut acc, &power, coefficient);
-            }
+        let used = |n: &usize| c[*n].norm() > 0.0;
+        for n in (1..c.len()).filter(used) {
+            basis.ensure(n)?;
         }
+        let terms: Vec<_> = (1..c.len()).filter(used).map(|n| (&basis.powers[&n], c[n])).collect();
+        self.add_multiples(&mut acc, &terms);
         self.add_constant_assign(&mut acc, c[0]);
         Ok(acc)
+    }
+
+    /// acc += sum_n c_n * x_n at acc's scale, reading every operand once; operands may have more limbs.
+    fn add_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
+        let (rlwe, scale) = (self.rlwe(), acc.scale);
+        for (k, poly) in acc.polys.iter_mut().enumerate() {
+            poly.for_each_limb(rlwe, |i, limb| {
+                let weigh = |(x, c): &(&Ciphertext, Complex64)| {
+                    let (first, second) = complex_residues(rlwe.table(i), *c, scale / x.scale);
+                    [first as f64, second as f64]
+                };
+                let weights: Vec<[f64; 2]> = terms.iter().map(weigh).collect();
+                let pairs: Vec<(&[f64], &[f64])> = terms
+                    .iter()
+                    .zip(&weights)
+                    .map(|((x, _), w)| (&x.polys[k].limbs[i][..], &w[..]))
+                    .collect();
+                kernels::mac_runs(rlwe.modulus(i), limb, &pairs);
+            });
+        }
     }
 
     /// acc += c * x at acc's scale.

@@ -241,7 +241,7 @@ class SimBackend:
         products = poly_products(len(coeffs) - 1)
         for below, n in products.items():
             self._count("mul", a.level - below, n)
-        self._count("mul_scalar", max(level + 1, 1), len(coeffs))
+        self._count("mul_plain", max(level + 1, 1), len(coeffs))
         fresh = self._product_noise * (1 + float(np.abs(coeffs).max())) * sqrt(sum(products.values()) + 1)
         return self._out(level, a.noise * _slope(coeffs), fresh, self._run("poly", a, coeffs))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 
@@ -94,8 +94,46 @@ def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: 
     not fit between two bootstraps.
     """
     boundaries = _boundaries(stages, request, sim)
+    if not isfinite(prices.bootstrap_seconds(("complex",))):
+        return _without_bootstraps(stages, boundaries, sim, prices)
     tables = _backward(stages, boundaries, sim, prices)
     return _forward(stages, boundaries, tables, sim, prices)
+
+
+def _without_bootstraps(
+    stages: Sequence[Stage], boundaries: Sequence[Boundary], sim: StageSimulator, prices: Prices
+) -> Placement:
+    """The lowest request level from which the stages run one after the other; there is nothing else to choose.
+
+    A grid of the levels of all live tensors would have millions of points on a chain of 70 levels.
+    """
+    best: Placement | None = None
+    for entry in range(sim.max_level, -1, -1):
+        levels = dict.fromkeys(boundaries[0].axes, entry)
+        steps, missing = _chain(stages, boundaries, levels, sim, prices)
+        if missing and best is None:
+            raise PlanError(
+                f"no placement from stage {missing} on: {sim.max_level} levels and no bootstrapping",
+                hint="take a deeper preset, or one that bootstraps",
+            )
+        if missing:
+            break
+        best = _placement(steps, levels)
+    assert best is not None  # the first entry level gave one or raised
+    return best
+
+
+def _chain(
+    stages: Sequence[Stage], boundaries: Sequence[Boundary], levels: Levels, sim: StageSimulator, prices: Prices
+) -> tuple[list[Step], str]:
+    """The steps of a run that enters at `levels`, and the stage that it does not reach, if any."""
+    steps: list[Step] = []
+    for stage, before in zip(stages, boundaries, strict=False):
+        if sim.outcome(stage, before.shape, levels) is None:
+            return steps, stage.name
+        steps.append(_step(stage, before, (), (), levels, sim, prices))
+        levels = steps[-1].out_levels
+    return steps, ""
 
 
 def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:

@@ -29,6 +29,7 @@ from tacita.packing.cells import Cells
 from tacita.packing.interleaved import Array, BatchShape, Columns
 from tacita.schemes import batch
 from tacita.schemes.base import Stage, keeping
+from tacita.schemes.forward import forward_stages
 
 FIXED = frozenset({"mask"})  # request tensors that pass through every stage as they came
 SCHEMES = ("arion", "moai")
@@ -150,7 +151,7 @@ class _Builder:
         return [
             *batch.first_token_stages(attention),
             *batch.cell_norm_stages(CellNorm(norm1, self.cells), "y", 1),
-            *batch.cell_forward_stages(forward),
+            *forward_stages(forward),
             *batch.cell_norm_stages(CellNorm(norm2, self.cells), "x", 2, self.response.check_cell[1]),
         ], end
 

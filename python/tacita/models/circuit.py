@@ -29,6 +29,7 @@ from tacita.packing.rows import Array, FeatureLayout, RowsShape
 from tacita.packing.vector import VectorLayout
 from tacita.schemes import thor
 from tacita.schemes.base import Stage
+from tacita.schemes.forward import forward_stages
 
 FIXED = thor.FIXED
 
@@ -202,7 +203,7 @@ class _Builder:
         return [
             *thor.attention_stages(attention),
             *thor.norm_stages(norm1, "y", 1),
-            *thor.forward_stages(forward),
+            *forward_stages(forward),
             *thor.norm_stages(norm2, "x", 2, check=last),
         ]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +82,6 @@ class CellMap:
                 before = outs[j]
                 outs[j] = part if before is None else be.add(before, part)
         return tuple(_biased(be, out, row, shape) for out, row in zip(outs, self.bias, strict=True))
-
-    @cached_property
-    def vectors(self) -> int:
-        """Plaintext products of one application."""
-        return sum(len(plan.terms) for _, _, plan in self.blocks)
 
 
 def _biased(be: Backend, ct: Ct, row: Array, shape: BatchShape) -> Ct:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tacita.backends.base import Backend
 from tacita.blocks.batch_attention import BatchAttention
-from tacita.blocks.batch_first_token import BatchFirstToken, CellForward, CellNorm
+from tacita.blocks.batch_first_token import BatchFirstToken, CellNorm
 from tacita.blocks.batch_forward import BatchForward
 from tacita.blocks.batch_norm import BatchNorm
 from tacita.blocks.batch_pooler import CellPooler
@@ -95,21 +95,6 @@ def cell_norm_stages(norm: CellNorm, out: str, number: int, check: Array | None 
         return {out: norm.norm.normalise(be, live["a"], root)} | _check(be, norm.norm, live, root, check)
 
     return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]
-
-
-def cell_forward_stages(forward: CellForward) -> list[Stage]:
-    """y -> a in cells."""
-
-    def expand(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "h": forward.expand(be, live["y"])}
-
-    def activate(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "g": forward.activate(be, live["h"])}
-
-    def contract(be: Backend, live: Live) -> Live:
-        return {"a": forward.contract(be, live["y"], live["g"])}
-
-    return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
 
 
 def pooler_stages(pooler: CellPooler) -> list[Stage]:

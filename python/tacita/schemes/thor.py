@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from tacita.backends.base import Backend
 from tacita.blocks.attention import Attention
-from tacita.blocks.feed_forward import FeedForward
 from tacita.blocks.first_token import FirstTokenAttention, VectorForward, VectorNorm
 from tacita.blocks.norm import Norm
 from tacita.blocks.pooler import Pooler, mean
@@ -65,21 +64,6 @@ def first_token_stages(attention: FirstTokenAttention) -> list[Stage]:
 
     runs = {"select": select, "scores": scores, "exp": exponentials, "mix": mix, "attend": attend}
     return [Stage(name, run) for name, run in (runs | {"project": project}).items()]
-
-
-def forward_stages(forward: FeedForward) -> list[Stage]:
-    """y -> a."""
-
-    def expand(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "h": forward.expand(be, live["y"])}
-
-    def activate(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "g": forward.activate(be, live["h"])}
-
-    def contract(be: Backend, live: Live) -> Live:
-        return {"a": forward.contract(be, live["y"], live["g"])}
-
-    return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
 
 
 def vector_forward_stages(forward: VectorForward) -> list[Stage]:

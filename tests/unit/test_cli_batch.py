@@ -16,6 +16,7 @@ from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.cli.lines import Line, checked
 from tacita.errors import InputError, PlanError
 from tacita.plan.choose import Objective, Option, choose
 from tacita.plan.plan import Plan
@@ -238,3 +239,11 @@ def test_the_quickest_option_is_chosen_by_what_is_to_be_short(plan: Plan) -> Non
     assert [o.scheme for o in by_first.options] == ["thor", "arion", "moai"]
     with pytest.raises(PlanError, match="no scheme admits this model \\(moai: too deep\\)"):
         choose(options[2:], Objective.latency)
+
+
+def test_a_line_within_the_plans_tokens_but_over_the_models_positions_has_a_problem() -> None:
+    model = make_random_checkpoint(positions=12)
+    short, long = (Line(n, " ".join(["fine"] * words)) for n, words in enumerate((3, 12), 1))  # and [CLS], [SEP]
+    kept, refused = checked(model, [short, long], 16)
+    assert kept == short
+    assert refused.number == 2 and "the model 12 positions" in refused.problem

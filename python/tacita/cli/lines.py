@@ -39,7 +39,7 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def checked(model: Checkpoint, lines: Sequence[Line], tokens: int) -> list[Line]:
-    """The same lines, those over `tokens` tokens or without a known word with a problem."""
+    """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
 
 
@@ -77,6 +77,8 @@ def _fitted(model: Checkpoint, line: Line, tokens: int) -> Line:
         found = len(tokenize(model, line.text)[0])
     except InputError as error:
         return Line(line.number, "", str(error))
-    if found > tokens:
-        return Line(line.number, "", f"the text has {found} tokens, the plan {tokens}")
+    positions = model.config.positions
+    if found > min(tokens, positions):
+        limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
+        return Line(line.number, "", f"the text has {found} tokens, {limit}")
     return line

@@ -1,25 +1,22 @@
 //! The evaluator: arithmetic on ciphertexts with exact levels and scales. Holds evaluation keys, never a secret.
 use crate::encoding::Encoder;
-use crate::keys::{galois_of_conjugation, galois_of_rotation, EvaluationKeys, KeyKind};
+use crate::keys::{EvaluationKeys, KeyKind};
 use crate::{Ciphertext, CkksError, CkksParameters};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use tacita_ring::{automorphism_permutation, kernels, AlignedVec, Modulus, NttTable};
-use tacita_rlwe::keyswitch::{self, Decomposed};
+use tacita_ring::{kernels, AlignedVec, Modulus, NttTable};
+use tacita_rlwe::keyswitch;
 use tacita_rlwe::{Parameters, RnsPoly};
-
-/// Relative difference of a scale from the canonical one that is rounding: 2^-36.
-const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
 
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of the operand.
 pub struct Evaluator {
     params: CkksParameters,
     keys: Arc<EvaluationKeys>,
     encoder: Encoder,
-    permutations: Mutex<HashMap<u64, Arc<Vec<u32>>>>,
-    small_tables: Mutex<HashMap<(usize, u32), Arc<NttTable>>>,
+    pub(crate) permutations: Mutex<HashMap<u64, Arc<Vec<u32>>>>,
+    pub(crate) small_tables: Mutex<HashMap<(usize, u32), Arc<NttTable>>>,
 }
 
 impl Evaluator {
@@ -145,7 +142,7 @@ impl Evaluator {
     }
 
     /// p *= round(c * scale), where the imaginary unit is the monomial X^(N/2).
-    fn scale_halves(&self, p: &mut RnsPoly, c: Complex64, scale: f64) {
+    pub(crate) fn scale_halves(&self, p: &mut RnsPoly, c: Complex64, scale: f64) {
         let rlwe = self.rlwe();
         p.for_each_limb(rlwe, |i, limb| {
             let (first, second) = complex_residues(rlwe.table(i), c, scale);
@@ -168,82 +165,6 @@ impl Evaluator {
             kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
             kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
         });
-    }
-
-    /// Divides by the top prime. One level. Cost: 2 inverse and 2(L-1) forward NTTs.
-    ///
-    /// # Errors
-    /// [`CkksError::Level`] at native level 0.
-    pub fn rescale(&self, a: Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.need_level(&a, "rescale", 1)?;
-        let scale = self.settled(a.level() - 1, a.scale / self.params.prime(a.level()));
-        let polys = a
-            .polys
-            .into_iter()
-            .map(|p| keyswitch::rescale(self.rlwe(), p))
-            .collect();
-        Ok(Ciphertext { polys, scale })
-    }
-
-    /// The canonical scale of native level `level` when `scale` is within 2^-36 of it: what rounding left of a difference
-    /// would double with every later product, and 2^-36 of a value is far below its noise. Else `scale`.
-    fn settled(&self, level: usize, scale: f64) -> f64 {
-        if level > self.params.top_level() {
-            return scale;
-        }
-        let canonical = self.params.scale(level);
-        if (scale / canonical - 1.0).abs() < SETTLED {
-            canonical
-        } else {
-            scale
-        }
-    }
-
-    /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and a rescale,
-    /// or a plain truncation when the scale already fits.
-    ///
-    /// # Errors
-    /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale.
-    pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
-        if fits(a, level, scale) {
-            return Ok(a.truncated(level + 1));
-        }
-        if a.level() <= level {
-            return Err(CkksError::Shape {
-                op: "align",
-                detail: format!(
-                    "cannot bring level {} at log2 scale {:.6} to level {level} at {:.6}",
-                    a.level(),
-                    a.scale.log2(),
-                    scale.log2()
-                ),
-            });
-        }
-        let mut x = a.truncated(level + 2);
-        let factor = (scale * self.params.prime(level + 1) / a.scale).round();
-        x.polys
-            .iter_mut()
-            .for_each(|p| self.scale_halves(p, Complex64::new(1.0, 0.0), factor));
-        x.scale *= factor;
-        self.rescale(x)
-    }
-
-    /// Drops to native level `level` at the canonical scale there.
-    ///
-    /// # Errors
-    /// As [`Self::align_to`].
-    pub fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, CkksError> {
-        self.align_to(a, level, self.params.scale(level))
-    }
-
-    /// Both operands at the lower of their levels.
-    ///
-    /// # Errors
-    /// As [`Self::align_to`].
-    pub fn align(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), CkksError> {
-        let level = a.level().min(b.level());
-        let scale = if a.level() == level { a.scale } else { b.scale };
-        Ok((self.align_to(a, level, scale)?, self.align_to(b, level, scale)?))
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
@@ -384,158 +305,6 @@ impl Evaluator {
         Ok(Ciphertext { polys, scale })
     }
 
-    /// Left rotation of the slots by `steps`. No level. Cost: D(L+k) + 2k + 2L NTTs.
-    ///
-    /// # Errors
-    /// A missing rotation key.
-    pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
-        Ok(self.rotate_many(a, &[steps])?.remove(0))
-    }
-
-    /// Several rotations of one ciphertext sharing one decomposition (hoisting).
-    ///
-    /// # Errors
-    /// A missing rotation key.
-    pub fn rotate_many(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, CkksError> {
-        let nontrivial = |s: &i64| s.rem_euclid(self.params.slots() as i64) != 0;
-        let digits = steps
-            .iter()
-            .any(nontrivial)
-            .then(|| keyswitch::decompose(self.rlwe(), &a.polys[1]));
-        steps
-            .iter()
-            .map(|s| match &digits {
-                Some(d) if nontrivial(s) => self.apply_galois(a, d, galois_of_rotation(&self.params, *s)),
-                _ => Ok(a.clone()),
-            })
-            .collect()
-    }
-
-    /// Complex conjugation of the slots. No level; cost of a rotation.
-    ///
-    /// # Errors
-    /// A missing conjugation key.
-    pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let digits = keyswitch::decompose(self.rlwe(), &a.polys[1]);
-        self.apply_galois(a, &digits, galois_of_conjugation(&self.params))
-    }
-
-    fn apply_galois(&self, a: &Ciphertext, digits: &Decomposed, galois: u64) -> Result<Ciphertext, CkksError> {
-        let rlwe = self.rlwe();
-        let key = self.keys.get(KeyKind::Galois(galois), a.limbs())?;
-        let (u0, u1) = keyswitch::inner_product(rlwe, digits, key)?;
-        let mut c0 = keyswitch::mod_down(rlwe, u0);
-        let c1 = keyswitch::mod_down(rlwe, u1);
-        c0.add_assign(rlwe, &a.polys[0]);
-        let perm = self.permutation(galois);
-        Ok(Ciphertext {
-            polys: vec![c0.permuted(&perm), c1.permuted(&perm)],
-            scale: a.scale,
-        })
-    }
-
-    pub(crate) fn permutation(&self, galois: u64) -> Arc<Vec<u32>> {
-        let mut cache = lock(&self.permutations);
-        cache
-            .entry(galois)
-            .or_insert_with(|| Arc::new(automorphism_permutation(self.rlwe().log_n(), galois)))
-            .clone()
-    }
-
-    /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first `limbs`
-    /// ciphertext primes and the first `special` special ones: per prime, the 2p (at least 32) NTT values of the runs.
-    ///
-    /// # Errors
-    /// [`CkksError::Shape`] for a bad length or a value too large for the scale.
-    pub fn encode_periodic(
-        &self,
-        v: &[Complex64],
-        scale: f64,
-        limbs: usize,
-        special: usize,
-    ) -> Result<Vec<AlignedVec>, CkksError> {
-        let coefficients = self.integer_coefficients(v, scale)?;
-        let primes: Vec<usize> = (0..limbs).chain((0..special).map(|k| self.rlwe().p_index(k))).collect();
-        primes
-            .par_iter()
-            .map(|&i| {
-                let table = self.small_table(i, coefficients.len())?;
-                let m = self.rlwe().modulus(i);
-                let mut x = AlignedVec::zeroed(coefficients.len());
-                x.iter_mut()
-                    .zip(&coefficients)
-                    .for_each(|(x, &c)| *x = m.from_i64(c) as f64);
-                table.forward(&mut x);
-                Ok(x)
-            })
-            .collect()
-    }
-
-    fn integer_coefficients(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
-        let (p, slots) = (v.len(), self.params.slots());
-        if !p.is_power_of_two() || p > slots {
-            return Err(CkksError::Shape {
-                op: "encode",
-                detail: format!(
-                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of two"
-                ),
-            });
-        }
-        let tiled = if p < 16 {
-            v.iter().copied().cycle().take(16).collect()
-        } else {
-            v.to_vec()
-        };
-        let coefficients = self.encoder.coefficients(&tiled);
-        if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
-            return Err(CkksError::Shape {
-                op: "encode",
-                detail: format!("a value is not finite or too large for log2 scale {:.1}", scale.log2()),
-            });
-        }
-        Ok(coefficients.iter().map(|c| (c * scale).round() as i64).collect())
-    }
-
-    pub(crate) fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
-        let log = size.trailing_zeros();
-        let mut cache = lock(&self.small_tables);
-        if let Some(t) = cache.get(&(prime, log)) {
-            return Ok(t.clone());
-        }
-        // The ring layer's roots fit together: psi of degree 2p is the (N/2p)-th power of psi of degree N.
-        let table = Arc::new(NttTable::new(*self.rlwe().modulus(prime), log)?);
-        cache.insert((prime, log), table.clone());
-        Ok(table)
-    }
-
-    /// Encodes to a full polynomial in NTT form (for encryption).
-    ///
-    /// # Errors
-    /// As [`Self::encode_periodic`].
-    pub fn encode(&self, v: &[Complex64], scale: f64, limbs: usize) -> Result<RnsPoly, CkksError> {
-        let runs = self.encode_periodic(v, scale, limbs, 0)?;
-        let n = self.rlwe().n();
-        let limbs_ = runs
-            .iter()
-            .map(|w| {
-                let mut x = AlignedVec::zeroed(n);
-                let run = n / w.len();
-                x.chunks_exact_mut(run).zip(w.iter()).for_each(|(c, &y)| c.fill(y));
-                x
-            })
-            .collect();
-        Ok(RnsPoly {
-            limbs: limbs_,
-            q_len: limbs,
-        })
-    }
-
-    /// Decodes a decrypted polynomial (NTT form; the low limbs suffice): centred coefficients by CRT over at most two
-    /// limbs, then the special FFT.
-    pub fn decode(&self, plain: &RnsPoly, scale: f64) -> Vec<Complex64> {
-        decode(self.rlwe(), &self.encoder, plain, scale)
-    }
-
     pub(crate) fn need_level(&self, a: &Ciphertext, op: &'static str, needed: usize) -> Result<(), CkksError> {
         if a.level() < needed {
             return Err(CkksError::Level {
@@ -587,14 +356,6 @@ pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u
     }
     let im = m.mul(m.from_i128((c.im * scale).round() as i128), table.sqrt_minus_one());
     (m.add(re, im), m.sub(re, im))
-}
-
-/// Does `a` serve at `level` and `scale` as it is, but for its limbs above?
-pub(crate) fn fits(a: &Ciphertext, level: usize, scale: f64) -> bool {
-    // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
-    // so only rounding noise may pass when there is a limb to correct it with
-    let near = if a.level() > level { 1e-13 } else { 1e-10 };
-    (a.scale / scale - 1.0).abs() < near && a.level() >= level
 }
 
 fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {

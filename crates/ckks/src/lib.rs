@@ -15,14 +15,17 @@
 //! *Native level* = limbs - 1. Users count from the bottom of the residual levels: `level = native level - stc levels`.
 #![forbid(unsafe_code)]
 
+mod automorphisms;
 pub mod bootstrap;
 pub mod encoding;
 pub mod error;
 pub mod evaluator;
 pub mod keys;
+mod levels;
 pub mod linear;
 pub mod matmul;
 pub mod params;
+mod plaintext;
 pub mod polynomial;
 pub mod products;
 

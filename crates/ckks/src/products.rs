@@ -4,8 +4,8 @@
 //! With J rows, I columns and C terms a call makes J * I * C tensor products at three modular products each, while an
 //! accumulator is read and written once: see [`kernels::outer`]. Memory: 3 N L doubles an accumulator (18.9 MB at
 //! N = 2^16 and 12 limbs), so [`Evaluator::relinearise`] consumes them and frees each as soon as it is done.
-use crate::evaluator::fits;
 use crate::keys::KeyKind;
+use crate::levels::fits;
 use crate::{Ciphertext, CkksError, Evaluator};
 use rayon::prelude::*;
 use std::borrow::Cow;

@@ -1,0 +1,93 @@
+//! Levels and scales: rescaling, and bringing ciphertexts to one level at exactly one scale.
+use crate::{Ciphertext, CkksError, Evaluator};
+use num_complex::Complex64;
+use tacita_rlwe::keyswitch;
+
+/// Relative difference of a scale from the canonical one that is rounding: 2^-36.
+const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
+
+impl Evaluator {
+    /// Divides by the top prime. One level. Cost: 2 inverse and 2(L-1) forward NTTs.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`] at native level 0.
+    pub fn rescale(&self, a: Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.need_level(&a, "rescale", 1)?;
+        let scale = self.settled(a.level() - 1, a.scale / self.params().prime(a.level()));
+        let polys = a
+            .polys
+            .into_iter()
+            .map(|p| keyswitch::rescale(self.rlwe(), p))
+            .collect();
+        Ok(Ciphertext { polys, scale })
+    }
+
+    /// The canonical scale of native level `level` when `scale` is within 2^-36 of it: what rounding left of a difference
+    /// would double with every later product, and 2^-36 of a value is far below its noise. Else `scale`.
+    pub(crate) fn settled(&self, level: usize, scale: f64) -> f64 {
+        if level > self.params().top_level() {
+            return scale;
+        }
+        let canonical = self.params().scale(level);
+        if (scale / canonical - 1.0).abs() < SETTLED {
+            canonical
+        } else {
+            scale
+        }
+    }
+
+    /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and a rescale,
+    /// or a plain truncation when the scale already fits.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale.
+    pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
+        if fits(a, level, scale) {
+            return Ok(a.truncated(level + 1));
+        }
+        if a.level() <= level {
+            return Err(CkksError::Shape {
+                op: "align",
+                detail: format!(
+                    "cannot bring level {} at log2 scale {:.6} to level {level} at {:.6}",
+                    a.level(),
+                    a.scale.log2(),
+                    scale.log2()
+                ),
+            });
+        }
+        let mut x = a.truncated(level + 2);
+        let factor = (scale * self.params().prime(level + 1) / a.scale).round();
+        x.polys
+            .iter_mut()
+            .for_each(|p| self.scale_halves(p, Complex64::new(1.0, 0.0), factor));
+        x.scale *= factor;
+        self.rescale(x)
+    }
+
+    /// Drops to native level `level` at the canonical scale there.
+    ///
+    /// # Errors
+    /// As [`Self::align_to`].
+    pub fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, CkksError> {
+        self.align_to(a, level, self.params().scale(level))
+    }
+
+    /// Both operands at the lower of their levels.
+    ///
+    /// # Errors
+    /// As [`Self::align_to`].
+    pub fn align(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), CkksError> {
+        let level = a.level().min(b.level());
+        let scale = if a.level() == level { a.scale } else { b.scale };
+        Ok((self.align_to(a, level, scale)?, self.align_to(b, level, scale)?))
+    }
+}
+
+/// Does `a` serve at `level` and `scale` as it is, but for its limbs above?
+pub(crate) fn fits(a: &Ciphertext, level: usize, scale: f64) -> bool {
+    // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
+    // so only rounding noise may pass when there is a limb to correct it with
+    let near = if a.level() > level { 1e-13 } else { 1e-10 };
+    (a.scale / scale - 1.0).abs() < near && a.level() >= level
+}

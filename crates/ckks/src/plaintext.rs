@@ -1,0 +1,105 @@
+//! Plaintexts in the form in which the evaluator multiplies and adds them: full polynomials, or the runs of periodic vectors.
+use crate::evaluator::decode;
+use crate::evaluator::lock;
+use crate::{CkksError, Evaluator};
+use num_complex::Complex64;
+use rayon::prelude::*;
+use std::sync::Arc;
+use tacita_ring::{AlignedVec, NttTable};
+use tacita_rlwe::RnsPoly;
+
+impl Evaluator {
+    /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first `limbs`
+    /// ciphertext primes and the first `special` special ones: per prime, the 2p (at least 32) NTT values of the runs.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] for a bad length or a value too large for the scale.
+    pub fn encode_periodic(
+        &self,
+        v: &[Complex64],
+        scale: f64,
+        limbs: usize,
+        special: usize,
+    ) -> Result<Vec<AlignedVec>, CkksError> {
+        let coefficients = self.integer_coefficients(v, scale)?;
+        let primes: Vec<usize> = (0..limbs).chain((0..special).map(|k| self.rlwe().p_index(k))).collect();
+        primes
+            .par_iter()
+            .map(|&i| {
+                let table = self.small_table(i, coefficients.len())?;
+                let m = self.rlwe().modulus(i);
+                let mut x = AlignedVec::zeroed(coefficients.len());
+                x.iter_mut()
+                    .zip(&coefficients)
+                    .for_each(|(x, &c)| *x = m.from_i64(c) as f64);
+                table.forward(&mut x);
+                Ok(x)
+            })
+            .collect()
+    }
+
+    fn integer_coefficients(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
+        let (p, slots) = (v.len(), self.params().slots());
+        if !p.is_power_of_two() || p > slots {
+            return Err(CkksError::Shape {
+                op: "encode",
+                detail: format!(
+                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of two"
+                ),
+            });
+        }
+        let tiled = if p < 16 {
+            v.iter().copied().cycle().take(16).collect()
+        } else {
+            v.to_vec()
+        };
+        let coefficients = self.encoder().coefficients(&tiled);
+        if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
+            return Err(CkksError::Shape {
+                op: "encode",
+                detail: format!("a value is not finite or too large for log2 scale {:.1}", scale.log2()),
+            });
+        }
+        Ok(coefficients.iter().map(|c| (c * scale).round() as i64).collect())
+    }
+
+    pub(crate) fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
+        let log = size.trailing_zeros();
+        let mut cache = lock(&self.small_tables);
+        if let Some(t) = cache.get(&(prime, log)) {
+            return Ok(t.clone());
+        }
+        // The ring layer's roots fit together: psi of degree 2p is the (N/2p)-th power of psi of degree N.
+        let table = Arc::new(NttTable::new(*self.rlwe().modulus(prime), log)?);
+        cache.insert((prime, log), table.clone());
+        Ok(table)
+    }
+
+    /// Encodes to a full polynomial in NTT form (for encryption).
+    ///
+    /// # Errors
+    /// As [`Self::encode_periodic`].
+    pub fn encode(&self, v: &[Complex64], scale: f64, limbs: usize) -> Result<RnsPoly, CkksError> {
+        let runs = self.encode_periodic(v, scale, limbs, 0)?;
+        let n = self.rlwe().n();
+        let limbs_ = runs
+            .iter()
+            .map(|w| {
+                let mut x = AlignedVec::zeroed(n);
+                let run = n / w.len();
+                x.chunks_exact_mut(run).zip(w.iter()).for_each(|(c, &y)| c.fill(y));
+                x
+            })
+            .collect();
+        Ok(RnsPoly {
+            limbs: limbs_,
+            q_len: limbs,
+        })
+    }
+
+    /// Decodes a decrypted polynomial (NTT form; the low limbs suffice): centred coefficients by CRT over at most two
+    /// limbs, then the special FFT.
+    pub fn decode(&self, plain: &RnsPoly, scale: f64) -> Vec<Complex64> {
+        decode(self.rlwe(), self.encoder(), plain, scale)
+    }
+}

@@ -1,0 +1,84 @@
+//! One party of a running session: its role, its end of the link, its correlations and keys, and what each operation cost.
+use crate::channel::Channel;
+use crate::profile::Profile;
+use crate::{linear, ot, products, Result};
+
+/// Who one is. The client holds the input and the lattice secret, the server the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Holds the input; encrypts.
+    Client,
+    /// Holds the model; evaluates.
+    Server,
+}
+
+/// State of one party.
+pub struct Party {
+    role: Role,
+    channel: Box<dyn Channel>,
+    profile: Profile,
+    #[allow(dead_code)] // until the modules below use them
+    pub(crate) ot: ot::State,
+    #[allow(dead_code)]
+    pub(crate) linear: linear::State,
+    #[allow(dead_code)]
+    pub(crate) products: products::State,
+}
+
+impl Party {
+    /// A party at its end of a link; no message is exchanged yet.
+    pub fn new(role: Role, channel: Box<dyn Channel>) -> Self {
+        Self {
+            role,
+            channel,
+            profile: Profile::default(),
+            ot: ot::State::default(),
+            linear: linear::State::default(),
+            products: products::State::default(),
+        }
+    }
+
+    /// Who this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether this is the client.
+    pub fn is_client(&self) -> bool {
+        self.role == Role::Client
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.profile.sending();
+        self.channel.send(message)
+    }
+
+    /// Receives one message of exactly `len` bytes.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
+        self.profile.receiving();
+        self.channel.receive(len)
+    }
+
+    /// Runs `body` and books its time, bytes and rounds under `name` (within the operations that are running).
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn measured<T>(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.profile.enter(name, self.channel.sent(), self.channel.received());
+        let result = body(self);
+        self.profile.leave(self.channel.sent(), self.channel.received());
+        result
+    }
+
+    /// What the operations cost so far.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+}

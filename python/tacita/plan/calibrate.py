@@ -120,13 +120,14 @@ def calibrate(
     margin: float = MARGIN,
     progress: Progress | None = None,
     row_estimates: bool = False,
+    temper: bool = True,
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
     texts are not) and over given samples; record, widen.
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
     total). row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where they are
-    worth it. Cost: one float64 forward pass a sample, one more for estimates, one or two more for tempering.
+    worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not. Cost: one float64 forward pass a sample, one more for estimates, one or two more for tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
     if not 0.0 <= margin <= 1.0:
@@ -138,7 +139,7 @@ def calibrate(
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
     config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
     ranges, rows = _measure(checkpoint, samples, progress, row_estimates)
-    temperatures = choose_temperatures(ranges, config)
+    temperatures = choose_temperatures(ranges, config) if temper else ((1.0,) * config.heads,) * config.layers
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges, rows = _measure(model, samples, progress, row_estimates)
     return _widened(checkpoint, ranges, margin, samples, temperatures, rows)

@@ -1,0 +1,105 @@
+"""The contract of the two-party mode: operations on tensors that two parties share.
+
+The same model runs on three interpreters. `plain` computes in float64 and defines the meaning; `fixed` computes on
+integers with the formats, roundings and polynomials of the protocols and defines the accuracy; `shares` is one party of the
+real thing. Tensors are opaque to the model: shape (..., rows, columns), where plain and fixed take any number of texts
+in front and shares holds one. Everything in this file is public: parameters of a model are in `Dense` and `Norm`, which hold arrays at
+the party that owns the model and None at the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+T = TypeVar("T")  # a tensor of the interpreter
+W = TypeVar("W")  # attention weights before normalisation, of the interpreter
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Fixed-point formats that both parties use, in bits.
+
+    ring, fraction: of tensors between blocks, residues modulo 2^ring. weight: fraction bits of a weight matrix.
+    product_ring, product_fraction: of queries, keys and values when two shared matrices are multiplied. probability: fraction
+    bits of softmax numerators; mix_ring: of their product with the values.
+    """
+
+    ring: int = 64
+    fraction: int = 18
+    weight: int = 14
+    product_ring: int = 40
+    product_fraction: int = 12
+    probability: int = 15
+    mix_ring: int = 44
+
+
+@dataclass(frozen=True)
+class Dense:
+    """x -> x W^T + b. weight: (outputs, inputs), bias: (outputs,); None at the client."""
+
+    name: str
+    inputs: int
+    outputs: int
+    weight: Array | None
+    bias: Array | None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis. variance: interval of variance + epsilon."""
+
+    name: str
+    size: int
+    epsilon: float
+    variance: Interval
+    gamma: Array | None
+    beta: Array | None
+
+
+class Operations(Protocol[T, W]):
+    """Tensor operations. Costs and errors of each are those of the interpreter; shapes are the same for all."""
+
+    def stage(self, name: str) -> None:
+        """Says that this step of the model begins (progress, report)."""
+
+    def linear(self, x: T, dense: Dense, add: T | None = None) -> T:
+        """(..., rows, inputs) -> (..., rows, outputs), plus `add` of the result's shape."""
+
+    def columns(self, x: T, parts: int) -> tuple[T, ...]:
+        """The tensor cut into `parts` equal blocks of columns."""
+
+    def rows(self, x: T, count: int) -> T:
+        """The first rows."""
+
+    def heads(self, x: T, count: int) -> T:
+        """(..., rows, count * d) -> (..., count, rows, d)."""
+
+    def merge(self, x: T) -> T:
+        """The inverse of `heads`."""
+
+    def scores(self, queries: T, keys: T) -> T:
+        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens); scaled by the queries' weights."""
+
+    def softmax(self, scores: T, interval: Interval) -> W:
+        """Weights of the real keys. interval: of the scores; outside it the weights are wrong."""
+
+    def mix(self, weights: W, values: T) -> T:
+        """Softmax times values: (..., heads, rows, d)."""
+
+    def activation(self, x: T, kind: str, interval: Interval) -> T:
+        """gelu or relu, element by element. interval: of x; outside it the result may be wrong."""
+
+    def norm(self, x: T, norm: Norm) -> T:
+        """LayerNorm of each row."""
+
+    def tanh(self, x: T, interval: Interval) -> T:
+        """tanh, element by element."""
+
+    def mean(self, x: T) -> T:
+        """Mean of the rows of real tokens: (..., 1, columns)."""

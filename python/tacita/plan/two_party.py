@@ -1,0 +1,193 @@
+"""The plan of the two-party mode: what both parties must agree on before a session, all of it public.
+
+Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin. No weights, no hash of weights.
+The server makes it from the checkpoint and sends it; the client checks every number before it acts on one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacita.backends.two_party.base import Formats, Interval
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
+from tacita.checkpoint.embed import Text
+from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
+from tacita.models.retrained import ORDINARY
+from tacita.models.two_party import LayerBounds, TwoPartyModel, build
+from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate
+from tacita.plan.plan import canonical, from_json, to_json
+
+FORMAT = "tacita-two-party"
+VERSION = 1
+DECIMALS = 3
+EMBEDDINGS = ("published", "hidden")
+MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
+MOST_TOKENS = 512
+MOST = 2.0**20  # magnitude that no interval of a model that works comes near
+REMAKE = "the peer runs another release, or the connection is not to a tacita server"
+
+
+@dataclass(frozen=True)
+class TwoPartyPlan:
+    """See the module's docstring.
+
+    name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden". layers: intervals of each.
+    pooler: interval of the argument of tanh, None with mean pooling. answer: bound of a logit. decimals: logits are rounded to.
+    """
+
+    name: str
+    config: BertConfig
+    tokens: int
+    embeddings: str
+    formats: Formats
+    layers: tuple[LayerBounds, ...]
+    pooler: Interval | None
+    answer: float
+    decimals: int
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256, hex, of the canonical JSON with format and version."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
+
+    def model(self, checkpoint: Checkpoint | None = None) -> TwoPartyModel:
+        """The parts of the walk; with weights for the party that has them."""
+        return build(self.config, self.layers, self.pooler, checkpoint.tensors if checkpoint else None)
+
+
+def make_two_party_plan(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    embeddings: str = "published",
+    formats: Formats | None = None,
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+) -> TwoPartyPlan:
+    """Calibrates a checkpoint and checks that its ranges fit the formats.
+
+    tokens: of every request. texts: calibration sentences (default: the shipped ones). margin: see `plan.calibrate`.
+    Raises CheckpointError (a retrained model, a range that does not fit), InputError.
+    """
+    require_ordinary(checkpoint.config)
+    _require_tokens(checkpoint.config, tokens)
+    found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
+    plan = TwoPartyPlan(
+        name=checkpoint.name[:MAX_NAME],
+        config=checkpoint.config,
+        tokens=tokens,
+        embeddings=embeddings,
+        formats=formats or Formats(),
+        layers=tuple(_bounds(layer) for layer in found.layers),
+        pooler=found.pooler,
+        answer=found.answer,
+        decimals=DECIMALS,
+    )
+    try:
+        check(plan)
+    except FileError as error:
+        raise CheckpointError(f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats") from None
+    return plan
+
+
+def require_ordinary(config: BertConfig) -> None:
+    """Raises CheckpointError for models with replaced softmax or LayerNorm."""
+    if config.retrained != ORDINARY:
+        raise CheckpointError(
+            "two-party mode: a retrained model (bpmax or batch normalisation)",
+            hint="supported are softmax and LayerNorm; use `tacita classify` without --connect",
+        )
+
+
+def parse_plan(data: bytes) -> TwoPartyPlan:
+    """The peer's bytes -> checked plan. Raises FileError."""
+    try:
+        fields: Any = json.loads(data)
+        known = isinstance(fields, dict) and (fields.pop("format", None), fields.pop("version", None))
+        if known != (FORMAT, VERSION):
+            raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
+        plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
+    except (ValueError, KeyError, TypeError, PlanError, RecursionError) as error:
+        raise FileError(f"two-party plan: damaged ({error})", hint=REMAKE) from None
+    if plan.to_bytes() != data:
+        raise FileError("two-party plan: not in its one spelling", hint=REMAKE)
+    check(plan)
+    return plan
+
+
+def check(plan: TwoPartyPlan) -> None:
+    """Raises FileError naming the first field outside its limits: what a client accepts from a server it does not trust."""
+    for what, good in _rules(plan):
+        if not good:
+            raise FileError(f"two-party plan: {what} is out of range", hint=REMAKE)
+
+
+def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
+    config, formats = plan.config, plan.formats
+    yield "name", len(plan.name) <= MAX_NAME
+    yield "retrained", config.retrained == ORDINARY
+    yield "layers", 1 <= config.layers <= MAX_LAYERS and len(plan.layers) == config.layers
+    yield "hidden size", 1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0
+    yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
+    yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
+    yield "types", 0 <= config.types <= MAX_TYPES
+    yield "activation", config.activation in ACTIVATIONS and config.pooling in POOLINGS
+    yield "epsilon", 0.0 <= config.norm_eps <= 0.1
+    yield "labels", len(config.labels) <= MAX_CLASSES and all(len(label) <= MAX_LABEL for label in config.labels)
+    yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
+    yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
+    yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
+    yield from _format_rules(formats)
+    for index, layer in enumerate(plan.layers):
+        yield from _layer_rules(f"layer {index}", layer, formats)
+    yield "pooler", (plan.pooler is not None) == (config.pooling == "cls")
+    yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
+
+
+def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
+    yield "ring", 32 <= formats.ring <= 64
+    yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
+    yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
+    yield "product ring", 2 * formats.product_fraction + 8 <= formats.product_ring <= formats.ring
+    yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
+    yield "mix ring", formats.probability + formats.product_fraction + 8 <= formats.mix_ring <= formats.ring
+    yield "probability", 8 <= formats.probability <= 20
+
+
+def _layer_rules(name: str, layer: LayerBounds, formats: Formats) -> Iterable[tuple[str, bool]]:
+    room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
+    yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
+    for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
+        yield f"{name}: {what} {interval}", _interval(interval)
+    for what, interval in (("first variance", layer.variance1), ("second variance", layer.variance2)):
+        yield f"{name}: {what} {interval}", _interval(interval) and interval[0] > 0.0
+
+
+def _interval(interval: Interval) -> bool:
+    return all(math.isfinite(v) for v in interval) and -MOST <= interval[0] < interval[1] <= MOST
+
+
+def _bounds(layer: LayerCalibration) -> LayerBounds:
+    inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
+    return LayerBounds(layer.scores, layer.activation, layer.variance1, layer.variance2, max(inside))
+
+
+def _require_tokens(config: BertConfig, tokens: int) -> None:
+    if not 2 <= tokens <= min(MOST_TOKENS, config.positions):
+        raise InputError(
+            f"two-party mode: {tokens} tokens, the model has {config.positions} positions", hint="use fewer tokens"
+        )

@@ -1,0 +1,72 @@
+"""The `bumblebee` scheme: an encoder's blocks on tensors that two parties share.
+
+Written once on the operations of `backends.two_party.base`; which model it is comes in as data. Where only the first token is
+wanted of a layer (the last one before a pooler on [CLS]), queries, attention output, feed-forward and both norms run on that row
+alone: keys and values are all that the other rows are needed for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacita.backends.two_party.base import Dense, Interval, Norm, Operations, T, W
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One encoder layer. query is scaled by 1/sqrt(head size); key_value: keys, then values; all: queries, keys, values.
+
+    scores, activation: intervals of what enters softmax and the activation. kind: gelu or relu.
+    """
+
+    heads: int
+    query: Dense
+    key_value: Dense
+    all: Dense
+    attended: Dense
+    norm1: Norm
+    wide: Dense
+    narrow: Dense
+    norm2: Norm
+    scores: Interval
+    activation: Interval
+    kind: str
+
+
+@dataclass(frozen=True)
+class Pooler:
+    """tanh(dense(first row)). interval: of the argument of tanh."""
+
+    dense: Dense
+    interval: Interval
+
+
+def layer(ops: Operations[T, W], part: Layer, x: T, name: str, *, first_only: bool = False) -> T:
+    """Hidden states -> hidden states; of the first token alone if that is all that is wanted."""
+    ops.stage(f"{name} attention")
+    mixed = attention(ops, part, x, first_only=first_only)
+    kept = ops.rows(x, 1) if first_only else x
+    y = ops.norm(ops.linear(mixed, part.attended, add=kept), part.norm1)
+    ops.stage(f"{name} feed-forward")
+    inner = ops.activation(ops.linear(y, part.wide), part.kind, part.activation)
+    return ops.norm(ops.linear(inner, part.narrow, add=y), part.norm2)
+
+
+def attention(ops: Operations[T, W], part: Layer, x: T, *, first_only: bool) -> T:
+    """softmax(Q K^T) V, heads side by side: (rows, hidden)."""
+    if first_only:
+        query = ops.linear(ops.rows(x, 1), part.query)
+        key, value = ops.columns(ops.linear(x, part.key_value), 2)
+    else:
+        query, key, value = ops.columns(ops.linear(x, part.all), 3)
+    scores = ops.scores(ops.heads(query, part.heads), ops.heads(key, part.heads))
+    weights = ops.softmax(scores, part.scores)
+    return ops.merge(ops.mix(weights, ops.heads(value, part.heads)))
+
+
+def pool(ops: Operations[T, W], pooler: Pooler | None, x: T) -> T:
+    """(rows, hidden) -> (1, hidden): tanh of the first row's linear map, or the mean over real tokens."""
+    ops.stage("pooler")
+    if pooler is None:
+        return ops.mean(x)
+    return ops.tanh(ops.linear(ops.rows(x, 1), pooler.dense), pooler.interval)

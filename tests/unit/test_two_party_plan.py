@@ -1,0 +1,103 @@
+"""The public plan of the two-party mode: made from a checkpoint, one spelling, and refused when a field is out of its limits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita.backends.two_party.base import Formats
+from tacita.checkpoint import from_tensors
+from tacita.errors import CheckpointError, FileError, InputError
+from tacita.models.retrained import Retrained
+from tacita.plan.plan import canonical
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, parse_plan
+
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+
+
+@pytest.fixture(scope="module")
+def plan() -> TwoPartyPlan:
+    return make_two_party_plan(make_random_checkpoint(), 16, TEXTS)
+
+
+def test_the_plan_survives_the_wire(plan: TwoPartyPlan) -> None:
+    found = parse_plan(plan.to_bytes())
+    assert found == plan and found.hash == plan.hash
+    assert len(plan.layers) == 2 and plan.pooler is not None
+
+
+def test_the_plan_holds_no_weights_and_no_hash_of_them(plan: TwoPartyPlan) -> None:
+    checkpoint = make_random_checkpoint()
+    assert checkpoint.sha256 not in plan.to_bytes().decode()
+    assert replace(plan, name="x").hash != plan.hash
+
+
+def test_heads_with_peaked_scores_are_not_tempered() -> None:
+    checkpoint = make_random_checkpoint(layers=1)
+    sharp = dict(checkpoint.tensors)
+    sharp["encoder.layer.0.attention.self.query.weight"] = 40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
+    plan = make_two_party_plan(from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), 16, TEXTS)
+    assert plan.layers[0].scores[1] > 50.0
+
+
+DAMAGES = {
+    "version": lambda d: d.update(version=2),
+    "unknown field": lambda d: d.update(more=1),
+    "missing field": lambda d: d.pop("layers"),
+    "tokens": lambda d: d.update(tokens=1 << 20),
+    "tokens as text": lambda d: d.update(tokens="16"),
+    "hidden": lambda d: d["config"].update(hidden=1 << 30),
+    "heads": lambda d: d["config"].update(heads=3),
+    "ring": lambda d: d["formats"].update(ring=65),
+    "interval": lambda d: d["layers"][0].update(scores=[1.0, 1.0]),
+    "huge": lambda d: d["layers"][0].update(activation=[-1e300, 1e300]),
+    "variance": lambda d: d["layers"][1].update(variance1=[-1.0, 1.0]),
+    "layers": lambda d: d["layers"].pop(),
+    "pooler": lambda d: d.update(pooler=None),
+    "label": lambda d: d["config"].update(labels=["x" * 1000, "y"]),
+    "retrained": lambda d: d["config"]["retrained"].update(attention_variant="bpmax"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_plan_is_refused(plan: TwoPartyPlan, damage: str) -> None:
+    data = json.loads(plan.to_bytes())
+    DAMAGES[damage](data)
+    with pytest.raises(FileError, match="two-party plan"):
+        parse_plan(canonical(data))
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format": NaN}'])
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(FileError):
+        parse_plan(data)
+
+
+def test_another_spelling_is_refused(plan: TwoPartyPlan) -> None:
+    with pytest.raises(FileError, match="spelling"):
+        parse_plan(json.dumps(json.loads(plan.to_bytes())).encode())
+
+
+def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
+    narrow = Formats(ring=40, mix_ring=40)
+    checkpoint = make_random_checkpoint()
+    big = dict(checkpoint.tensors)
+    big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 500.0
+    with pytest.raises(CheckpointError, match="layer 1: magnitude"):
+        make_two_party_plan(from_tensors(checkpoint.config, big, checkpoint.tokenizer), 16, TEXTS, formats=narrow)
+
+
+def test_retrained_models_are_refused() -> None:
+    checkpoint = make_random_checkpoint()
+    batch = Retrained(norm_variant="batch", deviations=((1.0, 1.0),) * 2)
+    retrained = from_tensors(replace(checkpoint.config, retrained=batch), checkpoint.tensors, checkpoint.tokenizer)
+    with pytest.raises(CheckpointError, match="retrained"):
+        make_two_party_plan(retrained, 16, TEXTS)
+
+
+def test_too_many_tokens_are_refused() -> None:
+    with pytest.raises(InputError, match="64 positions"):
+        make_two_party_plan(make_random_checkpoint(), 128, TEXTS)

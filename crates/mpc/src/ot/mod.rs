@@ -1,5 +1,17 @@
-//! (under construction)
+//! Oblivious transfer: correlated OTs in bulk, and what is derived from them (additive and XOR correlations, 1-of-2^m lookups).
+//!
+//! A correlated OT (COT) is a 128-bit block r of the sender and a pair (b, r + b*delta) of the receiver, with one secret delta for the
+//! whole session and direction. The low bit of delta is 1 and that of every r is 0, so the receiver's bit is the low bit of his
+//! block. Every party is the sender in one direction and the receiver in the other; `docs/decisions/0009-oblivious-transfer.md` argues
+//! the parameters.
+mod correlated;
+#[cfg(test)]
+mod dealer;
+mod hash;
+mod lookup;
+mod pool;
+mod wire;
 
-/// What a party keeps between calls.
-#[derive(Default)]
-pub struct State {}
+pub use correlated::Chosen;
+pub use lookup::ChosenOf;
+pub use pool::{CotKind, OtStatistics, State};

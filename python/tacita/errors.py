@@ -6,6 +6,7 @@ TacitaError
 ├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
 │   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
 ├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another key
+├── PeerError         the other party of a connection: absent, late, gone, not trusted, or not speaking our protocol
 ├── LevelError        an operation needs more levels than its operands have left
 ├── KeyMissingError   an operation needs a rotation key that the plan did not list
 └── ShapeError        operands whose shapes, periods or counts do not fit
@@ -40,6 +41,10 @@ class ResourceError(PlanError):
 
 class FileError(TacitaError):
     """A file that fails its checks; names the path, what was expected and what was found."""
+
+
+class PeerError(TacitaError):
+    """The other party cannot be reached, cannot be trusted, broke off or sent what the protocol does not admit."""
 
 
 class LevelError(TacitaError):

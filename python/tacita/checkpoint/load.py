@@ -98,21 +98,30 @@ def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
 
 
 def _tokenizer(path: Path, config: BertConfig) -> Tokenizer:
-    """Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long
-    text.
+    check_size(path, MAX_TOKENIZER_BYTES)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
+    return parse_tokenizer(text, config, str(path))
+
+
+def parse_tokenizer(text: str, config: BertConfig, where: str) -> Tokenizer:
+    """The content of a tokenizer.json -> tokenizer whose ids the model has. Errors: CheckpointError naming `where`.
+
+    Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long text.
     """
     from tokenizers import Tokenizer
 
-    check_size(path, MAX_TOKENIZER_BYTES)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises a bare Exception
-        raise CheckpointError(f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
+        raise CheckpointError(f"{where}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     top = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 <= top < config.vocab:
         raise CheckpointError(
-            f"{path}: token ids reach {top}, vocab_size is {config.vocab}", hint="tokenizer of another model?"
+            f"{where}: token ids reach {top}, vocab_size is {config.vocab}", hint="tokenizer of another model?"
         )
     return tokenizer

@@ -127,7 +127,8 @@ def calibrate(
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
     total). row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where they are
-    worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not. Cost: one float64 forward pass a sample, one more for estimates, one or two more for tempering.
+    worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not. Cost:
+    one float64 forward pass a sample, one more for estimates, one or two more for tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
     if not 0.0 <= margin <= 1.0:

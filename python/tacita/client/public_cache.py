@@ -1,0 +1,49 @@
+"""Public parts of models that this user has met, by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default under ~/.cache.
+
+They are public and can be deleted at any time. A file that does not match its name is not used and fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tacita.errors import FileError
+from tacita.protocol.files import replacing
+from tacita.protocol.public_part import MAX_BYTES, digest
+
+
+def default_folder() -> Path:
+    """Where parts are kept, by the XDG base directory rules."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "tacita" / "public"
+
+
+class PublicCache:
+    """Files named by hash. Failing to keep one is no error: the part is fetched the next time again."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or default_folder()
+
+    def get(self, name: bytes) -> bytes | None:
+        """The part of this sha256, or None."""
+        path = self._path(name)
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        return data if digest(data) == name else None
+
+    def put(self, name: bytes, data: bytes) -> None:
+        """Keeps the part if the folder can be written."""
+        try:
+            with replacing(self._path(name)) as temporary:
+                temporary.write_bytes(data)
+        except FileError:
+            return
+
+    def _path(self, name: bytes) -> Path:
+        return self._folder / f"{name.hex()}.part"

@@ -1,0 +1,114 @@
+"""How a two-party session begins and what a client may ask then. Plain bytes over a link that the engine secures.
+
+    client: magic, version            server: magic, version, length and sha256 of the public part
+    client: 1 to have the part, 0     server: the part, if asked for
+    client: sha256 of the plan        server: 1 if it is its own
+    client: 1 to classify, 0 to end   (the protocol runs)   server: its share of the answer
+
+Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+from tacita.errors import PeerError
+from tacita.protocol import public_part
+from tacita.protocol.public_part import PublicPart
+
+MAGIC = b"TACITA-2PC"
+VERSION = 1
+HELLO = struct.Struct("<10sH")
+WELCOME = struct.Struct("<10sHQ32s")
+CHUNK = 1 << 20
+END, CLASSIFY = b"\0", b"\1"
+HAVE, SEND = b"\0", b"\1"
+REFUSED, AGREED = b"\0", b"\1"
+
+
+class Link(Protocol):
+    """One end of a connection: bytes out, exactly so many bytes in."""
+
+    def send(self, data: bytes) -> None:
+        """Sends all of it."""
+
+    def receive(self, count: int) -> bytes:
+        """Waits for exactly `count` bytes. Raises TacitaError when the peer is gone or late."""
+
+
+class Cache(Protocol):
+    """Public parts that were seen before, by their sha256."""
+
+    def get(self, digest: bytes) -> bytes | None:
+        """The part, if it is there and whole."""
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keeps a part."""
+
+
+Loaded = Callable[[int, int], None]  # bytes received, bytes in all
+
+
+def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
+    """The client's side, up to the agreed plan. Raises PeerError, FileError (a part that fails its checks)."""
+    link.send(HELLO.pack(MAGIC, VERSION))
+    magic, version, length, digest = WELCOME.unpack(link.receive(WELCOME.size))
+    _require("server", magic, version)
+    if not 0 < length <= public_part.MAX_BYTES:
+        raise PeerError(f"the server announces a public part of {length} bytes", hint="is it a tacita server?")
+    known = cache.get(digest)
+    link.send(HAVE if known else SEND)
+    data = known or _load(link, length, loaded)
+    if not hmac.compare_digest(public_part.digest(data), digest):
+        raise PeerError("the server's public part does not match its hash", hint="try again")
+    part = public_part.decode(data)
+    if not known:
+        cache.put(digest, data)
+    link.send(bytes.fromhex(part.plan.hash))
+    if link.receive(1) != AGREED:
+        raise PeerError("the server runs another plan than it announced", hint="it was changed meanwhile: try again")
+    return part
+
+
+def welcome(link: Link, data: bytes, plan_hash: str) -> None:
+    """The server's side. data: the encoded public part. Raises PeerError for a client of another kind, release or plan."""
+    magic, version = HELLO.unpack(link.receive(HELLO.size))
+    _require("client", magic, version)
+    link.send(WELCOME.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
+    asked = link.receive(1)
+    if asked not in (HAVE, SEND):
+        raise PeerError(f"the client answered {asked!r} to the offer of the public part", hint="another release?")
+    if asked == SEND:
+        for at in range(0, len(data), CHUNK):
+            link.send(data[at : at + CHUNK])
+    agreed = hmac.compare_digest(link.receive(32), bytes.fromhex(plan_hash))
+    link.send(AGREED if agreed else REFUSED)
+    if not agreed:
+        raise PeerError("the client holds another plan", hint="it must connect again")
+
+
+def asked(link: Link) -> bool:
+    """Whether the client wants another text classified. Raises PeerError for anything but yes or no."""
+    word = link.receive(1)
+    if word not in (END, CLASSIFY):
+        raise PeerError(f"the client asked for {word!r}", hint="another release?")
+    return word == CLASSIFY
+
+
+def _load(link: Link, length: int, loaded: Loaded) -> bytes:
+    parts, done = [], 0
+    while done < length:
+        parts.append(link.receive(min(CHUNK, length - done)))
+        done += len(parts[-1])
+        loaded(done, length)
+    return b"".join(parts)
+
+
+def _require(who: str, magic: bytes, version: int) -> None:
+    if magic != MAGIC:
+        raise PeerError(f"the other side is not a tacita {who}", hint="check host and port")
+    if version != VERSION:
+        raise PeerError(f"the {who} speaks version {version}, this program {VERSION}", hint="update the older one")

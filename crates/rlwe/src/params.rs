@@ -12,7 +12,7 @@ pub struct ParametersLiteral {
     pub log_n: u32,
     /// Ciphertext primes, bottom limb first.
     pub q: Vec<u64>,
-    /// Special primes.
+    /// Special primes; none where nothing is ever key-switched.
     pub p: Vec<u64>,
     /// Limbs per key-switching digit.
     pub digit_limbs: usize,
@@ -168,7 +168,7 @@ fn check(l: &ParametersLiteral) -> Result<(), RlweError> {
     if !(5..=17).contains(&l.log_n) {
         return fail(format!("log_n = {} is outside 5..=17", l.log_n));
     }
-    if l.q.is_empty() || l.p.is_empty() || l.digit_limbs == 0 {
+    if l.q.is_empty() || l.digit_limbs == 0 {
         return fail("empty prime chain or zero digit_limbs".into());
     }
     let mut all: Vec<u64> = l.q.iter().chain(&l.p).copied().collect();

@@ -14,6 +14,7 @@ pub mod ot;
 pub mod party;
 pub mod products;
 pub mod profile;
+pub mod session;
 pub mod share;
 #[cfg(test)]
 mod testing;

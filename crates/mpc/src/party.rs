@@ -1,6 +1,6 @@
 //! One party of a running session: its role, its end of the link, its correlations and keys, and what each operation cost.
 use crate::channel::Channel;
-use crate::profile::Profile;
+use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
 
 /// Who one is. The client holds the input and the lattice secret, the server the weights.
@@ -70,15 +70,56 @@ impl Party {
     ///
     /// # Errors
     /// Those of `body`.
-    pub fn measured<T>(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.profile.enter(name, self.channel.sent(), self.channel.received());
+    pub fn measured<T>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.begin(name);
         let result = body(self);
-        self.profile.leave(self.channel.sent(), self.channel.received());
+        self.end();
         result
+    }
+
+    /// Books what follows under `name`, until the matching [`Party::end`].
+    pub fn begin(&mut self, name: &str) {
+        self.profile.enter(name, self.meter());
+    }
+
+    /// Ends the innermost operation begun; nothing when there is none.
+    pub fn end(&mut self) {
+        self.profile.leave(self.meter());
+    }
+
+    fn meter(&self) -> Meter {
+        Meter {
+            sent: self.channel.sent(),
+            received: self.channel.received(),
+            skipped: self.channel.skipped(),
+        }
     }
 
     /// What the operations cost so far.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Bytes sent so far, framing included.
+    pub fn sent(&self) -> u64 {
+        self.channel.sent()
+    }
+
+    /// Bytes received so far, framing included.
+    pub fn received(&self) -> u64 {
+        self.channel.received()
+    }
+
+    /// Seconds that a simulated link would have added to what the clock on the wall shows (0 for real links).
+    pub fn skipped_seconds(&self) -> f64 {
+        self.channel.skipped().as_secs_f64()
+    }
+
+    /// Orderly end of the session: what is queued is written, the peer is told.
+    ///
+    /// # Errors
+    /// As [`Channel::finish`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.channel.finish()
     }
 }

@@ -1,9 +1,28 @@
 //! Ordered messages between the two parties, counted per operation.
+//!
+//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of them down to a stated link.
+pub mod certificate;
+mod clock;
+pub mod frame;
 mod memory;
+mod queue;
+mod stream;
+pub mod tcp;
+#[cfg(test)]
+mod tcp_faults;
+mod throttled;
+pub mod tls;
+#[cfg(test)]
+mod tls_faults;
+mod tls_stream;
 
+pub use clock::{Clock, ManualClock, SimulatedClock, WallClock};
 pub use memory::{memory_pair, MemoryChannel};
+pub use stream::StreamChannel;
+pub use throttled::{Link, Throttled};
 
 use crate::Result;
+use std::time::Duration;
 
 /// A reliable, ordered link. `send` must not wait for the peer to read (implementations queue and write in the background), so both
 /// parties may send at the same time.
@@ -25,4 +44,17 @@ pub trait Channel: Send {
 
     /// Bytes received so far, framing included.
     fn received(&self) -> u64;
+
+    /// Orderly end: waits until all that was queued has been written, and tells the peer that nothing follows.
+    ///
+    /// # Errors
+    /// When the queue cannot be written within the channel's timeout.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Time that a simulated link would have taken and that was *not* slept: to be added to what a clock on the wall shows.
+    fn skipped(&self) -> Duration {
+        Duration::ZERO
+    }
 }

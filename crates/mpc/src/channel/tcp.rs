@@ -1,0 +1,180 @@
+//! TCP: connecting, listening, and plain channels for those who say so. Everything else goes through [`super::tls`].
+use super::frame::Side;
+use super::queue::Sink;
+use super::stream::{Source, StreamChannel};
+use crate::{MpcError, Result};
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// Bytes read at once from a socket.
+pub(super) const CHUNK: usize = 128 << 10;
+
+/// Connects to the first address of the host that answers.
+///
+/// # Errors
+/// `Io` with the host and the system's words; `Timeout`.
+pub fn dial(host: &str, port: u16, timeout: Duration) -> Result<TcpStream> {
+    let op = "connect";
+    let named = |e: &io::Error| MpcError::Io {
+        op,
+        detail: format!("{host}:{port}: {e}"),
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs().map_err(|e| named(&e))? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(named(&last))
+}
+
+/// A listening socket.
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Listens; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `Io` with the address and the system's words.
+    pub fn bind(host: &str, port: u16) -> Result<Self> {
+        let named = |e: io::Error| MpcError::Io {
+            op: "listen",
+            detail: format!("{host}:{port}: {e}"),
+        };
+        let inner = TcpListener::bind((host, port)).map_err(named)?;
+        inner.set_nonblocking(true).map_err(named)?;
+        Ok(Self(inner))
+    }
+
+    /// The port.
+    ///
+    /// # Errors
+    /// `Io` when the socket has none.
+    pub fn port(&self) -> Result<u16> {
+        let address = self.0.local_addr().map_err(|e| io("listen", &e))?;
+        Ok(address.port())
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// `Timeout` when none comes; `Io`.
+    pub fn accept(&self, timeout: Duration) -> Result<TcpStream> {
+        let until = Instant::now() + timeout;
+        loop {
+            match self.0.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(|e| io("accept", &e))?;
+                    return Ok(stream);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let seconds = timeout.as_secs_f64();
+                    return Err(MpcError::Timeout { op: "accept", seconds });
+                }
+                Err(e) => return Err(io("accept", &e)),
+            }
+        }
+    }
+}
+
+/// A channel without encryption or authentication: for tests, measurements, and links that are secured by other means.
+///
+/// # Errors
+/// `Io` when the socket refuses its options.
+pub fn insecure_plain(stream: TcpStream, side: Side, timeout: Duration) -> Result<StreamChannel> {
+    let (source, sink) = halves(stream, timeout)?;
+    StreamChannel::new(
+        Box::new(Buffered(BufReader::with_capacity(CHUNK, source))),
+        sink,
+        side,
+        timeout,
+    )
+}
+
+/// The two halves of a socket, with its options set.
+pub(super) fn halves(stream: TcpStream, timeout: Duration) -> Result<(TcpSource, TcpSink)> {
+    let set = || -> io::Result<TcpStream> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))?;
+        stream.try_clone()
+    };
+    let sink = TcpSink(set().map_err(|e| io("connect", &e))?);
+    let source = TcpSource {
+        stream,
+        until: Instant::now() + timeout,
+    };
+    Ok((source, sink))
+}
+
+fn io(op: &'static str, e: &io::Error) -> MpcError {
+    super::queue::io_error(op, e)
+}
+
+/// Reads until a deadline.
+pub(super) struct TcpSource {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Read for TcpSource {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buf)
+    }
+}
+
+impl Source for TcpSource {
+    fn deadline(&mut self, at: Instant) {
+        self.until = at;
+    }
+
+    fn shut(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+struct Buffered(BufReader<TcpSource>);
+
+impl Read for Buffered {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl Source for Buffered {
+    fn deadline(&mut self, at: Instant) {
+        self.0.get_mut().deadline(at);
+    }
+
+    fn shut(&mut self) {
+        self.0.get_mut().shut();
+    }
+}
+
+/// Writes with the socket's write timeout.
+pub(super) struct TcpSink(TcpStream);
+
+impl Write for TcpSink {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for TcpSink {
+    fn end(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,214 @@
+//! A slower link than the machine has: bandwidth and round-trip time, slept or only counted.
+use super::{Channel, Clock};
+use crate::{MpcError, Result};
+use std::time::Duration;
+
+/// A network between the parties.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Bits a second, each direction.
+    pub bandwidth: f64,
+    /// Round-trip time.
+    pub rtt: Duration,
+}
+
+impl Link {
+    /// 1 Gbps, 0.5 ms (the LAN of BumbleBee's section VI).
+    pub const LAN: Self = Self {
+        bandwidth: 1e9,
+        rtt: Duration::from_micros(500),
+    };
+    /// 400 Mbps, 4 ms (the WAN of BumbleBee's section VI).
+    pub const WAN: Self = Self {
+        bandwidth: 4e8,
+        rtt: Duration::from_millis(4),
+    };
+
+    fn serialisation(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 * 8.0 / self.bandwidth)
+    }
+}
+
+/// Bytes of the stamp behind each message; they are not counted, since a real link has none.
+const STAMP: usize = 8;
+
+/// The longest wait that a stamp can cause: the peer's stamps are not trusted.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// A channel behind a [`Link`]. Messages leave one after the other at the bandwidth; each carries the moment at which its last bit has left,
+/// and is handed out half a round trip after that. Both ends must be throttled, and alike.
+pub struct Throttled<C, T> {
+    inner: C,
+    link: Link,
+    clock: T,
+    /// When the last bit queued so far will have left.
+    free: Duration,
+    stamps_out: u64,
+    stamps_in: u64,
+}
+
+impl<C: Channel, T: Clock> Throttled<C, T> {
+    /// This end of the link.
+    pub fn new(inner: C, link: Link, clock: T) -> Self {
+        Self {
+            inner,
+            link,
+            clock,
+            free: Duration::ZERO,
+            stamps_out: 0,
+            stamps_in: 0,
+        }
+    }
+
+    /// This end's clock.
+    pub fn clock(&mut self) -> &mut T {
+        &mut self.clock
+    }
+}
+
+impl<C: Channel, T: Clock> Channel for Throttled<C, T> {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        // Framing is the inner channel's: take 16 bytes, its header, as the cost of a message.
+        let bytes = (message.len() + super::frame::HEADER_BYTES) as u64;
+        self.free = self.free.max(self.clock.now()) + self.link.serialisation(bytes);
+        let mut stamped = Vec::with_capacity(message.len() + STAMP);
+        stamped.extend_from_slice(message);
+        stamped.extend_from_slice(&(self.free.as_nanos() as u64).to_le_bytes());
+        self.stamps_out += STAMP as u64;
+        self.inner.send(&stamped)
+    }
+
+    fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut message = self.inner.receive(len + STAMP)?;
+        self.stamps_in += STAMP as u64;
+        let stamp = message[len..].try_into().map(u64::from_le_bytes);
+        message.truncate(len);
+        let left = Duration::from_nanos(stamp.unwrap_or_default());
+        let arrival = left.saturating_add(self.link.rtt / 2);
+        if arrival > self.clock.now().saturating_add(LONGEST) {
+            return Err(MpcError::Message {
+                op: "receive",
+                detail: format!(
+                    "a delivery time more than {} s ahead: are both ends throttled?",
+                    LONGEST.as_secs()
+                ),
+            });
+        }
+        self.clock.wait_until(arrival);
+        Ok(message)
+    }
+
+    fn sent(&self) -> u64 {
+        self.inner.sent() - self.stamps_out
+    }
+
+    fn received(&self) -> u64 {
+        self.inner.received().saturating_sub(self.stamps_in)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.inner.finish()
+    }
+
+    fn skipped(&self) -> Duration {
+        self.inner.skipped() + self.clock.skipped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{memory_pair, ManualClock, SimulatedClock, WallClock};
+    use std::time::Instant;
+
+    type End<T> = Throttled<crate::channel::MemoryChannel, T>;
+
+    fn pair<T: Clock + Default>(link: Link) -> (End<T>, End<T>) {
+        let (a, b) = memory_pair(Duration::from_secs(5));
+        (
+            Throttled::new(a, link, T::default()),
+            Throttled::new(b, link, T::default()),
+        )
+    }
+
+    fn close(found: Duration, expected: f64) {
+        let error = (found.as_secs_f64() - expected).abs();
+        assert!(error < 1e-6, "{found:?} instead of {expected} s");
+    }
+
+    #[test]
+    fn a_message_takes_its_bits_and_half_a_round_trip() {
+        let (mut a, mut b) = pair::<ManualClock>(Link::WAN);
+        a.send(&[0; 1_000_000]).unwrap();
+        b.receive(1_000_000).unwrap();
+        close(b.clock().now(), 8.0 * 1_000_016.0 / 4e8 + 0.002);
+        assert_eq!(a.clock().now(), Duration::ZERO, "sending does not wait");
+        assert_eq!(
+            (a.sent(), b.received()),
+            (1_000_000, 1_000_000),
+            "stamps are not counted"
+        );
+    }
+
+    #[test]
+    fn messages_share_the_bandwidth_but_not_the_delay() {
+        let (mut a, mut b) = pair::<ManualClock>(Link::LAN);
+        for _ in 0..10 {
+            a.send(&[1; 125_000 - 16]).unwrap(); // one millisecond each
+        }
+        for _ in 0..10 {
+            b.receive(125_000 - 16).unwrap();
+        }
+        close(b.clock().now(), 0.010 + 0.000_25);
+    }
+
+    #[test]
+    fn a_ping_takes_a_round_trip_and_computation_adds_up() {
+        let (mut a, mut b) = pair::<ManualClock>(Link::WAN);
+        for _ in 0..5 {
+            a.send(&[]).unwrap();
+            b.receive(0).unwrap();
+            b.clock().advance(Duration::from_millis(10));
+            b.send(&[]).unwrap();
+            a.receive(0).unwrap();
+        }
+        close(a.clock().now(), 5.0 * (0.004 + 0.010 + 2.0 * 16.0 * 8.0 / 4e8));
+    }
+
+    #[test]
+    fn simulated_time_is_counted_and_not_slept() {
+        let slow = Link {
+            bandwidth: 1e6,
+            rtt: Duration::from_secs(2),
+        };
+        let (mut a, mut b) = pair::<SimulatedClock>(slow);
+        let began = Instant::now();
+        a.send(&[0; 125_000]).unwrap();
+        b.receive(125_000).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(1), "slept");
+        let skipped = b.skipped().as_secs_f64();
+        assert!((1.5..=2.001).contains(&skipped), "{skipped}");
+    }
+
+    #[test]
+    fn the_wall_clock_waits() {
+        let (mut a, mut b) = pair::<WallClock>(Link {
+            bandwidth: 1e9,
+            rtt: Duration::from_millis(40),
+        });
+        let began = Instant::now();
+        a.send(b"x").unwrap();
+        b.receive(1).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(19));
+    }
+
+    #[test]
+    fn an_end_without_throttle_or_a_far_stamp_is_an_error() {
+        let (mut a, b) = memory_pair(Duration::from_secs(5));
+        let mut b = Throttled::new(b, Link::LAN, ManualClock::default());
+        a.send(b"no stamp").unwrap();
+        assert!(matches!(b.receive(8), Err(MpcError::Message { .. })));
+        a.send(&[0xff; 9]).unwrap();
+        assert!(matches!(b.receive(1), Err(MpcError::Message { .. })));
+    }
+}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tacita.cli import bench_batch
+from tacita.cli import bench_batch, bench_two_party
 from tacita.cli.console import out, progress, write_report
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.measure import measure_engine
@@ -18,6 +18,7 @@ from tacita.protocol import engine as door
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.command("batch")(bench_batch.batch)
 app.command("dashformer")(bench_batch.dashformer)
+app.command("two-party")(bench_two_party.two_party)
 PriceFile = Annotated[
     Path | None, typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False)
 ]

@@ -1,0 +1,155 @@
+"""`tacita bench two-party`: each case run by two processes over a link of this machine, one core a party."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tacita.cli.console import err, out, progress, write_report
+from tacita.cli.options import Json
+from tacita.errors import InputError
+from tacita.measure.two_party import LINKS, measure_case, summary
+from tacita.measure.two_party.bench import Settings, cases
+from tacita.plan.executor import Progress
+
+ROLES = ("client", "server")
+STEPS = ("set-up", "warm-up", "run")
+
+
+class LinkName(StrEnum):
+    """Links that can be had."""
+
+    loopback = "loopback"
+    lan = "lan"
+    wan = "wan"
+
+
+Cases = Annotated[
+    list[str] | None,
+    typer.Option("--case", help="A case; may be given several times (default: all).", show_default=False),
+]
+Links = Annotated[
+    list[LinkName] | None,
+    typer.Option(
+        "--link",
+        help="loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: loopback).",
+        show_default=False,
+    ),
+]
+Tls = Annotated[bool, typer.Option("--tls/--plain", help="TLS 1.3, or bare TCP.")]
+ModelFolder = Annotated[
+    Path | None, typer.Option("--model", help="Folder of MiniLM-L6 for the case minilm.", show_default=False)
+]
+Threads = Annotated[int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)]
+Profile = Annotated[bool, typer.Option("--profile", help="Also show what every operation took.")]
+
+
+def two_party(
+    case: Cases = None,
+    json: Json = None,
+    link: Links = None,
+    tls: Tls = True,
+    model: ModelFolder = None,
+    threads: Threads = 1,
+    profile: Profile = False,
+) -> None:
+    """Measure the two-party mode: time, CPU seconds, traffic, rounds, error and memory of both parties, case by case.
+
+    Without --case, cases that cannot run here (no model folder) are left out with a line that says why.
+    """
+    how = Settings(tls=tls, threads=threads, model=model)
+    links = [LINKS[name.value] for name in link or [LinkName.loopback]]
+    report = summary(how) | {"link": links[0].name, "cases": {}}
+    skipped: dict[str, str] = {}
+    names = case or list(cases(how))
+    for name in names:
+        try:
+            with progress(name) as show:
+                report["cases"][name] = measure_case(name, links, how, _watch(show))
+        except InputError as missing:
+            if case:
+                raise
+            skipped[name] = str(missing)
+            err.print(f"left out: {missing}", soft_wrap=True)
+        else:
+            write_report(json, report | {"left_out": skipped})
+    _show(report)
+    if profile:
+        for name, figures in report["cases"].items():
+            _show_operations(name, figures["operations"])
+    write_report(json, report | {"left_out": skipped} | _alone(report["cases"], names))
+
+
+def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The figures of a single case are at the top of the report as well."""
+    return dict(found[names[0]]) if len(names) == 1 else {}
+
+
+def _watch(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:
+    """Draws the client's steps."""
+    began = time.monotonic()
+
+    def watch(role: str, stage: str, done: float) -> None:
+        if role != "client":
+            return
+        spent = time.monotonic() - began
+        left = spent * (1.0 - done) / done if done > 0 else 0.0
+        show(Progress(stage, STEPS.index(stage) if stage in STEPS else len(STEPS) - 1, len(STEPS), spent, left))
+
+    return watch
+
+
+def _show(report: dict[str, Any]) -> None:
+    out.print(
+        f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = {report['yardstick_ms']:.2f} ms",
+        soft_wrap=True,
+    )
+    table = Table(
+        "case", "wall s", "CPU s client, server", "MB", "rounds", "error", "GB client, server", "LAN s", "WAN s"
+    )
+    for name, f in report["cases"].items():
+        table.add_row(
+            name,
+            f"{f['wall_seconds']:.2f}",
+            "{:.2f}, {:.2f}".format(*f["cpu_seconds"]),
+            f"{f['megabytes']:.2f}",
+            str(f["rounds"]),
+            f"{f['max_abs_error']:.1e}",
+            "{:.2f}, {:.2f}".format(*f["peak_rss_gb"]),
+            _linked(f, "lan"),
+            _linked(f, "wan"),
+        )
+    out.print(table)
+    for name, f in report["cases"].items():
+        for note in f.get("notes", []):
+            out.print(f"{name}: {note}", soft_wrap=True)
+
+
+def _linked(figures: dict[str, Any], link: str) -> str:
+    """Computed / measured."""
+    if figures["link"] == link:
+        return f"- / {figures['wall_seconds']:.2f}"
+    computed, measured = figures.get(f"{link}_seconds"), figures.get(f"{link}_measured_seconds")
+    return " / ".join("-" if seconds is None else f"{seconds:.2f}" for seconds in (computed, measured))
+
+
+def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
+    table = Table("operation", "calls", "seconds", "CPU s client, server", "sent MB", "received MB", "rounds")
+    for row in rows:
+        table.add_row(
+            row["operation"],
+            str(row["calls"]),
+            f"{row['seconds']:.3f}",
+            f"{row['client_cpu_seconds']:.3f}, {row['server_cpu_seconds']:.3f}",
+            f"{row['sent'] / 1e6:.3f}",
+            f"{row['received'] / 1e6:.3f}",
+            str(row["rounds"]),
+        )
+    out.print(table)

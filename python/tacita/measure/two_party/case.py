@@ -1,0 +1,89 @@
+"""What a case is: the work of both parties, and the float result that theirs is compared with.
+
+Inputs come from the case's name and size alone, so that both parties and the judge make the same ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Shares = NDArray[np.uint64]
+Report = Callable[[str, float], None]  # (stage, share done)
+FRACTION = 18  # bits of the fixed point between blocks
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was given. small: shapes cut down for tests."""
+
+    model: Path | None = None
+    threads: int = 1
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end), numbers of its own."""
+
+    warm: Callable[[], object]
+    run: Callable[[], Array]
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Case(ABC):
+    """One row of the report."""
+
+    name: str
+    slow = False  # minutes: not run unless asked for
+
+    def available(self, options: Options) -> str:
+        """Why this case cannot run here; empty when it can."""
+        return ""
+
+    @abstractmethod
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        """Makes this party's inputs. `party` is connected and set up; nothing is sent here."""
+
+    @abstractmethod
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        """At least max_abs_error, of what both parties ended with."""
+
+    def finish(self, figures: dict[str, Any], client: Array) -> Mapping[str, Any]:
+        """Fields of the case's own, from its figures and what the client ended with."""
+        return {}
+
+    def rng(self) -> np.random.Generator:
+        """The case's own source of inputs, the same in every process."""
+        return np.random.default_rng(zlib.crc32(self.name.encode()))
+
+
+def encode(values: Floats, fraction: int = FRACTION) -> Shares:
+    """Fixed point in Z_{2^64}."""
+    return np.rint(np.asarray(values) * 2.0**fraction).astype(np.int64).view(np.uint64)
+
+
+def decode(values: Shares, fraction: int = FRACTION) -> Floats:
+    """Inverse of `encode`."""
+    return values.view(np.int64).astype(np.float64) / 2.0**fraction
+
+
+def mine(values: Floats, rng: np.random.Generator, *, client: bool) -> Shares:
+    """This party's share: the client's is uniform, the server's the rest. For measurements: both parties know both here."""
+    left = rng.integers(0, 2**64, np.shape(values), dtype=np.uint64)
+    return left if client else encode(values) - left
+
+
+def errors(found: Floats, wanted: Floats) -> dict[str, float]:
+    """Largest and mean distance."""
+    distance = np.abs(np.asarray(found, dtype=np.float64) - wanted)
+    return {"max_abs_error": float(distance.max(initial=0.0)), "mean_abs_error": float(distance.mean())}

@@ -1,0 +1,104 @@
+"""What a run cost a party, and how the correlated transfers that it used are booked.
+
+Correlated oblivious transfers (COTs) are made millions at a time, so a run that starts with a full pool looks too cheap and one
+that happens to refill it too dear. Every figure therefore counts `used * (cost of all refills of the session / COTs made in
+it)` in place of the refills that fell into the run; what was measured without that correction is kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+REFILL = "cots"  # the name under which the engine books a refill, as the last part of a path
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by the clock, CPU seconds of the process, bytes sent and received with their framing, rounds, calls."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    sent: float = 0.0
+    received: float = 0.0
+    rounds: float = 0.0
+    calls: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __sub__(self, other: Cost) -> Cost:
+        return self + other.times(-1.0)
+
+    def times(self, factor: float) -> Cost:
+        """Every figure multiplied."""
+        return Cost(*(factor * getattr(self, f.name) for f in fields(self)))
+
+    def as_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return asdict(self)
+
+
+Costs = Mapping[str, Cost]  # by path of the operation, "gelu/less"
+
+
+def difference(after: Costs, before: Costs) -> dict[str, Cost]:
+    """What every operation cost between two readings; those that did not run are left out."""
+    found = {name: cost - before.get(name, Cost()) for name, cost in after.items()}
+    return {name: cost for name, cost in found.items() if cost.calls > 0}
+
+
+def refills(costs: Costs) -> Cost:
+    """The sum over all refills; one inside another counts once."""
+    outermost = (
+        cost for path, cost in costs.items() if (parts := path.split("/"))[-1] == REFILL and REFILL not in parts[:-1]
+    )
+    return total(outermost)
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Their sum."""
+    return sum(costs, Cost())
+
+
+@dataclass(frozen=True)
+class Run:
+    """One party's measured run.
+
+    whole: everything between start and end. refilled: what of it was refills. session: all refills since the connection was
+    made, with the COTs that they made; used: COTs that the run consumed. operations: of the run, by path.
+    """
+
+    whole: Cost
+    refilled: Cost
+    session: Cost
+    made: int
+    used: int
+    operations: Costs
+
+    @property
+    def per_cot(self) -> Cost:
+        """Cost of one COT, the session's average."""
+        return self.session.times(1.0 / self.made) if self.made else Cost()
+
+    @property
+    def bare(self) -> Cost:
+        """The run without its refills."""
+        return self.whole - self.refilled
+
+    @property
+    def amortised(self) -> Cost:
+        """The run with exactly the COTs that it used; as measured where the session made none."""
+        return self.bare + self.per_cot.times(self.used) if self.made else self.whole
+
+    @staticmethod
+    def from_dict(report: Mapping[str, Any]) -> Run:
+        """Inverse of `as_dict`."""
+        parts = {name: Cost(**report[name]) for name in ("whole", "refilled", "session")}
+        operations = {name: Cost(**cost) for name, cost in report["operations"].items()}
+        return Run(**parts, made=report["made"], used=report["used"], operations=operations)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)

@@ -1,0 +1,32 @@
+"""The links of BumbleBee's evaluation: what a run on loopback would take over them, by bytes and rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Link:
+    """bits_per_second of one direction (0: no limit); round_trip in seconds."""
+
+    name: str
+    bits_per_second: float
+    round_trip: float
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the channel must slow messages down."""
+        return self.bits_per_second > 0
+
+    def seconds(self, wall: float, count: float, rounds: float) -> float:
+        """A loopback run of `wall` seconds that moved `count` bytes, carried over this link.
+
+        An upper bound: nothing overlaps, both directions share the bandwidth, and every round takes a full round trip.
+        """
+        return wall + (8 * count / self.bits_per_second if self.throttled else 0.0) + rounds * self.round_trip
+
+
+LOOPBACK = Link("loopback", 0.0, 0.0)
+LAN = Link("lan", 1e9, 0.5e-3)
+WAN = Link("wan", 400e6, 4e-3)
+LINKS = {link.name: link for link in (LOOPBACK, LAN, WAN)}

@@ -1,0 +1,195 @@
+"""`tacita bench two-party`: two processes, their figures, their failures; and the cases' own arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import two_party_world
+
+from tacita.cli import main
+from tacita.errors import TacitaError
+from tacita.measure.two_party import measure_case
+from tacita.measure.two_party.bench import Settings, cases
+from tacita.measure.two_party.case import decode, encode, errors, mine
+from tacita.measure.two_party.cost import Cost, Run, difference, refills
+from tacita.measure.two_party.links import LAN, LINKS, LOOPBACK, WAN
+from tacita.measure.two_party.pair import cores
+
+FIELDS = {
+    "wall_seconds", "cpu_seconds", "megabytes", "rounds", "max_abs_error", "peak_rss_gb", "setup_seconds", "setup_megabytes",
+    "operations", "lan_seconds", "wan_seconds", "as_measured", "without_cots", "cots", "link",
+}  # fmt: skip
+REQUIRED = {
+    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
+}  # fmt: skip
+FAKE = Settings(world="two_party_world")
+PRICE = two_party_world.REFILLS["prepare/cots"].times(1 / 2000)
+
+
+def tacita(*arguments: str) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(list(arguments))
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command on the fake world, without the engine's yardstick."""
+    monkeypatch.setattr("tacita.measure.two_party.bench.WORLD", "two_party_world")
+    monkeypatch.setattr(
+        "tacita.cli.bench_two_party.Settings", lambda **fields: Settings(**fields, world="two_party_world")
+    )
+    monkeypatch.setattr("tacita.cli.bench_two_party.cases", lambda how: cases(how))
+    machine = {"machine": "a test", "threads": 1, "transport": "none", "yardstick_ms": 1.0}
+    monkeypatch.setattr("tacita.cli.bench_two_party.summary", lambda how: dict(machine))
+
+
+def test_a_case_reports_what_both_processes_did() -> None:
+    seen: list[tuple[str, str]] = []
+    found = measure_case("swap", settings=FAKE, watch=lambda role, stage, done: seen.append((role, stage)))
+    assert set(found) >= FIELDS
+    assert found["max_abs_error"] <= 2.0**-19
+    size = 8 * two_party_world.LENGTH
+    assert found["as_measured"]["megabytes"] == pytest.approx(2 * size / 1e6)
+    assert found["setup_megabytes"] == pytest.approx(2 * 1008 / 1e6)
+    assert found["megabytes"] == pytest.approx((2 * size + 2 * 500 * PRICE.sent) / 1e6)
+    assert found["cots"]["used"] == 500 and found["cots"]["bytes_per_cot"] == pytest.approx(2 * PRICE.sent)
+    assert found["cpu_seconds"][0] - found["without_cots"]["cpu_seconds"][0] == pytest.approx(500 * PRICE.cpu)
+    assert found["rounds"] == 2  # its own, and a quarter of a refill's, rounded up
+    assert {("client", "set-up"), ("server", "run"), ("client", "warm-up")} <= set(seen)
+    assert all(0.01 < gigabytes < 1.0 for gigabytes in found["peak_rss_gb"])
+    assert found["pid"] != os.getpid()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_each_party_has_a_core_of_its_own() -> None:
+    assert measure_case("swap", settings=FAKE)["cores"] == cores(1)[:1]
+    assert cores(1)[0] != cores(1)[1]
+    assert cores(2) == [-1, -1]
+
+
+def test_slower_links_are_computed_from_bytes_and_rounds() -> None:
+    assert LAN.seconds(2.0, 125e6, 10) == pytest.approx(2.0 + 1.0 + 0.005)
+    assert WAN.seconds(0.0, 50e6, 1) == pytest.approx(1.0 + 0.004)
+    assert LOOPBACK.seconds(1.5, 1e9, 100) == 1.5
+    found = measure_case("swap", [LINKS["loopback"], LINKS["wan"]], FAKE)
+    assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * WAN.round_trip
+    assert found["wan_measured_seconds"] > 0.0 and "lan_measured_seconds" not in found
+
+
+def test_the_party_that_failed_first_is_quoted() -> None:
+    with pytest.raises(TacitaError, match="server: the weights are not there") as caught:
+        measure_case("failing", settings=FAKE)
+    assert caught.value.hint == "look for them"
+
+
+def test_a_party_that_dies_is_told_from_its_log() -> None:
+    with pytest.raises(TacitaError, match="client: ended with status 9: Killed by a test"):
+        measure_case("crashing", settings=FAKE)
+
+
+def test_parties_end_with_the_command(tmp_path: Path) -> None:
+    code = "from tacita.measure.two_party import measure_case as m; from test_bench_two_party import FAKE; m('endless', settings=FAKE)"
+    environment = {**os.environ, "TACITA_TEST_FOLDER": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    files = [tmp_path / f"{role}.pid" for role in ("client", "server")]
+    wait_for(lambda: all(file.exists() and file.read_text() for file in files))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_for(lambda: not any(alive(int(file.read_text())) for file in files))
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: object, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)
+
+
+def test_cots_are_booked_at_the_price_of_the_session() -> None:
+    whole, refilled = Cost(10, 8, 1000, 0, 20, 1), Cost(4, 4, 600, 0, 2, 1)
+    run = Run(whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), made=400, used=100, operations={})
+    assert run.amortised == Cost(6 + 2, 4 + 2, 400 + 300, 0, 18 + 1, 0.5)
+    assert replace(run, made=0).amortised == whole
+    assert Run.from_dict(json.loads(json.dumps(run.as_dict()))) == run
+
+
+def test_refills_inside_refills_count_once() -> None:
+    costs = {"gelu/less/cots": Cost(wall=1), "cots": Cost(wall=2), "cots/x/cots": Cost(wall=100), "gelu": Cost(wall=50)}
+    assert refills(costs).wall == 3
+    before = {"gelu": Cost(wall=1, calls=2), "less": Cost(calls=1)}
+    after = {"gelu": Cost(wall=3, calls=3), "less": Cost(calls=1), "new": Cost(calls=1)}
+    assert difference(after, before) == {"gelu": Cost(wall=2, calls=1), "new": Cost(calls=1)}
+
+
+def test_shares_add_up_to_fixed_point() -> None:
+    values = np.array([0.0, -1.5, 2.0**44, -(2.0**44), 1 / 3])
+    left, right = (mine(values, np.random.default_rng(1), client=client) for client in (True, False))
+    assert not np.array_equal(left, encode(values))
+    np.testing.assert_allclose(decode(left + right), values, atol=2.0**-19)
+    assert errors(values + np.eye(5)[1] / 2, values) == {"max_abs_error": 0.5, "mean_abs_error": pytest.approx(0.1)}
+
+
+def test_every_case_that_is_asked_for_exists() -> None:
+    assert set(cases()) >= REQUIRED
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_command_writes_a_report_and_a_table(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    status, out, err = tacita("bench", "two-party", "--case", "swap", "--json", str(report), "--profile")
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert set(found["cases"]["swap"]) >= FIELDS
+    assert found["wall_seconds"] == found["cases"]["swap"]["wall_seconds"]  # a single case is at the top too
+    assert "swap, by operation" in out and "a test" in out
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [("nothing", "one of swap"), ("absent", "no such model"), ("failing", "the weights are not there")],
+)
+def test_errors_are_one_line(case: str, message: str) -> None:
+    status, _, err = tacita("bench", "two-party", "--case", case)
+    assert status == 2
+    assert message in err and "Traceback" not in err
+
+
+@pytest.mark.usefixtures("fake")
+def test_without_a_case_those_that_cannot_run_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: two_party_world.CASES[name] for name in ("absent", "swap")}
+    monkeypatch.setattr(two_party_world, "CASES", few)
+    report = tmp_path / "report.json"
+    status, _, err = tacita("bench", "two-party", "--json", str(report))
+    assert status == 0 and "left out: bench two-party: absent" in err
+    assert list(json.loads(report.read_text())["cases"]) == ["swap"]
+
+
+def test_cases_judge_their_own_exact_result_as_exact() -> None:
+    """A perfect protocol must score zero (to the fixed point), a wrong one must not."""
+    options = Settings(small=True)
+    for name in ("gelu_65536", "softmax_960_180", "matmul_128_768_768"):
+        case = cases()[name]
+        zero = case.judge(np.zeros(1, np.uint64), np.zeros(1, np.uint64), options)  # type: ignore[arg-type]
+        assert zero["max_abs_error"] > 0.1, name

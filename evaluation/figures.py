@@ -29,11 +29,11 @@ def main() -> None:
     README.write_text(replaced(README.read_text(), "\n".join(table(engine, demo, accuracy)) + "\n"))
 
 
-def replaced(page: str, lines: str) -> str:
+def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with new text between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + lines + END + after
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + lines + end + after
 
 
 def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[str, Any] | None) -> Iterator[str]:

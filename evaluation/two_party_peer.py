@@ -19,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from two_party_figures import beside
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT.parent / "shared" / "peers" / "spu_bench.py"
@@ -73,7 +75,7 @@ def main() -> None:
         print(f"{pair.peer}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         if options.json:
             options.json.write_text(json.dumps(report, indent=1))
-    lines = "\n".join(table(report["rows"]))
+    lines = "\n".join(beside(report))
     print(lines)
     if options.markdown:
         options.markdown.write_text(lines + "\n")
@@ -148,35 +150,6 @@ def namespaced(words: Sequence[Any], timeout: float) -> tuple[str, int]:
         sys.exit(f"{shlex.join(str(word) for word in words)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     counters = [line.split(":", 1)[1].split() for line in done.stderr.splitlines() if line.strip().startswith("lo:")]
     return done.stdout, int(counters[-1][8])
-
-
-def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Markdown: ours, the peer, and how many times less."""
-    yield "| case | ours: wall s; CPU s client, server; MB; error | peer: wall s; CPU s; MB; error | CPU s, times less | MB, times less |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        ours, theirs = row["ours"], row["peer"]
-        name = f"`{row['case']}`" + (f" ({row['note']})" if row["note"] else "")
-        yield f"| {name} | {_cells(ours)} | {_cells(theirs)} | {_ratio(theirs, ours, _cpu)} | {_ratio(theirs, ours, _megabytes)} |"
-
-
-def _cells(figures: dict[str, Any] | None) -> str:
-    if figures is None:
-        return "-"
-    client, server = figures["cpu_seconds"]
-    return f"{figures['wall_seconds']:.2f}; {client:.2f}, {server:.2f}; {figures['megabytes']:.2f}; {figures['max_abs_error']:.1e}"
-
-
-def _cpu(figures: dict[str, Any]) -> float:
-    return float(sum(figures["cpu_seconds"]))
-
-
-def _megabytes(figures: dict[str, Any]) -> float:
-    return float(figures["megabytes"])
-
-
-def _ratio(theirs: dict[str, Any] | None, ours: dict[str, Any] | None, of: Any) -> str:
-    return f"{of(theirs) / of(ours):.1f}" if theirs and ours else "-"
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def make_two_party_plan(
         tokens=tokens,
         embeddings=embeddings,
         formats=formats or Formats(),
-        layers=tuple(_bounds(layer) for layer in found.layers),
+        layers=tuple(layer_bounds(layer) for layer in found.layers),
         pooler=found.pooler,
         answer=found.answer,
         decimals=DECIMALS,
@@ -181,7 +181,8 @@ def _interval(interval: Interval) -> bool:
     return all(math.isfinite(v) for v in interval) and -MOST <= interval[0] < interval[1] <= MOST
 
 
-def _bounds(layer: LayerCalibration) -> LayerBounds:
+def layer_bounds(layer: LayerCalibration) -> LayerBounds:
+    """What the two-party mode needs of a calibrated layer."""
     inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
     return LayerBounds(layer.scores, layer.activation, layer.variance1, layer.variance2, max(inside))
 

@@ -1,0 +1,109 @@
+//! Values ready to be multiplied.
+use super::{lattice, state};
+use crate::{MpcError, Party, Result, Ring};
+use std::sync::Arc;
+use tacita_bfv::slots::{EncryptedSlots, Lifting};
+use zeroize::Zeroize;
+
+/// One's own share and, at the server, the client's under encryption. May be used in any number of products.
+pub struct Operand {
+    share: Vec<u64>,
+    ring: Ring,
+    slack: u32,
+    pub(super) lifting: Arc<Lifting>,
+    /// By block of 8192 elements, then by plaintext prime; empty at the client.
+    pub(super) encrypted: Vec<Vec<EncryptedSlots>>,
+}
+
+impl Operand {
+    pub(super) fn share(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Self> {
+        let lifting = state::lifting(party, ring.bits(), slack)?;
+        let encrypted = lattice::transfer(party, &lifting, x)?;
+        let share = x.to_vec();
+        Ok(Self {
+            share,
+            ring,
+            slack,
+            lifting,
+            encrypted,
+        })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.share.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.share.is_empty()
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> Ring {
+        self.ring
+    }
+
+    /// log2 of the error that the caller tolerates.
+    pub fn slack(&self) -> u32 {
+        self.slack
+    }
+
+    /// One's own share.
+    pub fn share_values(&self) -> &[u64] {
+        &self.share
+    }
+
+    /// The own share times `others`, element by element.
+    pub(super) fn times(&self, others: &[u64]) -> Vec<u64> {
+        let products = self.share.iter().zip(others);
+        products.map(|(x, y)| self.ring.mul(*x, *y)).collect()
+    }
+}
+
+impl Drop for Operand {
+    fn drop(&mut self) {
+        self.share.zeroize();
+    }
+}
+
+/// An operand and what the server multiplies it by (`None` at the client).
+pub(super) type Part<'a> = (&'a Operand, Option<Vec<u64>>);
+
+/// The cross terms, operand by operand: each term x y gives y0 to x and x0 to y, a square 2 x0 to x.
+pub(super) fn multipliers<'a>(terms: &[(&'a Operand, &'a Operand)], client: bool) -> Vec<Part<'a>> {
+    let mut parts: Vec<Part<'a>> = vec![];
+    for (x, y) in terms.iter().flat_map(|&(x, y)| [(x, y), (y, x)]) {
+        let at = parts.iter().position(|(o, _)| std::ptr::eq(*o, x)).unwrap_or_else(|| {
+            parts.push((x, (!client).then(|| vec![0; x.len()])));
+            parts.len() - 1
+        });
+        if let Some(sum) = &mut parts[at].1 {
+            for (sum, y) in sum.iter_mut().zip(&y.share) {
+                *sum = x.ring.add(*sum, *y);
+            }
+        }
+    }
+    parts
+}
+
+/// The first operand, if all have its length, ring and slack.
+pub(super) fn check_alike<'a>(
+    op: &'static str,
+    operands: impl IntoIterator<Item = &'a Operand>,
+) -> Result<&'a Operand> {
+    let describe = |o: &Operand| (o.len(), o.ring.bits(), o.slack);
+    let mut operands = operands.into_iter();
+    let fail = |detail| Err(MpcError::Shape { op, detail });
+    let Some(first) = operands.next() else {
+        return fail("no terms".to_owned());
+    };
+    match operands.find(|o| describe(o) != describe(first)) {
+        None => Ok(first),
+        Some(other) => fail(format!(
+            "(elements, ring bits, slack) are {:?} and {:?}",
+            describe(first),
+            describe(other)
+        )),
+    }
+}

@@ -1,0 +1,67 @@
+//! Bytes and correlated transfers as documented.
+use super::both;
+use crate::compare::*;
+use crate::{Party, Result, Ring};
+
+const COUNT: usize = 800;
+
+/// Bits on the wire (both directions), correlated transfers (both directions) and times the client waits, for each of `COUNT` elements.
+fn cost<O>(protocol: impl Fn(&mut Party) -> Result<O> + Sync + Send) -> (f64, f64, u64) {
+    let measure = |party: &mut Party, ()| {
+        party.measured("whole", |party| protocol(party).map(|_| ()))?;
+        let whole = party.profile().costs()["whole"].clone();
+        let used = party.ot_statistics();
+        Ok((
+            whole.sent,
+            whole.received,
+            used.used_as_sender + used.used_as_receiver,
+            whole.rounds,
+        ))
+    };
+    let (client, server) = both(((), ()), measure);
+    assert_eq!((client.0, client.1, client.2), (server.1, server.0, server.2));
+    let each = |total: u64| total as f64 / COUNT as f64;
+    (8.0 * each(client.0 + client.1), each(client.2), client.3)
+}
+
+#[test]
+fn comparisons_cost_their_formula() {
+    let x = vec![3u64; COUNT];
+    for bits in [16, 20, 32, 37, 64] {
+        for tuning in [Tuning::Bytes, Tuning::Balanced, Tuning::Rounds] {
+            let (wire, transfers) = comparison_cost(bits, tuning);
+            let (got, used, _) = cost(|party| negative_tuned(party, &x, Ring::new(bits), tuning));
+            assert_eq!((got, used), (wire as f64, transfers as f64), "{bits} bits");
+        }
+    }
+}
+
+/// Roles alternate, so 21 steps of a 64-bit comparison take about 11 rounds.
+#[test]
+fn a_step_takes_half_a_round() {
+    let x = vec![3u64; COUNT];
+    let (_, _, rounds) = cost(|party| negative(party, &x, Ring::new(64)));
+    assert!(rounds <= 11, "{rounds} rounds");
+    let (_, _, rounds) = cost(|party| negative(party, &x, Ring::new(16)));
+    assert!(rounds <= 3, "{rounds} rounds");
+}
+
+#[test]
+fn thresholds_cost_less_than_comparisons() {
+    let x = vec![3u64; COUNT];
+    let ring = Ring::new(16);
+    assert_eq!(cost(|party| below_many(party, &x, ring, &[-1, 0, 1])).0, 250.0);
+    let (wire, used, _) = cost(|party| below_many(party, &x, ring, &[-2048 * 4, -2048, 2048 * 3]));
+    assert_eq!((wire, used), (122.0, 24.0));
+}
+
+#[test]
+fn the_rest_costs_its_documentation() {
+    let (x, b, ring) = (vec![3u64; COUNT], vec![1u8; COUNT], Ring::new(32));
+    assert_eq!(cost(|party| and(party, &b, &b)).0, 4.0);
+    assert_eq!(cost(|party| select(party, &b, &x, ring)), (66.0, 2.0, 2));
+    assert_eq!(cost(|party| to_arithmetic(party, &b, ring)), (32.0, 1.0, 1));
+    assert_eq!(cost(|party| extend(party, &x, ring, Ring::new(64))), (33.0, 1.0, 1));
+    assert_eq!(cost(|party| truncate(party, &x, ring, 18)), (19.0, 1.0, 1));
+    assert_eq!(cost(|party| truncate_to(party, &x, ring, 12, Ring::new(20))).0, 0.0);
+}

@@ -128,9 +128,12 @@ impl Lifting {
     }
 }
 
+/// By width and index.
+type Rings = HashMap<(u32, usize), Arc<SlotRing>>;
+
 /// The ring of a prime, made once in a process.
 fn shared_ring(width: u32, index: usize) -> Result<Arc<SlotRing>, RlweError> {
-    static MADE: Mutex<Option<HashMap<(u32, usize), Arc<SlotRing>>>> = Mutex::new(None);
+    static MADE: Mutex<Option<Rings>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = made.get_or_insert_default();
     if let Some(ring) = made.get(&(width, index)) {

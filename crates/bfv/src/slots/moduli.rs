@@ -94,7 +94,7 @@ impl SlotRing {
         let q = self.params.q();
         let ternary = 2.0 / 3.0;
         let request = (SIGMA * SIGMA + 1.0 / 12.0) * n * terms as f64 * t * t / 4.0;
-        let zero = SIGMA * SIGMA * (1.0 + 2.0 * ternary * n);
+        let zero = SIGMA * SIGMA * 2.0 * ternary * n;
         let dropping = (1.0 + ternary * n) / 12.0;
         // the mean of the absolute value of a Gaussian is sqrt(2/pi) of its deviation
         let mean = |variance: f64, modulus: f64| {

@@ -32,11 +32,12 @@ impl Sum {
         });
     }
 
-    /// Adds an encryption of zero that nothing else ever uses, and leaves coefficient form. Without it the key holder would
-    /// learn the a-half, a known function of the evaluator's plaintexts.
+    /// Adds an encryption of zero that nothing else ever uses, (B u, A u + e), and leaves coefficient form. Without it the key
+    /// holder would learn the a-half, a known function of the evaluator's plaintexts. B u needs no error of its own: it only occurs
+    /// under the uniform mask of [`respond`].
     fn finish(&mut self, ring: &SlotRing, public: &PublicKey, prng: &mut sample::Prng) {
         let mut small = sample::ternary(prng, ring.n());
-        let mut errors = [0, 1].map(|_| sample::gaussian(prng, ring.n(), SIGMA));
+        let mut error = sample::gaussian(prng, ring.n(), SIGMA);
         let mut u = AlignedVec::scratch(ring.n());
         for i in 0..ring.params().q_len() {
             let table = ring.params().table(i);
@@ -45,16 +46,15 @@ impl Sum {
                 *u = if s < 0 { (m.p() - 1) as f64 } else { f64::from(s) };
             }
             table.forward(&mut u);
-            let halves = [(&mut self.b[i], &public.b[i]), (&mut self.a[i], &public.a[i])];
-            for ((sum, key), error) in halves.into_iter().zip(&errors) {
+            for (sum, key) in [(&mut self.b[i], &public.b[i]), (&mut self.a[i], &public.a[i])] {
                 kernels::mul_add_assign(m, sum, &u, key);
                 table.inverse(sum);
-                keys::add_small(m.p(), sum, error);
             }
+            keys::add_small(m.p(), &mut self.a[i], &error);
         }
         (*u).zeroize();
         small.zeroize();
-        errors.iter_mut().for_each(Zeroize::zeroize);
+        error.zeroize();
     }
 }
 

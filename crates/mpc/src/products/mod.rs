@@ -128,3 +128,6 @@ fn check_weights(op: &'static str, party: &Party, w: Option<&[u64]>, len: usize)
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod speed;

@@ -10,30 +10,72 @@ use crate::{Party, Result, Ring};
 /// # Errors
 /// Those of the channel; [`crate::MpcError::Shape`] for two lengths.
 pub fn select(party: &mut Party, bit: &[u8], x: &[u64], ring: Ring) -> Result<Vec<u64>> {
-    same_length("select", bit.len(), x.len())?;
-    party.measured("select", |party| {
-        let flipped: Vec<u64> = bit.iter().zip(x).map(|(&b, &x)| flip(b, x)).collect();
-        let chosen = party.choose(bit)?;
-        let kept = party.correlate(&flipped, ring)?;
-        let got = party.take_correlated(chosen, ring)?;
-        let own = bit.iter().zip(x).map(|(&b, &x)| x & u64::from(b).wrapping_neg());
-        let cross = kept.iter().zip(&got).map(|(&k, &g)| g.wrapping_sub(k));
-        Ok(own.zip(cross).map(|(o, c)| ring.add(o, c)).collect())
-    })
-}
-
-/// x(1 - 2b).
-fn flip(bit: u8, x: u64) -> u64 {
-    let sign = u64::from(bit).wrapping_neg();
-    (x ^ sign).wrapping_sub(sign)
+    Ok(select_many(party, bit, &[(x, ring)])?.remove(0))
 }
 
 /// Shares of b*x for several payloads x of the same bit, each in its own ring.
 ///
+/// Cost for each element: 2 bits and 2 correlated transfers for every 128 bits of payload or part of them, and 2 bits on the wire for
+/// each bit of payload; one round trip.
+///
 /// # Errors
 /// Those of [`select`].
 pub fn select_many(party: &mut Party, bit: &[u8], payloads: &[(&[u64], Ring)]) -> Result<Vec<Vec<u64>>> {
-    payloads.iter().map(|&(x, ring)| select(party, bit, x, ring)).collect()
+    for (x, _) in payloads {
+        same_length("select", bit.len(), x.len())?;
+    }
+    party.measured("select", |party| {
+        let mut chosen = Vec::new();
+        for _ in groups(payloads) {
+            chosen.push(party.choose(bit)?);
+        }
+        let mut kept = Vec::new();
+        for group in groups(payloads) {
+            let flipped: Vec<Vec<u64>> = group.iter().map(|(x, _)| flip(bit, x)).collect();
+            let deltas: Vec<(&[u64], Ring)> = flipped.iter().zip(group).map(|(f, g)| (f.as_slice(), g.1)).collect();
+            kept.extend(party.correlate_many(&deltas)?);
+        }
+        let mut got = Vec::new();
+        for (group, chosen) in groups(payloads).zip(chosen) {
+            let rings: Vec<Ring> = group.iter().map(|g| g.1).collect();
+            got.extend(party.take_many(chosen, &rings)?);
+        }
+        let parts = payloads.iter().zip(kept.iter().zip(&got));
+        Ok(parts
+            .map(|(&(x, ring), (kept, got))| combine(bit, x, ring, kept, got))
+            .collect())
+    })
+}
+
+/// Payloads that share a choice: runs of at most 128 bits.
+fn groups<'a>(payloads: &'a [(&'a [u64], Ring)]) -> impl Iterator<Item = &'a [(&'a [u64], Ring)]> {
+    let mut rest = payloads;
+    std::iter::from_fn(move || {
+        let mut bits = 0;
+        let fits = rest.iter().take_while(|(_, ring)| {
+            bits += ring.bits();
+            bits <= 128
+        });
+        let (group, others) = rest.split_at(fits.count());
+        rest = others;
+        (!group.is_empty()).then_some(group)
+    })
+}
+
+/// b*x + got - kept at one party.
+fn combine(bit: &[u8], x: &[u64], ring: Ring, kept: &[u64], got: &[u64]) -> Vec<u64> {
+    let own = bit.iter().zip(x).map(|(&b, &x)| x & u64::from(b).wrapping_neg());
+    let cross = kept.iter().zip(got).map(|(&k, &g)| g.wrapping_sub(k));
+    own.zip(cross).map(|(o, c)| ring.add(o, c)).collect()
+}
+
+/// x(1 - 2b).
+fn flip(bit: &[u8], x: &[u64]) -> Vec<u64> {
+    let one = |(&b, &x): (&u8, &u64)| {
+        let sign = u64::from(b).wrapping_neg();
+        (x ^ sign).wrapping_sub(sign)
+    };
+    bit.iter().zip(x).map(one).collect()
 }
 
 /// Additive shares of a shared bit: b = b0 + b1 - 2*b0*b1 with b0*b1 by one correlated transfer modulo 2^(bits-1), the client

@@ -86,7 +86,7 @@ impl Party {
     }
 
     /// Sender: pads of choice 0 and of choice 1.
-    fn pads_of_choices(&mut self, count: usize) -> Result<(Vec<u128>, Vec<u128>)> {
+    pub(super) fn pads_of_choices(&mut self, count: usize) -> Result<(Vec<u128>, Vec<u128>)> {
         let (mut zero, delta) = self.cots_as_sender(count)?;
         let corrections = self.receive(packed_len(count, 1))?;
         for (block, d) in zero.iter_mut().zip(wire::unpack(&corrections, 1, count)) {
@@ -98,7 +98,7 @@ impl Party {
         Ok((zero, one))
     }
 
-    fn pads_of_chosen(&mut self, chosen: Chosen) -> Result<(Vec<u8>, Vec<u128>)> {
+    pub(super) fn pads_of_chosen(&mut self, chosen: Chosen) -> Result<(Vec<u8>, Vec<u128>)> {
         let mut pads = self.blocks_as_receiver(chosen.ticket)?;
         hash_all(&mut pads);
         Ok((chosen.choices, pads))

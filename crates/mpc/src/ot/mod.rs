@@ -10,6 +10,7 @@ mod dealer;
 mod hash;
 mod lookup;
 mod pool;
+mod several;
 mod wire;
 
 pub use correlated::Chosen;

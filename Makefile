@@ -1,7 +1,7 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv. Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
-#   make figures measure everything and write README's table
+#   make figures measure everything and write README's table      make two-party  the same for the two-party mode
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ NATIVE := $(VENV)/.stamp-native
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures fmt clean help
+.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures two-party fmt clean help
 
 help:
 	@sed -n '1,4p' Makefile
@@ -67,6 +67,11 @@ bench: setup
 figures: bench
 	$(BIN)/tacita demo --json $(BUILD_DIR)/demo.json
 	$(BIN)/python evaluation/figures.py --engine $(BUILD_DIR)/engine.json --demo $(BUILD_DIR)/demo.json
+
+two-party: setup
+	mkdir -p $(BUILD_DIR)
+	$(BIN)/tacita bench two-party --json $(BUILD_DIR)/two-party.json
+	$(BIN)/python evaluation/two_party_figures.py --bench $(BUILD_DIR)/two-party.json
 
 clean:
 	rm -rf $(VENV) target $(BUILD_DIR)

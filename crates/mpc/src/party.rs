@@ -1,5 +1,5 @@
 //! One party of a running session: its role, its end of the link, its correlations and keys, and what each operation cost.
-use crate::channel::Channel;
+use crate::channel::{Channel, Ended};
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
 
@@ -115,11 +115,14 @@ impl Party {
         self.channel.skipped().as_secs_f64()
     }
 
-    /// Orderly end of the session: what is queued is written, the peer is told.
+    /// Orderly end of the session: what is queued is written, the peer is told, the connection closed. Counters stay readable; nothing can
+    /// be sent or received any more. A second call does nothing.
     ///
     /// # Errors
     /// As [`Channel::finish`].
     pub fn finish(&mut self) -> Result<()> {
-        self.channel.finish()
+        let result = self.channel.finish();
+        self.channel = Box::new(Ended::after(self.channel.as_ref()));
+        result
     }
 }

@@ -3,6 +3,7 @@
 //! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of them down to a stated link.
 pub mod certificate;
 mod clock;
+mod ended;
 pub mod frame;
 mod memory;
 mod queue;
@@ -17,6 +18,7 @@ mod tls_faults;
 mod tls_stream;
 
 pub use clock::{Clock, ManualClock, SimulatedClock, WallClock};
+pub use ended::Ended;
 pub use memory::{memory_pair, MemoryChannel};
 pub use stream::StreamChannel;
 pub use throttled::{Link, Throttled};

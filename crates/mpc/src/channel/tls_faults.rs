@@ -143,11 +143,7 @@ fn a_client_without_the_right_certificate_is_refused() {
         let client = Client::new(&authorities(&own), shown).unwrap();
         let (client, server) = connect(&client, &server, "localhost", LONG);
         assert!(server.err().expect("refused").to_string().contains("TLS handshake"));
-        let text = client
-            .and_then(|mut c| c.receive(1))
-            .err()
-            .expect("refused")
-            .to_string();
+        let text = client.and_then(|mut c| c.receive(1)).expect_err("refused").to_string();
         assert!(
             text.contains("ertificate") || text.contains("alert") || text.contains("closed"),
             "{text}"

@@ -11,6 +11,7 @@
 //! | [`request`] | seeded ciphertexts of shares, low bits of `b` dropped |
 //! | [`response`] | fresh zero encryption, modulus 2^kappa, uniform mask; opening |
 //! | [`crt`] | residues to integers and powers of two, exact |
+//! | [`matmul`] | matrix products by coefficient encoding, results interleaved |
 //! | [`bits`] | integers of any width as bytes |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod bits;
 pub mod crt;
 mod error;
 pub mod keys;
+pub mod matmul;
 pub mod params;
 pub mod request;
 mod residues;

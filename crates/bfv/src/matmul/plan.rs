@@ -1,0 +1,127 @@
+//! Everything that both parties must agree on before a product, from public numbers only.
+use super::cost::{Costs, Price};
+use super::layout::Layout;
+use super::noise::{Budget, Operands};
+use super::window::{Dims, Grid, Window};
+use crate::params::N;
+use crate::{BfvError, Result};
+use tacita_rlwe::Parameters;
+
+/// What the encrypted matrix meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plain {
+    /// Weights, each column of Euclidean norm at most 2^log_norm (in integer units).
+    Weights {
+        /// Bound for the columns.
+        log_norm: u32,
+    },
+    /// Shares of the same ring; both matrices are encrypted.
+    Shares,
+}
+
+/// A product's window, layout, moduli and price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// log2 of the ring.
+    pub bits: u32,
+    /// Blocks and places.
+    pub layout: Layout,
+    /// Requests and responses.
+    pub budget: Budget,
+    /// What the encrypted matrix meets.
+    pub plain: Plain,
+    /// Predicted cost.
+    pub price: Price,
+}
+
+impl Plan {
+    /// The cheapest plan for errors below 2^slack units: all windows with m_w a power of two are tried. All dimensions must be positive.
+    ///
+    /// # Errors
+    /// When no window leaves room for the noise.
+    pub fn new(params: &Parameters, dims: Dims, bits: u32, slack: u32, plain: Plain, costs: &Costs) -> Result<Self> {
+        let (mut best, mut reason) = (None::<Self>, None);
+        for layout in layouts(dims) {
+            match Self::with_layout(params, layout, bits, slack, plain, costs) {
+                Ok(plan) => {
+                    let better = best.is_none_or(|b| plan.price.total(costs) < b.price.total(costs));
+                    best = if better { Some(plan) } else { best };
+                }
+                Err(error) => reason = Some(error),
+            }
+        }
+        let none = || BfvError::Shape {
+            op: "plan of a product",
+            detail: format!("{dims:?} has an empty dimension"),
+        };
+        best.ok_or_else(|| reason.unwrap_or_else(none))
+    }
+
+    /// The plan with a given layout.
+    ///
+    /// # Errors
+    /// When it leaves no room for the noise.
+    pub fn with_layout(
+        params: &Parameters,
+        layout: Layout,
+        bits: u32,
+        slack: u32,
+        plain: Plain,
+        costs: &Costs,
+    ) -> Result<Self> {
+        let Layout { grid, pack } = layout;
+        let norm = plain_norm(&grid, plain, bits);
+        let operands = Operands {
+            bits,
+            slack,
+            norm,
+            pack,
+        };
+        let budget = Budget::new(params, operands)?;
+        let crossed = plain == Plain::Shares;
+        Ok(Self {
+            bits,
+            layout,
+            budget,
+            plain,
+            price: costs.price(params, &layout, &budget, crossed),
+        })
+    }
+
+    /// Are both matrices encrypted?
+    pub fn crossed(&self) -> bool {
+        self.plain == Plain::Shares
+    }
+}
+
+/// Norm of the plain entries in the polynomials that one result's ciphertext is multiplied by.
+fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
+    let (window, m) = (grid.window, grid.dims.m as f64);
+    match plain {
+        Plain::Weights { log_norm } => f64::from(log_norm).exp2() * (window.nw as f64).sqrt(),
+        Plain::Shares => f64::from(bits - 1).exp2() * (m * (window.nw + window.kw) as f64).sqrt(),
+    }
+}
+
+fn layouts(dims: Dims) -> impl Iterator<Item = Layout> {
+    let windows = (0..=N.ilog2())
+        .map(|log_mw| 1usize << log_mw)
+        .filter(move |&mw| mw < 2 * dims.m)
+        .flat_map(move |mw| splits(dims.k, N / mw).map(move |kw| (mw, kw)));
+    windows.flat_map(move |(mw, kw)| {
+        let nw = N / (mw * kw);
+        let nw = dims.n.div_ceil(dims.n.div_ceil(nw).max(1));
+        let window = Window { kw, mw, nw };
+        let grid = Grid { dims, window };
+        (0..=mw.ilog2())
+            .filter(move |_| dims.k * dims.m * dims.n * dims.batch > 0)
+            .map(move |pack| Layout { grid, pack })
+    })
+}
+
+/// Even parts of `total` that are at most `most`: ceil(total / t) for all t, each once.
+fn splits(total: usize, most: usize) -> impl Iterator<Item = usize> {
+    let mut parts: Vec<usize> = (1..=total).map(|t| total.div_ceil(t)).filter(|&p| p <= most).collect();
+    parts.dedup();
+    parts.into_iter()
+}

@@ -1,0 +1,172 @@
+//! The evaluator against plain arithmetic, with one secret key in the room.
+use super::*;
+use crate::matmul::plan::Plain;
+use crate::matmul::product::{evaluate, Inputs};
+use crate::matmul::window::Grid;
+use crate::request::{decode_request, encrypt_message};
+use crate::response::open;
+use crate::{parameters_olt, ClientKeys, ServerKeys, N, NARROW, WIDE};
+use std::sync::OnceLock;
+use tacita_rlwe::{Ciphertext, Parameters};
+
+fn keys() -> &'static (Parameters, ClientKeys, ServerKeys) {
+    static KEYS: OnceLock<(Parameters, ClientKeys, ServerKeys)> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let params = parameters_olt().unwrap();
+        let client = ClientKeys::generate(&params).unwrap();
+        let server = client.server_keys(&params, WIDE, true).unwrap();
+        (params, client, server)
+    })
+}
+
+fn noise(seed: u64, i: usize) -> u64 {
+    let z = (seed + i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 27)
+}
+
+fn encrypt(plan: &Plan, message: &[u64]) -> Ciphertext {
+    let (params, client, _) = keys();
+    let form = plan.budget.rounding;
+    let bytes = encrypt_message(params, &client.secret, message, plan.bits, form).unwrap();
+    decode_request(params, &bytes, form).unwrap()
+}
+
+/// Runs a plan on random shares and returns the largest error of any result, in units of the ring.
+fn run(plan: &Plan) -> u64 {
+    let (params, client, server) = keys();
+    let (grid, bits) = (plan.layout.grid, plan.bits);
+    let Dims { k, m, n, batch } = grid.dims;
+    let mask = u64::MAX >> (64 - bits);
+    let x: Vec<u64> = (0..batch * k * m).map(|i| noise(1, i) & mask).collect();
+    let y1: Vec<u64> = (0..batch * m * n).map(|i| noise(2, i) & mask).collect();
+    let signed = |v: u64| ((v << (64 - bits)) as i64) >> (64 - bits);
+    let x0: Vec<i64> = (0..batch * k * m).map(|i| signed(noise(3, i) & mask)).collect();
+    let y: Vec<i64> = match plan.plain {
+        Plain::Weights { .. } => (0..batch * m * n)
+            .map(|i| (noise(4, i) % (1 << 15)) as i64 - (1 << 14))
+            .collect(),
+        Plain::Shares => (0..batch * m * n).map(|i| signed(noise(4, i) & mask)).collect(),
+    };
+    let left = (0..batch).flat_map(|h| (0..grid.k_blocks() * grid.m_blocks()).map(move |b| (h, b)));
+    let left = left.map(|(h, b)| {
+        let (alpha, beta) = (b / grid.m_blocks(), b % grid.m_blocks());
+        encrypt(plan, &grid.left_message(&x[h * k * m..][..k * m], alpha, beta, bits))
+    });
+    let right = (0..batch).flat_map(|h| (0..grid.n_blocks() * grid.m_blocks()).map(move |b| (h, b)));
+    let right = right.map(|(h, b)| {
+        let (beta, gamma) = (b / grid.n_blocks(), b % grid.n_blocks());
+        encrypt(plan, &grid.right_message(&y1[h * m * n..][..m * n], beta, gamma))
+    });
+    let crossed = plan.crossed().then(|| (right.collect(), &x0[..]));
+    let inputs = Inputs {
+        left: left.collect(),
+        right: &y,
+        crossed,
+    };
+    let responses = evaluate(params, server, plan, inputs).unwrap();
+    let mut worst = 0;
+    for (r, response) in responses.iter().enumerate() {
+        let places = plan.layout.places(r);
+        let keep: Vec<usize> = places.iter().map(|p| p.coefficient).collect();
+        let kappa = plan.budget.kappa;
+        let opened = open(params, &client.secret, &response.bytes, kappa, Some(&keep)).unwrap();
+        for ((place, theirs), mine) in places.iter().zip(opened).zip(&response.share) {
+            let (h, at) = (place.output / (k * n), place.output % (k * n));
+            let (i, l) = (at / n, at % n);
+            let expected = (0..m).fold(0u64, |sum, j| {
+                let (xi, yi) = ((h * k + i) * m + j, (h * m + j) * n + l);
+                let term = x[xi].wrapping_mul(y[yi] as u64);
+                let cross = if plan.crossed() {
+                    (x0[xi] as u64).wrapping_mul(y1[yi])
+                } else {
+                    0
+                };
+                sum.wrapping_add(term).wrapping_add(cross)
+            });
+            // Both as fractions of the ring, to 2^-64.
+            let found = (theirs.wrapping_add(*mine) << (128 - kappa) >> 64) as u64;
+            let error = found.wrapping_sub(expected << (64 - bits)) as i64;
+            worst = worst.max(error.unsigned_abs() >> (64 - bits));
+        }
+    }
+    worst
+}
+
+fn planned(dims: (usize, usize, usize, usize), bits: u32, slack: u32, plain: Plain) -> Plan {
+    let (k, m, n, batch) = dims;
+    let dims = Dims { k, m, n, batch };
+    Plan::new(&keys().0, dims, bits, slack, plain, &Costs::default()).unwrap()
+}
+
+#[test]
+fn odd_shapes_and_rings_are_right_within_the_slack() {
+    let weights = Plain::Weights { log_norm: 24 };
+    for (dims, bits, slack) in [
+        ((1, 1, 1, 1), 64, 12),
+        ((3, 5, 7, 1), 64, 4),
+        ((3, 5, 7, 2), 32, 8),
+        ((129, 65, 33, 1), 64, 12),
+        ((1, 8193, 3, 1), 64, 12),
+        ((2, 100, 900, 1), 40, 10),
+    ] {
+        let plan = planned(dims, bits, slack, weights);
+        let error = run(&plan);
+        assert!(error < 1 << slack, "{dims:?}, {bits} bits: {error}, {plan:?}");
+    }
+}
+
+#[test]
+fn every_depth_of_packing_and_both_moduli() {
+    let (params, _, _) = keys();
+    let dims = Dims {
+        k: 3,
+        m: 70,
+        n: 50,
+        batch: 1,
+    };
+    for (mw, kw, nw) in [(64, 3, 25), (16, 1, 7)] {
+        let grid = Grid {
+            dims,
+            window: Window { kw, mw, nw },
+        };
+        for pack in 0..=mw.ilog2() {
+            let layout = Layout { grid, pack };
+            let weights = Plain::Weights { log_norm: 18 };
+            for (bits, slack, plain) in [(64, 12, weights), (60, 10, Plain::Shares)] {
+                let plan = Plan::with_layout(params, layout, bits, slack, plain, &Costs::default()).unwrap();
+                let wide = plan.budget.rounding.limbs == WIDE;
+                assert_eq!(wide, plain == Plain::Shares);
+                let error = run(&plan);
+                assert!(error < 1 << slack, "pack {pack}, {plain:?}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_share_responses() {
+    let plan = planned((128, 32, 128, 12), 46, 10, Plain::Shares);
+    assert_eq!(plan.budget.rounding.limbs, NARROW);
+    assert!(plan.layout.responses() <= 2 * 12 * 128 * 128 / N);
+    assert!(run(&plan) < 1 << 10);
+}
+
+#[test]
+fn wrong_inputs_are_refused() {
+    let (params, _, server) = keys();
+    let plan = planned((3, 5, 7, 1), 64, 12, Plain::Weights { log_norm: 20 });
+    let inputs = Inputs {
+        left: vec![],
+        right: &[0; 35],
+        crossed: None,
+    };
+    assert!(evaluate(params, server, &plan, inputs).is_err());
+    let dims = Dims {
+        k: 0,
+        m: 1,
+        n: 1,
+        batch: 1,
+    };
+    assert!(Plan::new(params, dims, 64, 12, Plain::Shares, &Costs::default()).is_err());
+}

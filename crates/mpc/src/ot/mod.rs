@@ -9,10 +9,12 @@ mod correlated;
 mod dealer;
 mod hash;
 mod lookup;
+mod multiples;
 mod pool;
 mod several;
 mod wire;
 
 pub use correlated::Chosen;
 pub use lookup::ChosenOf;
+pub use multiples::ChosenBits;
 pub use pool::{CotKind, OtStatistics, State};

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from tacita.cli import main
 from tacita.errors import TacitaError
 from tacita.measure.two_party import measure_case
 from tacita.measure.two_party.bench import Settings, cases
-from tacita.measure.two_party.case import decode, encode, errors, mine
+from tacita.measure.two_party.case import Options, decode, encode, errors, mine
 from tacita.measure.two_party.cost import Cost, Run, difference, refills
 from tacita.measure.two_party.links import LAN, LINKS, LOOPBACK, WAN
 from tacita.measure.two_party.pair import cores
@@ -31,7 +32,8 @@ FIELDS = {
     "operations", "lan_seconds", "wan_seconds", "as_measured", "without_cots", "cots", "link",
 }  # fmt: skip
 REQUIRED = {
-    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
+    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret", "default_model",
+    "minilm", "bert_base_shape", "accuracy",
 }  # fmt: skip
 FAKE = Settings(world="two_party_world")
 PRICE = two_party_world.REFILLS["prepare/cots"].times(1 / 2000)
@@ -186,10 +188,60 @@ def test_without_a_case_those_that_cannot_run_are_left_out(tmp_path: Path, monke
     assert list(json.loads(report.read_text())["cases"]) == ["swap"]
 
 
-def test_cases_judge_their_own_exact_result_as_exact() -> None:
-    """A perfect protocol must score zero (to the fixed point), a wrong one must not."""
-    options = Settings(small=True)
-    for name in ("gelu_65536", "softmax_960_180", "matmul_128_768_768"):
-        case = cases()[name]
-        zero = case.judge(np.zeros(1, np.uint64), np.zeros(1, np.uint64), options)  # type: ignore[arg-type]
-        assert zero["max_abs_error"] > 0.1, name
+SMALL = Options(small=True)
+
+
+def exact(name: str) -> np.ndarray:
+    """The float result of a small case, computed here."""
+    inputs = cases()[name].inputs(SMALL)  # type: ignore[attr-defined]
+    match name:
+        case "gelu_65536":
+            return np.array([0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0))) for x in inputs])
+        case "softmax_960_180":
+            return np.exp(inputs) / np.exp(inputs).sum(axis=1, keepdims=True)
+        case _:
+            return inputs[0] @ inputs[1]
+
+
+@pytest.mark.parametrize("name", ["gelu_65536", "softmax_960_180", "matmul_128_768_768"])
+def test_cases_score_the_exact_result_zero_and_a_wrong_one_not(name: str) -> None:
+    wanted = exact(name)
+    client = np.random.default_rng(5).integers(0, 2**64, wanted.shape, dtype=np.uint64)
+    judged = cases()[name].judge(client, encode(wanted) - client, SMALL)
+    assert judged["max_abs_error"] <= 2.0**-19
+    wrong = wanted.copy()
+    wrong.flat[-1] += 0.25
+    assert cases()[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(0.25, abs=1e-5)
+
+
+def test_the_comparison_case_scores_bits() -> None:
+    case = cases()["less_65536"]
+    bits = (case.inputs(SMALL) < 0.1).astype(np.uint8)  # type: ignore[attr-defined]
+    client = np.random.default_rng(5).integers(0, 2, bits.shape, dtype=np.uint8)
+    assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 0.0
+    bits[3] ^= 1
+    assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 1.0
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("matmul_128_768_768", 1e-4),
+        ("matmul_1_50257_768", 1e-4),
+        ("gelu_65536", 2e-2),
+        ("softmax_960_180", 1e-2),
+        ("less_65536", 0.0),
+        ("ferret", 0.0),
+        ("bert_base_shape", 0.1),
+    ],
+)
+def test_small_shapes_run_over_tls_by_two_processes(name: str, error: float) -> None:
+    native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    if not hasattr(native, "TwoParty"):
+        pytest.skip("the native engine is older than the two-party mode: make setup")
+    found = measure_case(name, settings=Settings(small=True))
+    assert found["max_abs_error"] <= error
+    assert found["wall_seconds"] > 0.0 and found["megabytes"] > 0.0 and found["rounds"] >= 1
+    assert found["setup_megabytes"] > 0.1
+    assert sum(row["calls"] for row in found["operations"]) > 0

@@ -46,6 +46,10 @@ Tls = Annotated[bool, typer.Option("--tls/--plain", help="TLS 1.3, or bare TCP."
 ModelFolder = Annotated[
     Path | None, typer.Option("--model", help="Folder of MiniLM-L6 for the case minilm.", show_default=False)
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="SST-2's validation.tsv for the case accuracy.", show_default=False),
+]
 Threads = Annotated[int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)]
 Profile = Annotated[bool, typer.Option("--profile", help="Also show what every operation took.")]
 
@@ -56,6 +60,7 @@ def two_party(
     link: Links = None,
     tls: Tls = True,
     model: ModelFolder = None,
+    data: Data = None,
     threads: Threads = 1,
     profile: Profile = False,
 ) -> None:
@@ -63,7 +68,7 @@ def two_party(
 
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why.
     """
-    how = Settings(tls=tls, threads=threads, model=model)
+    how = Settings(tls=tls, threads=threads, model=model, data=data)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     report = summary(how) | {"link": links[0].name, "cases": {}}
     skipped: dict[str, str] = {}

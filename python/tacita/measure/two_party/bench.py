@@ -31,6 +31,7 @@ class Settings:
     tls: bool = True
     threads: int = 1
     model: Path | None = None
+    data: Path | None = None
     small: bool = False
     world: str = WORLD
 
@@ -99,5 +100,5 @@ def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
 
 
 def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Order:
-    model = str(how.model) if how.model else None
-    return Order(how.world, name, role, link.name, how.tls, folder, how.threads, model, how.small)
+    model, data = (str(path.absolute()) if path else None for path in (how.model, how.data))
+    return Order(how.world, name, role, link.name, how.tls, folder, how.threads, model, data, how.small)

@@ -1,0 +1,97 @@
+"""Accuracy of the two-party mode: all validation sentences by the protocol's arithmetic, some of them by the protocol itself.
+
+The fixed-point interpreter has the protocols' formats, roundings and polynomials and runs every sentence; what it leaves out is
+the last unit that sharing adds at random. The protocol answers the first sentences, and both are held against the float model and
+against each other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacita.checkpoint import Checkpoint, embed, load
+from tacita.errors import InputError
+from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
+from tacita.measure.two_party.models import DEFAULT_MODEL, DefaultModel, Walk
+from tacita.models import two_party
+from tacita.models.bert import reference
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+
+DATA = Path(__file__).parents[5] / "shared" / "data" / "sst2" / "validation.tsv"
+SUBSET = 8  # sentences by the protocol
+AT_ONCE = 16  # sentences of one call of the interpreter
+
+
+class Accuracy(DefaultModel):
+    """The default model on SST-2's validation sentences; time, traffic and rounds are those of the sentences by the protocol."""
+
+    name = "accuracy"
+    slow = True
+
+    def available(self, options: Options) -> str:
+        path = options.data or DATA
+        return (
+            ""
+            if path.is_file()
+            else f"no sentences at {path}: pass --data FILE.tsv (header, then sentence, tab, label)"
+        )
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        model = load(DEFAULT_MODEL)
+        walk = Walk(party, self.agreed(model, client=party.is_client), model.config.hidden, report)
+        inputs = [embed(model, text, self.tokens) for text, _ in read(options)[:SUBSET]]
+        return Prepared(lambda: None, lambda: np.stack([walk.answer(*each) for each in inputs]))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        model = load(DEFAULT_MODEL)
+        examples = read(options)
+        plan = make_two_party_plan(model, self.tokens)
+        labels = np.array([label for _, label in examples])
+        wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text, _ in examples])
+        fixed, overflows = by_interpreter(plan, model, [text for text, _ in examples])
+        few = wanted[: len(client)]
+        return {
+            "sentences": len(examples),
+            "accuracy": _share(fixed, labels),
+            "reference_accuracy": _share(wanted, labels),
+            "accuracy_points_lost": 100 * (_share(wanted, labels) - _share(fixed, labels)),
+            "agreement": _share(fixed, wanted.argmax(axis=1)),
+            "fixed_max_abs_error": float(np.abs(fixed - wanted).max()),
+            "overflows": overflows,
+            "protocol_sentences": len(client),
+            "protocol_agreement": _share(client, few.argmax(axis=1)),
+            "protocol_to_fixed_max_abs_error": float(np.abs(client - fixed[: len(client)]).max()),
+            "max_abs_error": float(np.abs(client - few).max()),
+        }
+
+
+def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:
+    """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
+    from tacita.backends.two_party.fixed import FixedTensors
+
+    parts, found, overflows = plan.model(model), [], 0
+    for at in range(0, len(texts), AT_ONCE):
+        embedded = [embed(model, text, plan.tokens) for text in texts[at : at + AT_ONCE]]
+        hidden, mask = (np.stack(each) for each in zip(*embedded, strict=True))
+        ops = FixedTensors(plan.formats, mask)
+        answer: Any = two_party.run(ops, parts, ops.input(hidden))
+        found.append(answer.values[:, 0].astype(np.float64) / 2.0**answer.fraction)
+        overflows += sum(ops.overflows.values())
+    return np.concatenate(found), overflows
+
+
+def read(options: Options) -> list[tuple[str, int]]:
+    """(sentence, label) of the file. Raises InputError for a line that is not one."""
+    path = options.data or DATA
+    try:
+        rows = [line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
+        return [(text, int(label)) for text, label in rows]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}", hint="a header line, then sentence, tab, label number") from error
+
+
+def _share(logits: Floats, labels: Any) -> float:
+    return float(np.mean(logits.argmax(axis=1) == labels))

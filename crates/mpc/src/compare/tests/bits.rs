@@ -4,8 +4,11 @@ use crate::compare::*;
 use crate::testing::join;
 use crate::Ring;
 
+/// Two bits of one party, or one bit of two.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// Both bits' four shares, all sixteen cases, `times` times.
-fn all_bits(times: usize) -> ((Vec<u8>, Vec<u8>), (Vec<u8>, Vec<u8>)) {
+fn all_bits(times: usize) -> (Pair, Pair) {
     let bit = |at: u32| (0..16 * times).map(|i| (i >> at & 1) as u8).collect();
     ((bit(0), bit(1)), (bit(2), bit(3)))
 }
@@ -34,7 +37,7 @@ fn and_fails(party: &mut crate::Party) -> bool {
     super::super::and(party, &[1], &[]).is_err()
 }
 
-fn bits_for(count: usize) -> (Vec<u8>, Vec<u8>) {
+fn bits_for(count: usize) -> Pair {
     (0..count).map(|i| ((i / 2 % 2) as u8, (i % 7 % 2) as u8)).unzip()
 }
 

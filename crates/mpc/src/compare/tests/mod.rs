@@ -4,6 +4,7 @@ mod costs;
 mod order;
 mod resizing;
 mod rows;
+mod uniform;
 
 use crate::ot::CotKind;
 use crate::testing::run_both;

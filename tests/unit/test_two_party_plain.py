@@ -11,7 +11,7 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
 
-UNKNOWN = two_party.LayerBounds((0.0, 1.0), (0.0, 1.0), (0.5, 1.0), (0.5, 1.0), 1.0)  # plain looks at none of them
+UNKNOWN = two_party.LayerBounds((0.0, 1.0), 1.0, (0.0, 1.0), (0.5, 1.0), (0.5, 1.0), 1.0)  # plain looks at none of them
 
 
 def model_of(checkpoint: Checkpoint) -> two_party.TwoPartyModel:

@@ -82,7 +82,7 @@ def test_another_spelling_is_refused(plan: TwoPartyPlan) -> None:
 
 
 def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
-    narrow = Formats(ring=40, mix_ring=40)
+    narrow = Formats(ring=40, mix_ring=40, weight=14)
     checkpoint = make_random_checkpoint()
     big = dict(checkpoint.tensors)
     big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 500.0

@@ -22,9 +22,13 @@ Tensors = Mapping[str, Array] | None
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """Calibrated intervals of one layer, margin included. variance1/2: with epsilon. largest: magnitude of any hidden state."""
+    """Calibrated intervals of one layer, margin included.
+
+    context: magnitude of what attention mixes. variance1/2: with epsilon. largest: magnitude of any hidden state.
+    """
 
     scores: Interval
+    context: float
     activation: Interval
     variance1: Interval
     variance2: Interval
@@ -80,6 +84,7 @@ def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors
         narrow=_dense(f"{name}output.dense", wide, hidden, tensors),
         norm2=_norm(f"{name}output.LayerNorm", config, bounds.variance2, tensors),
         scores=bounds.scores,
+        context=bounds.context,
         activation=bounds.activation,
         kind=config.activation,
     )

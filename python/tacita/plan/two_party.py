@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacita.backends.two_party.base import Formats, Interval
+from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
@@ -33,6 +33,7 @@ EMBEDDINGS = ("published", "hidden")
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
 MOST_TOKENS = 512
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
+POWER, LEAST_MIXED = 14, 8  # fraction bits of softmax numerators, and the fewest of their mix before it is normalised
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 
@@ -162,15 +163,19 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
     yield "ring", 32 <= formats.ring <= 64
     yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
     yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
-    yield "product ring", 2 * formats.product_fraction + 8 <= formats.product_ring <= formats.ring
     yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
-    yield "mix ring", formats.probability + formats.product_fraction + 8 <= formats.mix_ring <= formats.ring
-    yield "probability", 8 <= formats.probability <= 20
+    yield "score ring", 2 * formats.product_fraction + 8 <= formats.score_ring <= 64
+    yield "mix ring", POWER + formats.product_fraction + 8 <= formats.mix_ring <= formats.ring
+    yield "gelu", formats.gelu in GELU_FORMS
+    yield "inverse", 8 <= formats.inverse <= 24
+    yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.mix_ring
 
 
 def _layer_rules(name: str, layer: LayerBounds, formats: Formats) -> Iterable[tuple[str, bool]]:
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
+    context = formats.normal_ring - 1 - formats.inverse - LEAST_MIXED
+    yield f"{name}: context {layer.context:.3g}", 0.0 < layer.context < 2.0**context
     for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
         yield f"{name}: {what} {interval}", _interval(interval)
     for what, interval in (("first variance", layer.variance1), ("second variance", layer.variance2)):
@@ -184,7 +189,7 @@ def _interval(interval: Interval) -> bool:
 def layer_bounds(layer: LayerCalibration) -> LayerBounds:
     """What the two-party mode needs of a calibrated layer."""
     inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
-    return LayerBounds(layer.scores, layer.activation, layer.variance1, layer.variance2, max(inside))
+    return LayerBounds(layer.scores, layer.context, layer.activation, layer.variance1, layer.variance2, max(inside))
 
 
 def _require_tokens(config: BertConfig, tokens: int) -> None:

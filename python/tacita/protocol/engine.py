@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from tacita.errors import FileError, KeyMissingError, LevelError, PlanError, TacitaError
+from tacita.errors import FileError, KeyMissingError, LevelError, PeerError, PlanError, TacitaError
 from tacita.plan.plan import ParameterInfo
 
 MIN_SECURITY_BITS = 128
@@ -73,8 +73,8 @@ def translated(kind: type[TacitaError] = FileError, what: str = "") -> Iterator[
 
 
 def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[TacitaError]:
-    ours = {"LevelError": LevelError, "KeyMissingError": KeyMissingError, "FormatError": FileError}
+    ours = {"LevelError": LevelError, "KeyMissingError": KeyMissingError, "FormatError": FileError, "PeerError": PeerError}
     for name, kind in ours.items():
-        if isinstance(error, getattr(module, name)):
+        if isinstance(error, getattr(module, name, ())):
             return kind
     return default

@@ -16,7 +16,7 @@ from tacita.backends.two_party.base import Dense, Interval, Norm, Operations, T,
 class Layer:
     """One encoder layer. query is scaled by 1/sqrt(head size); key_value: keys, then values; all: queries, keys, values.
 
-    scores, activation: intervals of what enters softmax and the activation. kind: gelu or relu.
+    scores, activation: intervals of what enters softmax and the activation. context: bound of what attention mixes. kind: gelu or relu.
     """
 
     heads: int
@@ -29,6 +29,7 @@ class Layer:
     narrow: Dense
     norm2: Norm
     scores: Interval
+    context: float
     activation: Interval
     kind: str
 
@@ -61,7 +62,7 @@ def attention(ops: Operations[T, W], part: Layer, x: T, *, first_only: bool) -> 
         query, key, value = ops.columns(ops.linear(x, part.all), 3)
     scores = ops.scores(ops.heads(query, part.heads), ops.heads(key, part.heads))
     weights = ops.softmax(scores, part.scores)
-    return ops.merge(ops.mix(weights, ops.heads(value, part.heads)))
+    return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.context))
 
 
 def pool(ops: Operations[T, W], pooler: Pooler | None, x: T) -> T:

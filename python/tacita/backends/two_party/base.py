@@ -9,6 +9,7 @@ the party that owns the model and None at the other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -26,17 +27,23 @@ class Formats:
     """Fixed-point formats that both parties use, in bits.
 
     ring, fraction: of tensors between blocks, residues modulo 2^ring. weight: fraction bits of a weight matrix.
-    product_ring, product_fraction: of queries, keys and values when two shared matrices are multiplied. probability: fraction
-    bits of softmax numerators; mix_ring: of their product with the values.
+    product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied. score_ring, mix_ring:
+    of queries times keys, and of softmax numerators times values. inverse: fraction bits of a row's inverse; normal_ring: of its product
+    with the mixed values. gelu: one of `GELU_FORMS`.
+
+    The defaults let every step but the way back to `ring` be local: 58 bits are what the factor of exp needs beside 24 fraction bits;
+    64 - 18 of a linear map's 30 fraction bits leave 46 with 12; of those the mix leaves 32 with 12, which one plaintext prime multiplies.
     """
 
     ring: int = 64
     fraction: int = 18
-    weight: int = 14
-    product_ring: int = 40
+    weight: int = 12
     product_fraction: int = 12
-    probability: int = 15
-    mix_ring: int = 44
+    score_ring: int = 58
+    mix_ring: int = 46
+    inverse: int = 16
+    normal_ring: int = 32
+    gelu: str = "abs4"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,25 @@ class Norm:
     variance: Interval
     gamma: Array | None
     beta: Array | None
+
+
+GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
+EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
+
+
+def hiding(interval: Interval) -> float:
+    """What is taken from the scores of padded keys so that their weights are 0, whatever the others are."""
+    return math.ceil(interval[1] - interval[0] + EXP_ZERO)
+
+
+def range_bits(low: float, high: float) -> int:
+    """The least r from 1 with |x| < 2^r for x from low to high."""
+    return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
+
+
+def mixed_fraction(formats: Formats, bound: float) -> int:
+    """Fraction bits of the mixed values before they are multiplied by the inverse: the product, below `bound`, fills its ring."""
+    return formats.normal_ring - 1 - range_bits(0.0, bound) - formats.inverse
 
 
 class Operations(Protocol[T, W]):
@@ -89,8 +115,8 @@ class Operations(Protocol[T, W]):
     def softmax(self, scores: T, interval: Interval) -> W:
         """Weights of the real keys. interval: of the scores; outside it the weights are wrong."""
 
-    def mix(self, weights: W, values: T) -> T:
-        """Softmax times values: (..., heads, rows, d)."""
+    def mix(self, weights: W, values: T, bound: float) -> T:
+        """Softmax times values: (..., heads, rows, d), of magnitude below `bound`."""
 
     def activation(self, x: T, kind: str, interval: Interval) -> T:
         """gelu or relu, element by element. interval: of x; outside it the result may be wrong."""

@@ -53,7 +53,7 @@ class PlainTensors:
         powers = np.exp(masked - masked.max(axis=-1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
-    def mix(self, weights: Array, values: Array) -> Array:
+    def mix(self, weights: Array, values: Array, bound: float) -> Array:
         """See the contract."""
         return np.asarray(weights @ values)
 

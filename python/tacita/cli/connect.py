@@ -1,0 +1,166 @@
+"""`tacita classify --connect`: texts classified together with a server that does not see them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+
+from tacita.checkpoint.embed import tokenize
+from tacita.cli.console import err, out, progress, several, size, write_report
+from tacita.cli.decrypt import UNTRUSTED
+from tacita.cli.lines import Line, checked, report_problems
+from tacita.cli.two_party import address, cost_line, show_profile, watching
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.errors import InputError
+from tacita.plan.executor import Progress
+from tacita.plan.resources import peak_memory_gb
+from tacita.plan.two_party import TwoPartyPlan
+from tacita.protocol.party import Identity, Party, dial
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach the server, and whether to show what operations cost."""
+
+    target: str
+    trust: Path | None
+    identity: Identity | None
+    insecure_plain: bool
+    timeout: float
+    profile: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """One text's answer, its seconds by step, and bytes and rounds of it alone."""
+
+    line: Line
+    answer: TwoPartyAnswer
+    steps: dict[str, float]
+    cost: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """All steps."""
+        return sum(self.steps.values())
+
+
+def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Path | None) -> None:
+    """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be trusted."""
+    host, port = address(how.target)
+    party = dial(
+        host, port, trust=how.trust, identity=how.identity, insecure_plain=how.insecure_plain, timeout=how.timeout
+    )
+    try:
+        began = time.monotonic()
+        client = _greeted(party)
+        good, spoiled = _fitting(client, lines, file)
+        results = _classified(client, party, good)
+        client.end()
+        figures = _report(client.plan, results, party, time.monotonic() - began)
+    finally:
+        party.close()
+    out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
+    if how.profile:
+        show_profile(figures["profile"])
+    write_report(json, figures)
+    if spoiled or any(result.answer.warnings for result in results):
+        raise typer.Exit(UNTRUSTED)
+
+
+def _greeted(party: Party) -> TwoPartyClient:
+    began = time.monotonic()
+    with progress("public part of the model") as report:
+
+        def loaded(done: int, total: int) -> None:
+            spent = time.monotonic() - began
+            report(Progress(size(done), done, total, spent, spent * (total - done) / done))
+
+        client = TwoPartyClient(party, PublicCache(), loaded)
+    plan = client.plan
+    labels = ", ".join(plan.config.labels[:8]) or "a vector"
+    out.print(
+        f"{escape(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
+        f"{plan.tokens} tokens, answers {escape(labels)}; plan {plan.hash[:12]}",
+        soft_wrap=True,
+    )
+    return client
+
+
+def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
+    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an error."""
+    front, tokens = client.part.front, client.plan.tokens
+    if file is None:
+        for line in lines:
+            if (count := len(tokenize(front, line.text)[0])) > tokens:
+                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
+        return list(lines), False
+    lines = checked(front, lines, tokens)
+    spoiled = report_problems(file, lines)
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
+    return good, spoiled
+
+
+def _classified(client: TwoPartyClient, party: Party, lines: Sequence[Line]) -> list[Result]:
+    results: list[Result] = []
+    for number, line in enumerate(lines, 1):
+        before = party.cost
+        title = f"text {number} of {len(lines)}" if len(lines) > 1 else "classify"
+        expected = results[-1].steps if results else {}
+        with watching(client.plan, title, expected) as watch:
+            answer = client.classify(line.text, watch)
+        cost = {name: value - before[name] for name, value in party.cost.items()}
+        results.append(Result(line, answer, watch.seconds, cost))
+        _show(results[-1])
+    return results
+
+
+def _show(result: Result) -> None:
+    answer = result.answer
+    logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
+    more = ", ..." if len(answer.logits) > 8 else ""
+    label = f"[bold]{escape(answer.label)}[/bold]  " if answer.label else ""
+    out.print(f"{label}\\[{logits}{more}]  {escape(result.line.text)}", soft_wrap=True)
+    out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {escape(warning)}", soft_wrap=True)
+
+
+def _report(plan: TwoPartyPlan, results: Sequence[Result], party: Party, seconds: float) -> dict[str, Any]:
+    return {
+        "scheme": "bumblebee",
+        "model": plan.name,
+        "tokens": plan.tokens,
+        "plan_hash": plan.hash,
+        "results": [_row(result) for result in results],
+        "seconds": seconds,
+        **party.cost,
+        "peak_rss_gb": peak_memory_gb(),
+        "profile": party.profile(),
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    answer = result.answer
+    return {
+        "line": result.line.number,
+        "label": answer.label,
+        "logits": list(answer.logits),
+        "warnings": list(answer.warnings),
+        "seconds": result.seconds,
+        "steps": result.steps,
+        **result.cost,
+    }
+
+
+def party_cost(figures: dict[str, Any]) -> dict[str, float]:
+    """Bytes and rounds of a report."""
+    return {name: figures[name] for name in ("bytes_sent", "bytes_received", "rounds")}

@@ -3,6 +3,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tacita_ckks::CkksError;
+use tacita_mpc::MpcError;
 use tacita_rlwe::RlweError;
 use tacita_wire::WireError;
 
@@ -16,6 +17,12 @@ create_exception!(
     "Bytes that are not what they should be."
 );
 create_exception!(_native, ParameterError, TacitaError, "Unknown or insecure parameters.");
+create_exception!(
+    _native,
+    PeerError,
+    TacitaError,
+    "The other party is gone, late, not trusted, or does not keep to the protocol."
+);
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
@@ -23,7 +30,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("LevelError", py.get_type::<LevelError>())?;
     m.add("KeyMissingError", py.get_type::<KeyMissingError>())?;
     m.add("FormatError", py.get_type::<FormatError>())?;
-    m.add("ParameterError", py.get_type::<ParameterError>())
+    m.add("ParameterError", py.get_type::<ParameterError>())?;
+    m.add("PeerError", py.get_type::<PeerError>())
 }
 
 /// CKKS errors by kind.
@@ -42,6 +50,18 @@ pub fn rlwe(e: RlweError) -> PyErr {
     match e {
         RlweError::MissingKey(_) => KeyMissingError::new_err(text),
         RlweError::Parameters(_) | RlweError::Insecure { .. } => ParameterError::new_err(text),
+        _ => TacitaError::new_err(text),
+    }
+}
+
+/// Errors of two-party protocols by kind: what the peer or the link did, and what the caller did.
+pub fn mpc(e: MpcError) -> PyErr {
+    let text = e.to_string();
+    match e {
+        MpcError::Closed { .. } | MpcError::Timeout { .. } | MpcError::Message { .. } | MpcError::Io { .. } => {
+            PeerError::new_err(text)
+        }
+        MpcError::Rlwe(e) => rlwe(e),
         _ => TacitaError::new_err(text),
     }
 }

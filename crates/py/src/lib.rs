@@ -1,6 +1,7 @@
 //! `tacita._native`: the engine as Python sees it. Conversions, GIL release and error mapping; one file per class.
 //!
-//! Client half: [`secret`] (secret keys, key generation, encryption, decryption). Server half: [`keys`], [`evaluator`].
+//! Batch modes. Client half: [`secret`] (secret keys, key generation, encryption, decryption). Server half: [`keys`], [`evaluator`].
+//! Two-party mode, both halves: [`two_party`].
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -13,6 +14,13 @@ mod parameters;
 mod products;
 mod secret;
 mod secret_file;
+mod two_party;
+mod two_party_arrays;
+mod two_party_compare;
+mod two_party_connect;
+mod two_party_link;
+mod two_party_listener;
+mod two_party_products;
 
 use pyo3::prelude::*;
 
@@ -25,6 +33,11 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<evaluator::Evaluator>()?;
     m.add_class::<products::Products>()?;
     m.add_class::<secret::SecretKey>()?;
+    m.add_class::<two_party::TwoParty>()?;
+    m.add_class::<two_party_listener::TwoPartyListener>()?;
+    m.add_function(wrap_pyfunction!(two_party_connect::two_party_pair, m)?)?;
+    m.add_function(wrap_pyfunction!(two_party_connect::generate_certificate, m)?)?;
+    m.add_function(wrap_pyfunction!(two_party_connect::certificate_fingerprint, m)?)?;
     m.add_function(wrap_pyfunction!(secret::keygen, m)?)?;
     m.add_function(wrap_pyfunction!(secret::encrypt, m)?)?;
     m.add_function(wrap_pyfunction!(bench::yardstick_ms, m)?)?;

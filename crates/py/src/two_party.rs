@@ -1,0 +1,159 @@
+//! One party of a two-party session: messages, counters, keys. The operations are in the files `two_party_*`.
+use crate::error::{self, TacitaError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tacita_mpc::channel::Channel;
+use tacita_mpc::{MpcError, Party, Role};
+
+/// One party of a session. Calls run one at a time and without the GIL; after a PeerError the session is over.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct TwoParty {
+    party: Mutex<Party>,
+    pool: ThreadPool,
+    role: Role,
+}
+
+impl TwoParty {
+    /// A party that computes on this many threads (0: one for each core it may use).
+    pub fn new(role: Role, channel: Box<dyn Channel>, threads: usize) -> PyResult<Self> {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|e| TacitaError::new_err(format!("threads: {e}")))?;
+        Ok(Self {
+            party: Mutex::new(Party::new(role, channel)),
+            pool,
+            role,
+        })
+    }
+
+    // A panic inside leaves a session out of step with its peer, which the peer's or our next message shows; never broken memory.
+    fn lock(&self) -> MutexGuard<'_, Party> {
+        self.party.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one step without the GIL on the party's threads. A panic becomes an error and ends the session.
+    pub fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        step: impl FnOnce(&mut Party) -> Result<T, MpcError> + Send,
+    ) -> PyResult<T> {
+        let outcome = py.detach(|| {
+            let party = &mut *self.lock();
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.pool.install(|| step(party))));
+            if outcome.is_err() {
+                let _ = party.finish();
+            }
+            outcome
+        });
+        match outcome {
+            Ok(result) => result.map_err(error::mpc),
+            Err(_) => Err(TacitaError::new_err(
+                "the engine failed inside a two-party step, the session is closed; hint: this is a defect, please report it",
+            )),
+        }
+    }
+
+    /// Whether this is the client, known without waiting for a step that runs.
+    pub fn client(&self) -> bool {
+        self.role == Role::Client
+    }
+
+    fn read<T: Send>(&self, py: Python<'_>, f: impl FnOnce(&Party) -> T + Send) -> T {
+        py.detach(|| f(&self.lock()))
+    }
+}
+
+#[pymethods]
+impl TwoParty {
+    /// Whether this party holds the input (and the secret key); the other holds the model.
+    #[getter]
+    fn is_client(&self) -> bool {
+        self.client()
+    }
+    /// "client" or "server".
+    #[getter]
+    fn role(&self) -> &'static str {
+        match self.role {
+            Role::Client => "client",
+            Role::Server => "server",
+        }
+    }
+    /// Times this party has waited for a message since it last sent one.
+    #[getter]
+    fn rounds(&self, py: Python<'_>) -> u64 {
+        self.read(py, |party| party.profile().rounds())
+    }
+    /// Bytes sent, headers of messages included.
+    #[getter]
+    fn bytes_sent(&self, py: Python<'_>) -> u64 {
+        self.read(py, Party::sent)
+    }
+    /// Bytes received, headers of messages included.
+    #[getter]
+    fn bytes_received(&self, py: Python<'_>) -> u64 {
+        self.read(py, Party::received)
+    }
+    /// Seconds of a simulated link that were not slept.
+    #[getter]
+    fn skipped_seconds(&self, py: Python<'_>) -> f64 {
+        self.read(py, Party::skipped_seconds)
+    }
+
+    /// Greets the peer: same version, other role, same 32-byte hash of everything public. Raises PeerError on both sides otherwise.
+    fn handshake(&self, py: Python<'_>, plan: &[u8]) -> PyResult<()> {
+        let found = plan.len();
+        let plan: [u8; 32] = plan
+            .try_into()
+            .map_err(|_| TacitaError::new_err(format!("handshake: a plan hash of {found} bytes, 32 are needed")))?;
+        self.run(py, |party| party.handshake(&plan))
+    }
+
+    /// Sends one message.
+    fn send(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
+        self.run(py, |party| party.send(data))
+    }
+
+    /// Receives one message of exactly `count` bytes.
+    fn receive<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let data = self.run(py, |party| party.receive(count))?;
+        Ok(PyBytes::new(py, &data))
+    }
+
+    /// Writes what is queued, tells the peer and closes; the counters stay. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Party::finish)
+    }
+
+    /// Books what follows under `name` in the profile, until the matching end().
+    fn begin(&self, py: Python<'_>, name: &str) {
+        py.detach(|| self.lock().begin(name));
+    }
+    /// Ends the innermost name begun.
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| self.lock().end());
+    }
+
+    /// What every operation cost: dicts of path ("outer/inner"), calls, sent, received, rounds, wall and cpu seconds. The outer's
+    /// figures include the inner's.
+    fn profile<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let costs = self.read(py, |party| party.profile().costs().clone());
+        let entry = |(path, cost): (&String, &tacita_mpc::profile::Cost)| {
+            let entry = PyDict::new(py);
+            entry.set_item("path", path)?;
+            entry.set_item("calls", cost.calls)?;
+            entry.set_item("sent", cost.sent)?;
+            entry.set_item("received", cost.received)?;
+            entry.set_item("rounds", cost.rounds)?;
+            entry.set_item("wall", cost.wall)?;
+            entry.set_item("cpu", cost.cpu)?;
+            Ok(entry)
+        };
+        costs.iter().map(entry).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TwoParty({})", self.role())
+    }
+}

@@ -1,0 +1,73 @@
+//! Element-wise products, and opening values to the peer.
+use crate::two_party::TwoParty;
+use crate::two_party_arrays::{canonical, flat, ring, same_shape, Array, Shares};
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use tacita_mpc::products;
+
+#[pymethods]
+impl TwoParty {
+    /// Shares of x*y; errors below 2^slack units.
+    fn product<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        y: Shares<'py>,
+        bits: u32,
+        slack: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        same_shape("product", x.shape(), y.shape())?;
+        let other = flat("product", &y)?;
+        canonical("product", other, ring("product", bits)?)?;
+        self.keep(py, "product", &x, bits, |party, x, ring| {
+            products::product(party, x, other, ring, slack)
+        })
+    }
+
+    /// Shares of x^2; errors below 2^slack units.
+    fn square<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, slack: u32) -> PyResult<Array<'py, u64>> {
+        self.keep(py, "square", &x, bits, |party, x, ring| {
+            products::square(party, x, ring, slack)
+        })
+    }
+
+    /// Shares of w*x for ring elements w that the server has (None at the client), of the shape of x; errors below 2^slack units.
+    fn times_server<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        w: Option<Shares<'py>>,
+        bits: u32,
+        slack: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let op = "times_server";
+        if let Some(w) = &w {
+            same_shape(op, x.shape(), w.shape())?;
+            canonical(op, flat(op, w)?, ring(op, bits)?)?;
+        }
+        let w = w.as_ref().map(|w| flat(op, w)).transpose()?;
+        self.keep(py, op, &x, bits, |party, x, ring| {
+            let x = products::share_operand(party, x, ring, slack)?;
+            products::times_server(party, &x, w)
+        })
+    }
+
+    /// Sends the own share of x: the peer learns the values.
+    fn reveal(&self, py: Python<'_>, x: Shares<'_>) -> PyResult<()> {
+        let values = flat("reveal", &x)?;
+        self.run(py, |party| {
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            party.measured("reveal", |party| party.send(&bytes))
+        })
+    }
+
+    /// The values that the peer reveals: the own share x plus the peer's.
+    fn receive_revealed<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32) -> PyResult<Array<'py, u64>> {
+        self.keep(py, "receive_revealed", &x, bits, |party, x, ring| {
+            let bytes = party.measured("reveal", |party| party.receive(8 * x.len()))?;
+            let (words, _) = bytes.as_chunks();
+            let theirs = words.iter().map(|&word| u64::from_le_bytes(word));
+            Ok(x.iter().zip(theirs).map(|(&own, peer)| ring.add(own, peer)).collect())
+        })
+    }
+}

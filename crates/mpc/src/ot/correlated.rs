@@ -5,7 +5,7 @@
 //! is pseudo-random to him because H is correlation robust. Costs per element: 1 bit and one AES call at the receiver, the payload's
 //! bits and two AES calls at the sender (IKNP-style correlated OT: Asharov, Lindell, Schneider, Zohner 2013, section 5.4).
 use super::hash::hash_all;
-use super::pool::Ticket;
+use super::receiver::Ticket;
 use super::wire;
 use crate::bits::{pack, packed_len, unpack};
 use crate::{MpcError, Party, Result, Ring};

@@ -39,6 +39,18 @@ pub(super) fn hash_all(blocks: &mut [u128]) {
     }
 }
 
+/// Grows one level of a tree in place: the nodes s in the lower half become H(s), those of the upper half s + H(s). Returns the
+/// sum of the lower half after.
+pub(super) fn expand(nodes: &mut [u128]) -> u128 {
+    let (low, high) = nodes.split_at_mut(nodes.len() / 2);
+    high.copy_from_slice(low);
+    hash_all(low);
+    low.iter().zip(high).fold(0, |sum, (l, h)| {
+        *h ^= l;
+        sum ^ l
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 //! Costs per lookup: m COTs; m + (2^m - 1)*bits bits; 2^m AES calls at the sender, one at the receiver.
 use super::correlated::{check_bits, check_values};
 use super::hash::hash_all;
-use super::pool::Ticket;
+use super::receiver::Ticket;
 use super::wire;
 use crate::bits::packed_len;
 use crate::{MpcError, Party, Result};
@@ -48,7 +48,7 @@ impl Party {
     /// Those of the channel; [`MpcError::Shape`] for other m or bits, part of a table or before `setup_ot`.
     pub fn offer(&mut self, m: u32, bits: u32, tables: &[u8]) -> Result<Vec<u8>> {
         let (size, mask) = (check_m("offer", m)?, check_bits("offer", bits)?);
-        if tables.len() % size != 0 {
+        if !tables.len().is_multiple_of(size) {
             let detail = format!("{} entries are not tables of {size}", tables.len());
             return Err(MpcError::Shape { op: "offer", detail });
         }

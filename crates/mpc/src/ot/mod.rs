@@ -4,14 +4,24 @@
 //! whole session and direction. The low bit of delta is 1 and that of every r is 0, so the receiver's bit is the low bit of his
 //! block. Every party is the sender in one direction and the receiver in the other; `docs/decisions/0009-oblivious-transfer.md` argues
 //! the parameters.
+mod base;
+pub mod bench;
 mod correlated;
 #[cfg(test)]
 mod dealer;
+mod ferret;
 mod hash;
 mod lookup;
 mod multiples;
+mod plan;
 mod pool;
+mod pprf;
+mod prg;
+mod receiver;
+mod sender;
 mod several;
+mod softspoken;
+mod transpose;
 mod wire;
 
 pub use correlated::Chosen;

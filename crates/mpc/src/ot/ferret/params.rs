@@ -1,0 +1,47 @@
+//! Sizes of batches. `docs/decisions/0009-oblivious-transfer.md` gives their security, `evaluation/lpn_security.py` computes it.
+
+/// One batch: n = t * 2^log COTs out of k + t*log.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::ot) struct Set {
+    /// log2 of the leaves of a tree.
+    pub(in crate::ot) log: usize,
+    /// Trees: the weight of the noise.
+    pub(in crate::ot) t: usize,
+    /// Columns of the matrix: the dimension of the secret.
+    pub(in crate::ot) k: usize,
+}
+
+impl Set {
+    /// COTs that come out.
+    pub(in crate::ot) const fn n(&self) -> usize {
+        self.t << self.log
+    }
+
+    /// COTs that go in.
+    pub(in crate::ot) const fn need(&self) -> usize {
+        self.k + self.t * self.log
+    }
+
+    /// Bytes of the sender's message.
+    pub(in crate::ot) const fn message_len(&self) -> usize {
+        16 * self.t * self.log
+    }
+}
+
+/// First batch of a session, and all of a short one.
+pub(in crate::ot) const SMALL: Set = Set {
+    log: 9,
+    t: 1024,
+    k: 1 << 15,
+};
+
+/// Every later batch.
+pub(in crate::ot) const LARGE: Set = Set {
+    log: 11,
+    t: 2048,
+    k: 1 << 17,
+};
+
+/// For tests of the algebra only: no security.
+#[cfg(test)]
+pub(in crate::ot) const TINY: Set = Set { log: 6, t: 50, k: 512 };

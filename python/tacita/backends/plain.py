@@ -249,7 +249,7 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
         terms = plan.terms[(plan.terms[:, 0] == j) & (plan.terms[:, 1] == giant)].tolist()
         yield sum(
             (_periodic(np.multiply, rotated[place[i, b]], plan.vectors[v]) for _, _, i, b, v in terms),
-            start=np.zeros(rotated[0].size),
+            start=np.zeros(rotated[0].size, np.result_type(plan.vectors, rotated[0])),
         )
 
 

@@ -54,7 +54,7 @@ DAMAGES = {
     "ring": lambda d: d["formats"].update(ring=65),
     "interval": lambda d: d["layers"][0].update(scores=[1.0, 1.0]),
     "huge": lambda d: d["layers"][0].update(activation=[-1e300, 1e300]),
-    "variance": lambda d: d["layers"][1].update(variance1=[-1.0, 1.0]),
+    "variance": lambda d: d["layers"][1]["norm1"].update(variance=[-1.0, 1.0]),
     "layers": lambda d: d["layers"].pop(),
     "pooler": lambda d: d.update(pooler=None),
     "label": lambda d: d["config"].update(labels=["x" * 1000, "y"]),
@@ -74,6 +74,12 @@ def test_a_damaged_plan_is_refused(plan: TwoPartyPlan, damage: str) -> None:
 def test_garbage_is_refused(data: bytes) -> None:
     with pytest.raises(FileError):
         parse_plan(data)
+
+
+def test_an_infinite_number_is_refused(plan: TwoPartyPlan) -> None:
+    answer = f'"answer":{json.dumps(plan.answer)}'.encode()
+    with pytest.raises(FileError, match="damaged"):
+        parse_plan(plan.to_bytes().replace(answer, b'"answer":1e999'))
 
 
 def test_another_spelling_is_refused(plan: TwoPartyPlan) -> None:

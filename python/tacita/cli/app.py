@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen
+from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen, serve
 from tacita.cli import plan as plan_command
 from tacita.cli.console import err, fail
 from tacita.errors import TacitaError
@@ -26,6 +26,7 @@ app.command("keygen")(keygen.run)
 app.command("encrypt")(encrypt.run)
 app.command("evaluate")(evaluate.run)
 app.command("decrypt")(decrypt.run)
+app.command("serve")(serve.run)
 app.command("estimate")(estimate.run)
 app.command("accuracy")(accuracy.run)
 app.add_typer(bench.app, name="bench")

@@ -14,6 +14,7 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.cli import connect as connection
 from tacita.cli.console import progress, write_report
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.evaluate import Memory
@@ -39,6 +40,7 @@ from tacita.cli.options import (
 )
 from tacita.cli.planning import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
+from tacita.cli.two_party import TIMEOUT_DEFAULT, Certificate, Key, Plain, Profile, Timeout, identity_of, use_threads
 from tacita.errors import InputError
 from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
@@ -49,6 +51,19 @@ from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
     Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False)
+]
+Connect = Annotated[
+    str | None,
+    typer.Option(
+        "--connect",
+        metavar="HOST:PORT",
+        help="Ask a `tacita serve` by the two-party protocol; no model folder is needed.",
+        show_default=False,
+    ),
+]
+Trust = Annotated[
+    Path | None,
+    typer.Option("--trust", help="With --connect: PEM file of the server's certificate, or its signer's.", show_default=False),
 ]
 Seconds = dict[str, float]
 Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar
@@ -83,9 +98,21 @@ def run(
     work: Keep = None,
     json: Json = None,
     allow_insecure: Insecure = False,
+    connect: Connect = None,
+    trust: Trust = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure_plain_tcp: Plain = False,
+    timeout: Timeout = TIMEOUT_DEFAULT,
+    profile: Profile = False,
 ) -> None:
-    """Classify texts and show each answer beside the float model's."""
+    """Classify texts and show each answer beside the float model's; or with a server, by --connect."""
     lines = _lines(texts or [], file)
+    if connect is not None:
+        use_threads(threads)
+        identity = identity_of(certificate, key)
+        how = connection.Connection(connect, trust, identity, insecure_plain_tcp, timeout, profile)
+        return connection.classify(lines, file, how, json)
     checkpoint = load(model)
     lines = checked(checkpoint, lines, tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import Dense, Interval, Norm, Operations, T, W
+from tacita.backends.two_party.base import Dense, Interval, Norm, NormBounds, Operations, T, W
 from tacita.models.bert import BertConfig, layer_prefix
 from tacita.schemes import bumblebee
 
@@ -24,14 +24,14 @@ Tensors = Mapping[str, Array] | None
 class LayerBounds:
     """Calibrated intervals of one layer, margin included.
 
-    context: magnitude of what attention mixes. variance1/2: with epsilon. largest: magnitude of any hidden state.
+    context: magnitude of what attention mixes. largest: magnitude of any hidden state.
     """
 
     scores: Interval
     context: float
     activation: Interval
-    variance1: Interval
-    variance2: Interval
+    norm1: NormBounds
+    norm2: NormBounds
     largest: float
 
 
@@ -79,10 +79,10 @@ def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors
         key_value=_stacked("key_value", key, value),
         all=_stacked("query_key_value", query, key, value),
         attended=_dense(f"{name}attention.output.dense", hidden, hidden, tensors),
-        norm1=_norm(f"{name}attention.output.LayerNorm", config, bounds.variance1, tensors),
+        norm1=_norm(f"{name}attention.output.LayerNorm", config, bounds.norm1, tensors),
         wide=_dense(f"{name}intermediate.dense", hidden, wide, tensors),
         narrow=_dense(f"{name}output.dense", wide, hidden, tensors),
-        norm2=_norm(f"{name}output.LayerNorm", config, bounds.variance2, tensors),
+        norm2=_norm(f"{name}output.LayerNorm", config, bounds.norm2, tensors),
         scores=bounds.scores,
         context=bounds.context,
         activation=bounds.activation,
@@ -106,6 +106,6 @@ def _stacked(name: str, *parts: Dense) -> Dense:
     return Dense(name, parts[0].inputs, outputs, np.concatenate(weights), np.concatenate(biases))
 
 
-def _norm(name: str, config: BertConfig, variance: Interval, tensors: Tensors) -> Norm:
+def _norm(name: str, config: BertConfig, bounds: NormBounds, tensors: Tensors) -> Norm:
     gamma, beta = (None, None) if tensors is None else (tensors[f"{name}.weight"], tensors[f"{name}.bias"])
-    return Norm(name, config.hidden, config.norm_eps, variance, gamma, beta)
+    return Norm(name, config.hidden, config.norm_eps, bounds, gamma, beta)

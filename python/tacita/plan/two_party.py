@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval
+from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval, NormBounds
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
+from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
 from tacita.models.retrained import ORDINARY
 from tacita.models.two_party import LayerBounds, TwoPartyModel, build
 from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate
@@ -93,7 +93,7 @@ def make_two_party_plan(
         tokens=tokens,
         embeddings=embeddings,
         formats=formats or Formats(),
-        layers=tuple(layer_bounds(layer) for layer in found.layers),
+        layers=layer_bounds(checkpoint, found.layers),
         pooler=found.pooler,
         answer=found.answer,
         decimals=DECIMALS,
@@ -122,9 +122,10 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
         if known != (FORMAT, VERSION):
             raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
         plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
+        spelled = plan.to_bytes()
     except (ValueError, KeyError, TypeError, PlanError, RecursionError) as error:
         raise FileError(f"two-party plan: damaged ({error})", hint=REMAKE) from None
-    if plan.to_bytes() != data:
+    if spelled != data:
         raise FileError("two-party plan: not in its one spelling", hint=REMAKE)
     check(plan)
     return plan
@@ -178,18 +179,32 @@ def _layer_rules(name: str, layer: LayerBounds, formats: Formats) -> Iterable[tu
     yield f"{name}: context {layer.context:.3g}", 0.0 < layer.context < 2.0**context
     for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
         yield f"{name}: {what} {interval}", _interval(interval)
-    for what, interval in (("first variance", layer.variance1), ("second variance", layer.variance2)):
-        yield f"{name}: {what} {interval}", _interval(interval) and interval[0] > 0.0
+    for what, norm in (("first norm", layer.norm1), ("second norm", layer.norm2)):
+        yield f"{name}: {what} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
+        yield f"{name}: {what} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
 
 
 def _interval(interval: Interval) -> bool:
     return all(math.isfinite(v) for v in interval) and -MOST <= interval[0] < interval[1] <= MOST
 
 
-def layer_bounds(layer: LayerCalibration) -> LayerBounds:
-    """What the two-party mode needs of a calibrated layer."""
+def layer_bounds(checkpoint: Checkpoint, layers: Iterable[LayerCalibration]) -> tuple[LayerBounds, ...]:
+    """What the two-party mode needs of calibrated layers."""
+    return tuple(_bounds(checkpoint, layer_prefix(index), layer) for index, layer in enumerate(layers))
+
+
+def _bounds(checkpoint: Checkpoint, name: str, layer: LayerCalibration) -> LayerBounds:
     inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
-    return LayerBounds(layer.scores, layer.context, layer.activation, layer.variance1, layer.variance2, max(inside))
+    gammas = [checkpoint.tensors[f"{name}{part}.LayerNorm.weight"] for part in ("attention.output", "output")]
+    first, second = (2.0 ** math.ceil(math.log2(float(abs(gamma).max()) or 1.0)) for gamma in gammas)
+    return LayerBounds(
+        scores=layer.scores,
+        context=layer.context,
+        activation=layer.activation,
+        norm1=NormBounds(layer.centred1, layer.variance1, first),
+        norm2=NormBounds(layer.centred2, layer.variance2, second),
+        largest=max(inside),
+    )
 
 
 def _require_tokens(config: BertConfig, tokens: int) -> None:

@@ -58,13 +58,25 @@ class Dense:
 
 
 @dataclass(frozen=True)
+class NormBounds:
+    """What is public of a LayerNorm: magnitude of x - mean, interval of variance + epsilon, a power of two above |gamma|."""
+
+    centred: float
+    variance: Interval
+    gamma: float
+
+
+@dataclass(frozen=True)
 class Norm:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis. variance: interval of variance + epsilon."""
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis.
+
+    bounds: public. gamma, beta: (size,), None at the client.
+    """
 
     name: str
     size: int
     epsilon: float
-    variance: Interval
+    bounds: NormBounds
     gamma: Array | None
     beta: Array | None
 

@@ -164,7 +164,7 @@ class BertBaseShape(Model):
         rng = np.random.default_rng(7)
         others = [rng.normal(size=(self.tokens, model.config.hidden)) for _ in range(self.CALIBRATION)]
         found = calibrate(model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False)
-        bounds = tuple(layer_bounds(layer) for layer in found.layers)
+        bounds = layer_bounds(model, found.layers)
         parts = two_party.build(model.config, bounds, found.pooler, None if client else model.tensors)
         return Agreed(Formats(), self.tokens, parts)
 

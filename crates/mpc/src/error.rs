@@ -45,6 +45,9 @@ pub enum MpcError {
     /// The lattice layer.
     #[error(transparent)]
     Rlwe(#[from] tacita_rlwe::RlweError),
+    /// Encrypted products.
+    #[error(transparent)]
+    Bfv(#[from] tacita_bfv::BfvError),
     /// Randomness and ring tables.
     #[error(transparent)]
     Ring(#[from] tacita_ring::RingError),

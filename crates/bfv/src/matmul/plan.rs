@@ -8,7 +8,7 @@ use crate::{BfvError, Result};
 use tacita_rlwe::Parameters;
 
 /// What the encrypted matrix meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plain {
     /// Weights, each column of Euclidean norm at most 2^log_norm (in integer units).
     Weights {

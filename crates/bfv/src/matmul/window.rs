@@ -2,7 +2,7 @@
 use crate::params::N;
 
 /// `batch` products of k x m by m x n.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dims {
     /// Rows of the left matrices.
     pub k: usize,

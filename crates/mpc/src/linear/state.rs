@@ -1,0 +1,144 @@
+//! Keys, plans and options of the linear protocols.
+use crate::{MpcError, Party, Result, Ring};
+use std::collections::HashMap;
+use tacita_bfv::matmul::plan::Plain;
+use tacita_bfv::matmul::{Costs, Dims, Plan};
+use tacita_bfv::{parameters_olt, ClientKeys, ServerKeys, NARROW, WIDE};
+use tacita_rlwe::Parameters;
+
+/// Public numbers that both parties set alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Results may be off by less than 2^slack units (at least 2). More slack, fewer bytes.
+    pub slack: u32,
+    /// Every column of the weights has Euclidean norm at most 2^log_norm, in units of their last place. 24 is a norm of 64 at
+    /// f = 18, where trained layers have 1 to 10. A tighter bound saves one bit of every encrypted value per bit.
+    pub log_norm: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (slack, log_norm) = (12, 24);
+        Self { slack, log_norm }
+    }
+}
+
+/// What a party keeps between calls.
+#[derive(Default)]
+pub struct State {
+    keys: Option<Keys>,
+    costs: Costs,
+    plans: HashMap<(Dims, u32, u32, Plain), Plan>,
+}
+
+/// One side's keys.
+pub(super) struct Keys {
+    pub params: Parameters,
+    pub side: Side,
+}
+
+pub(super) enum Side {
+    /// The secret, and whether the server has wide keys.
+    Client(ClientKeys, bool),
+    /// Keys for two primes and, once asked for, for three.
+    Server(ServerKeys, Option<ServerKeys>),
+}
+
+impl Party {
+    /// Makes the client's lattice keys and sends the server what it needs: 4.1 MB, half a round. Runs once a session; the other
+    /// functions of this module run it when it was not.
+    ///
+    /// # Errors
+    /// Those of the channel; malformed keys.
+    pub fn setup_linear(&mut self) -> Result<()> {
+        if self.linear.keys.is_some() {
+            return Ok(());
+        }
+        self.measured("linear keys", |party| {
+            let params = parameters_olt()?;
+            let side = if party.is_client() {
+                let keys = ClientKeys::generate(&params)?;
+                party.send(&keys.server_keys(&params, NARROW, true)?.to_bytes(&params))?;
+                Side::Client(keys, false)
+            } else {
+                Side::Server(receive_keys(party, &params, NARROW)?, None)
+            };
+            party.linear.keys = Some(Keys { params, side });
+            Ok(())
+        })
+    }
+
+    /// Prices by which windows are chosen; both parties must set the same ones.
+    pub fn set_linear_costs(&mut self, costs: Costs) {
+        self.linear.costs = costs;
+        self.linear.plans.clear();
+    }
+
+    /// The plan of a product, remembered.
+    pub(super) fn linear_plan(&mut self, dims: Dims, ring: Ring, slack: u32, plain: Plain) -> Result<Plan> {
+        let key = (dims, ring.bits(), slack, plain);
+        if let Some(plan) = self.linear.plans.get(&key) {
+            return Ok(*plan);
+        }
+        let plan = Plan::new(&parameters_olt()?, dims, ring.bits(), slack, plain, &self.linear.costs)?;
+        self.linear.plans.insert(key, plan);
+        Ok(plan)
+    }
+
+    /// Makes sure that both sides have keys for `limbs` primes: another 8 MB for three, at their first use.
+    pub(super) fn linear_keys_for(&mut self, limbs: usize) -> Result<()> {
+        self.setup_linear()?;
+        if limbs != WIDE {
+            return Ok(());
+        }
+        let Some(mut keys) = self.linear.keys.take() else {
+            return Err(missing());
+        };
+        let done = match &mut keys.side {
+            Side::Client(client, sent @ false) => {
+                let wide = client.server_keys(&keys.params, WIDE, true)?.to_bytes(&keys.params);
+                *sent = true;
+                self.send(&wide)
+            }
+            Side::Server(_, wide @ None) => receive_keys(self, &keys.params, WIDE).map(|k| *wide = Some(k)),
+            _ => Ok(()),
+        };
+        self.linear.keys = Some(keys);
+        done
+    }
+
+    pub(super) fn linear_keys(&self) -> Result<&Keys> {
+        self.linear.keys.as_ref().ok_or_else(missing)
+    }
+}
+
+impl Keys {
+    /// The client's secret.
+    pub fn client(&self) -> Result<&ClientKeys> {
+        match &self.side {
+            Side::Client(keys, _) => Ok(keys),
+            Side::Server(..) => Err(missing()),
+        }
+    }
+
+    /// The server's keys for `limbs` primes.
+    pub fn server(&self, limbs: usize) -> Result<&ServerKeys> {
+        match &self.side {
+            Side::Server(_, Some(wide)) if limbs == WIDE => Ok(wide),
+            Side::Server(narrow, _) if limbs == NARROW => Ok(narrow),
+            _ => Err(missing()),
+        }
+    }
+}
+
+fn missing() -> MpcError {
+    MpcError::Shape {
+        op: "linear",
+        detail: "the lattice keys of this side are missing: setup_linear must have run on both sides".into(),
+    }
+}
+
+fn receive_keys(party: &mut Party, params: &Parameters, limbs: usize) -> Result<ServerKeys> {
+    let bytes = party.receive(ServerKeys::byte_len(params, limbs, true))?;
+    Ok(ServerKeys::from_bytes(params, &bytes, limbs, true)?)
+}

@@ -40,7 +40,7 @@ from tacita.cli.options import (
 )
 from tacita.cli.planning import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
-from tacita.cli.two_party import TIMEOUT_DEFAULT, Certificate, Key, Plain, Profile, Timeout, identity_of, use_threads
+from tacita.cli.two_party import TIMEOUT_DEFAULT, Certificate, Key, Plain, Profile, Timeout, identity_of
 from tacita.errors import InputError
 from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
@@ -109,9 +109,8 @@ def run(
     """Classify texts and show each answer beside the float model's; or with a server, by --connect."""
     lines = _lines(texts or [], file)
     if connect is not None:
-        use_threads(threads)
         identity = identity_of(certificate, key)
-        how = connection.Connection(connect, trust, identity, insecure_plain_tcp, timeout, profile)
+        how = connection.Connection(connect, trust, identity, insecure_plain_tcp, timeout, threads, profile)
         return connection.classify(lines, file, how, json)
     checkpoint = load(model)
     lines = checked(checkpoint, lines, tokens) if file else lines

@@ -34,6 +34,7 @@ class Connection:
     identity: Identity | None
     insecure_plain: bool
     timeout: float
+    threads: int
     profile: bool
 
 
@@ -56,7 +57,13 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
     """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be trusted."""
     host, port = address(how.target)
     party = dial(
-        host, port, trust=how.trust, identity=how.identity, insecure_plain=how.insecure_plain, timeout=how.timeout
+        host,
+        port,
+        trust=how.trust,
+        identity=how.identity,
+        insecure_plain=how.insecure_plain,
+        timeout=how.timeout,
+        threads=how.threads,
     )
     try:
         began = time.monotonic()

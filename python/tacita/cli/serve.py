@@ -29,7 +29,6 @@ from tacita.cli.two_party import (
     cost_line,
     identity_of,
     show_profile,
-    use_threads,
 )
 from tacita.errors import InputError, PeerError
 from tacita.plan.executor import Progress
@@ -80,7 +79,6 @@ def run(
     threads: Threads = 0,
 ) -> None:
     """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
-    use_threads(threads)
     if not public_embeddings:
         raise InputError("--hidden-embeddings: not in this release", hint="--public-embeddings publishes the tables")
     identity = _identity(host, identity_of(certificate, key), new_certificate, insecure_plain_tcp)
@@ -88,7 +86,7 @@ def run(
     listener = Listener(host, port, identity=identity, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
     _announce(server, host, listener.port, identity)
     while True:
-        if (party := _next(listener, timeout)) is None:
+        if (party := _next(listener, timeout, threads)) is None:
             continue
         _serve(server, party, profile)
         if once:
@@ -133,10 +131,10 @@ def _announce(server: TwoPartyServer, host: str, port: int, identity: Identity |
     out.file.flush()
 
 
-def _next(listener: Listener, timeout: float) -> Party | None:
+def _next(listener: Listener, timeout: float, threads: int) -> Party | None:
     """The next client, if one comes now; one that is not let in is told on stderr."""
     try:
-        return listener.accept(WAIT, timeout)
+        return listener.accept(WAIT, timeout, threads)
     except PeerError as error:
         fail(error)
         return None

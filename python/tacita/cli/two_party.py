@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,12 +44,6 @@ def identity_of(certificate: Path | None, key: Path | None) -> Identity | None:
     if (certificate is None) != (key is None):
         raise InputError("--certificate and --key go together", hint="give both files, or neither")
     return Identity(certificate, key) if certificate and key else None
-
-
-def use_threads(threads: int) -> None:
-    """Tells the engine before it starts its threads; 0: as many as there are cores."""
-    if threads:
-        os.environ["RAYON_NUM_THREADS"] = str(threads)
 
 
 def address(text: str) -> tuple[str, int]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval, NormBounds
+from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval, Norm, NormBounds, hiding, range_bits
+from tacita.backends.two_party.functions import POWER, norm_layout
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
@@ -33,7 +34,7 @@ EMBEDDINGS = ("published", "hidden")
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
 MOST_TOKENS = 512
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
-POWER, LEAST_MIXED = 14, 8  # fraction bits of softmax numerators, and the fewest of their mix before it is normalised
+LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 
@@ -155,7 +156,7 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
     yield from _format_rules(formats)
     for index, layer in enumerate(plan.layers):
-        yield from _layer_rules(f"layer {index}", layer, formats)
+        yield from _layer_rules(f"layer {index}", layer, config, formats)
     yield "pooler", (plan.pooler is not None) == (config.pooling == "cls")
     yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
 
@@ -172,16 +173,30 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
     yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.mix_ring
 
 
-def _layer_rules(name: str, layer: LayerBounds, formats: Formats) -> Iterable[tuple[str, bool]]:
+def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
     context = formats.normal_ring - 1 - formats.inverse - LEAST_MIXED
     yield f"{name}: context {layer.context:.3g}", 0.0 < layer.context < 2.0**context
     for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
         yield f"{name}: {what} {interval}", _interval(interval)
+    low, high = layer.scores
+    scores = range_bits(low - hiding(layer.scores), high) + 2 * formats.product_fraction + 2
+    yield f"{name}: scores {layer.scores} with room to hide padding", scores <= formats.score_ring
+    inner = range_bits(*layer.activation) + formats.fraction + 2
+    yield f"{name}: activation {layer.activation}", inner <= formats.ring - formats.weight
     for what, norm in (("first norm", layer.norm1), ("second norm", layer.norm2)):
         yield f"{name}: {what} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
         yield f"{name}: {what} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
+        yield f"{name}: {what} {norm}", _normalises(config, norm)
+
+
+def _normalises(config: BertConfig, bounds: NormBounds) -> bool:
+    try:
+        norm_layout(Norm("", config.hidden, config.norm_eps, bounds, None, None))
+    except ValueError:
+        return False
+    return True
 
 
 def _interval(interval: Interval) -> bool:

@@ -71,8 +71,12 @@ def dial(
     identity: Identity | None = None,
     insecure_plain: bool = False,
     timeout: float = TIMEOUT,
+    threads: int = 0,
 ) -> Party:
-    """Connects as the client. trust: PEM file of the server's certificate or of who signed it. Raises PeerError, InputError."""
+    """Connects as the client. trust: PEM file of the server's certificate or of who signed it. threads: 0 for all cores.
+
+    Raises PeerError, InputError.
+    """
     if (trust is None) != insecure_plain:
         raise InputError(
             "connect: say which certificate to trust, or that the connection may be plain",
@@ -81,7 +85,13 @@ def dial(
     files = _files(identity)
     with engine.translated(PeerError, f"{host}:{port}"):
         native = engine.native().TwoParty.dial(
-            host, port, ca=str(trust) if trust else None, insecure_plain=insecure_plain, timeout=timeout, **files
+            host,
+            port,
+            ca=str(trust) if trust else None,
+            insecure_plain=insecure_plain,
+            timeout=timeout,
+            threads=threads,
+            **files,
         )
     return Party(native)
 
@@ -109,15 +119,19 @@ class Listener:
         """Where it listens."""
         return int(self._native.port)
 
-    def accept(self, wait: float, timeout: float = TIMEOUT) -> Party | None:
+    def accept(self, wait: float, timeout: float = TIMEOUT, threads: int = 0) -> Party | None:
         """The next client, or None when nobody came for `wait` seconds. Raises PeerError for one that was not let in."""
         with engine.translated(PeerError, "a client was not let in"):
-            native = self._native.accept(wait, timeout=timeout)
+            native = self._native.accept(wait, timeout=timeout, threads=threads)
         return None if native is None else Party(native)
 
 
 def new_identity(folder: Path, names: list[str]) -> Identity:
     """Writes a self-signed certificate.pem and key.pem for these host names. Raises PeerError when one is there already."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PeerError(f"{folder}: cannot be made ({error})", hint="choose another folder") from error
     with engine.translated(PeerError, str(folder)):
         certificate, key = engine.native().generate_certificate(str(folder), names)
     return Identity(Path(certificate), Path(key))
@@ -132,7 +146,7 @@ def fingerprint(certificate: Path) -> str:
 @contextmanager
 def pair(timeout: float = 120.0) -> Iterator[tuple[Party, Party]]:
     """(client, server) in this process, for two threads."""
-    client, server = (Party(native) for native in engine.native().two_party_pair(timeout=timeout))
+    client, server = (Party(native) for native in engine.native().two_party_pair(timeout=timeout, threads=1))
     try:
         yield client, server
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, PeerError
+from tacita.errors import CheckpointError, PeerError, TacitaError
 from tacita.models import two_party
 from tacita.plan.two_party import TwoPartyPlan, require_ordinary
 from tacita.protocol import engine, handshake
@@ -20,7 +20,7 @@ class Served:
     """What a session came to: texts that were classified, and what ended it early, if anything."""
 
     texts: int
-    problem: PeerError | None
+    problem: TacitaError | None
 
 
 class TwoPartyServer:
@@ -59,7 +59,7 @@ class TwoPartyServer:
                     self._classify(party, watch)
                     texts += 1
                     done(texts)
-        except PeerError as error:
+        except TacitaError as error:
             return Served(texts, error)
         return Served(texts, None)
 

@@ -14,7 +14,7 @@ import numpy as np
 from tacita.backends.two_party import chains
 from tacita.backends.two_party.base import Norm
 from tacita.backends.two_party.chains import Chain
-from tacita.backends.two_party.integers import Fixed, Format, Integers, constant, rescaled
+from tacita.backends.two_party.integers import Fixed, Format, Integers, constant, encode, rescaled
 
 NARROW = 15  # fraction bits of a chain
 FINE = 14  # of an activation before it is widened
@@ -23,6 +23,7 @@ MAX_COARSE = 5
 POWER = 14  # fraction bits of exponentials
 INVERSE = 22  # of the chains of 1/x and 1/sqrt(x)
 ROOTS = 18  # of the table of roots
+NORM_RING = 56  # of a LayerNorm's products
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def normalised(x: Fixed, span: tuple[int, int]) -> tuple[Integers, Integers, int
 
 def apply(n: Integers, top: int, chain: Chain) -> Fixed:
     """The chain of n / 2^top in [1/2, 1)."""
-    return chain.evaluate(rescaled(n, Format(64, top), chain.sigma, narrow(INVERSE)), INVERSE)
+    low = Fixed(n, top).at(min(INVERSE, top))
+    return chain.evaluate(rescaled(low.values, Format(64, low.fraction), chain.sigma, narrow(INVERSE)), INVERSE)
 
 
 def placed(x: Integers, fraction: int, to: int) -> Fixed:
@@ -131,10 +133,44 @@ def placed(x: Integers, fraction: int, to: int) -> Fixed:
     return Fixed(x << -fraction << to, to) if fraction < 0 else Fixed(x, fraction).at(to)
 
 
+@dataclass(frozen=True)
+class NormLayout:
+    """Fraction bits that follow from a LayerNorm's public bounds.
+
+    up: v = (x - mean) size / 2^up is below 1. value, inverse, gamma: fraction bits of v, of its inverse deviation, of gamma. span: powers
+    of two between which the sum of squares of v lies.
+    """
+
+    up: int
+    value: int
+    inverse: int
+    gamma: int
+    span: tuple[int, int]
+
+
+def norm_layout(norm: Norm) -> NormLayout:
+    """As the engine chooses it. Raises ValueError for bounds that 56 bits cannot hold."""
+    bounds, size = norm.bounds, norm.size
+    up = math.ceil(math.log2(bounds.centred * size))
+    ratio = max(1, math.ceil(math.log2(2.0**up / size / math.sqrt(bounds.variance[0]))))
+    value = min(max(13 + ratio, 16), 22)
+    largest = max(0, math.ceil(math.log2(min(math.sqrt(size), 2.0**ratio) * bounds.gamma)))
+    left = NORM_RING - 2 - value - largest
+    if left < 20 or ratio > 13:
+        raise ValueError(f"{norm.name}: deviations over 2^{ratio}, results up to 2^{largest}")
+    high = math.floor(math.log2(size)) + 1
+    return NormLayout(up, value, left // 2, left - left // 2, (high - 1 - 2 * ratio, high))
+
+
 def layer_norm(x: Fixed, norm: Norm, fraction: int) -> Fixed:
-    """Placeholder until the engine's is there: float64, rounded."""
+    """gamma v / deviation(v) + beta, in one product of three factors."""
     assert norm.gamma is not None and norm.beta is not None
-    v = x.floats
-    c = v - v.mean(axis=-1, keepdims=True)
-    y = c / np.sqrt((c**2).mean(axis=-1, keepdims=True) + norm.epsilon) * norm.gamma + norm.beta
-    return Fixed(np.rint(np.ldexp(y, fraction)).astype(np.int64), fraction)
+    layout, size = norm_layout(norm), norm.size
+    centred = size * x.values - x.values.sum(axis=-1, keepdims=True)
+    v = Fixed(centred, x.fraction + layout.up).at(layout.value).values
+    epsilon = norm.epsilon / (2.0**layout.up / size) ** 2 * size
+    squares = (v * v).sum(axis=-1, keepdims=True) + constant(epsilon, 2 * layout.value)
+    inverse = rsqrt(Fixed(squares, 2 * layout.value), layout.span, math.sqrt(size), layout.inverse).values
+    product = v * inverse * encode(norm.gamma, layout.gamma)
+    result = Fixed(product, layout.value + layout.inverse + layout.gamma).at(fraction)
+    return Fixed(result.values + encode(norm.beta, fraction), fraction)

@@ -56,7 +56,7 @@ DAMAGES = {
     "huge": lambda d: d["layers"][0].update(activation=[-1e300, 1e300]),
     "variance": lambda d: d["layers"][1]["norm1"].update(variance=[-1.0, 1.0]),
     "peaked scores": lambda d: (d["layers"][0].update(scores=[-1e5, 1e5]), d["formats"].update(score_ring=40)),
-    "wide activation": lambda d: (d["layers"][0].update(activation=[-1e4, 1e4]), d["formats"].update(ring=46)),
+    "wide activation": lambda d: (d["layers"][0].update(activation=[-1e5, 1e5]), d["formats"].update(ring=46)),
     "deviation": lambda d: d["layers"][0]["norm2"].update(variance=[1e-12, 1.0]),
     "gamma": lambda d: d["layers"][0]["norm2"].update(gamma=0.0),
     "layers": lambda d: d["layers"].pop(),

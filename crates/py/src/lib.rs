@@ -18,9 +18,11 @@ mod two_party;
 mod two_party_arrays;
 mod two_party_compare;
 mod two_party_connect;
+mod two_party_linear;
 mod two_party_link;
 mod two_party_listener;
 mod two_party_products;
+mod two_party_setup;
 
 use pyo3::prelude::*;
 

@@ -56,6 +56,16 @@ pub fn same_shape(op: &str, left: &[usize], right: &[usize]) -> PyResult<()> {
     )))
 }
 
+/// The rows and columns of a matrix.
+pub fn matrix(op: &str, shape: &[usize]) -> PyResult<(usize, usize)> {
+    match *shape {
+        [rows, cols] => Ok((rows, cols)),
+        _ => Err(TacitaError::new_err(format!(
+            "{op}: shape {shape:?}, a matrix (rows, columns) is needed"
+        ))),
+    }
+}
+
 /// Shares that must be canonical (below 2^bits): protocols take that for granted.
 pub fn canonical(op: &str, values: &[u64], ring: Ring) -> PyResult<()> {
     if ring.bits() == 64 || values.iter().fold(0, |all, v| all | v) <= ring.mask() {

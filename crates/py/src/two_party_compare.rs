@@ -1,21 +1,11 @@
 //! Comparisons, choices, and moving between rings.
 use crate::error::TacitaError;
 use crate::two_party::TwoParty;
-use crate::two_party_arrays::{canonical, flat, flat_bits, ring, same_shape, shaped, Array, Bits, Shares};
+use crate::two_party_arrays::{canonical, flat, flat_bits, matrix, ring, same_shape, shaped, Array, Bits, Shares};
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use tacita_mpc::compare::{self, Window};
 use tacita_mpc::Ring;
-
-/// The rows and columns of a matrix.
-fn matrix(op: &str, shape: &[usize]) -> PyResult<(usize, usize)> {
-    match *shape {
-        [rows, cols] => Ok((rows, cols)),
-        _ => Err(TacitaError::new_err(format!(
-            "{op}: shape {shape:?}, a matrix (rows, columns) is needed"
-        ))),
-    }
-}
 
 fn window(op: &str, ring: Ring, bits: Option<u32>) -> PyResult<Window> {
     let bits = bits.unwrap_or(ring.bits());

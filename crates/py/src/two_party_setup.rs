@@ -1,0 +1,67 @@
+//! What a session makes once, and its correlated oblivious transfers.
+use crate::error::TacitaError;
+use crate::two_party::TwoParty;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tacita_mpc::ot::CotKind;
+
+fn kind(name: &str) -> PyResult<CotKind> {
+    match name {
+        "ferret" => Ok(CotKind::Ferret),
+        "softspoken" => Ok(CotKind::SoftSpoken),
+        _ => Err(TacitaError::new_err(format!(
+            "setup: correlations {name:?} are not known; hint: \"ferret\" (few bytes) or \"softspoken\" (fast links)"
+        ))),
+    }
+}
+
+#[pymethods]
+impl TwoParty {
+    /// Base transfers and lattice keys, once a session, at both parties. `products`: also the keys of element-wise products.
+    #[pyo3(signature = (cot="ferret", *, products=true))]
+    fn setup(&self, py: Python<'_>, cot: &str, products: bool) -> PyResult<()> {
+        let kind = kind(cot)?;
+        self.run(py, |party| {
+            party.measured("setup", |party| {
+                party.setup_ot(kind)?;
+                party.setup_linear()?;
+                if products {
+                    party.setup_products()?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Fills the pools of correlated transfers; one's sender is the other's receiver.
+    fn reserve_cots(&self, py: Python<'_>, as_sender: usize, as_receiver: usize) -> PyResult<()> {
+        self.run(py, |party| party.reserve_cots(as_sender, as_receiver))
+    }
+
+    /// Correlated transfers made and used so far, by this party's part in them.
+    fn cots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = self.run(py, |party| Ok(party.ot_statistics()))?;
+        let out = PyDict::new(py);
+        out.set_item("made_as_sender", counts.made_as_sender)?;
+        out.set_item("made_as_receiver", counts.made_as_receiver)?;
+        out.set_item("used_as_sender", counts.used_as_sender)?;
+        out.set_item("used_as_receiver", counts.used_as_receiver)?;
+        Ok(out)
+    }
+
+    /// Makes at least `count` correlated transfers more, the server as their sender, and says how many were made. For benchmarks.
+    fn make_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
+        self.run(py, |party| {
+            let before = party.ot_statistics();
+            if party.is_client() {
+                let held = (before.made_as_receiver - before.used_as_receiver) as usize;
+                party.reserve_cots(0, held + count)?;
+                Ok(party.ot_statistics().made_as_receiver - before.made_as_receiver)
+            } else {
+                let held = (before.made_as_sender - before.used_as_sender) as usize;
+                party.reserve_cots(held + count, 0)?;
+                Ok(party.ot_statistics().made_as_sender - before.made_as_sender)
+            }
+        })
+    }
+}

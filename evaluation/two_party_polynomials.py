@@ -157,6 +157,18 @@ def fixed_point_error(chain: Chain, target: Target) -> tuple[float, float]:
     return float(np.abs(errors).max()), float(errors.mean())
 
 
+def bolt_bump(a: Array) -> Array:
+    """a/2 - P(a) for GELU(x) = x/2 + P(|x|) with BOLT's quartic (BumbleBee, appendix D)."""
+    coefficients = [
+        0.020848611754127593,
+        -0.18352506127082727,
+        0.5410550166368381,
+        -0.03798164612714154,
+        0.001620808531841547,
+    ]
+    return a / 2 - np.polyval(coefficients, a)
+
+
 TARGETS = [
     Target(
         "GELU", "a Phi(-a) for GELU(x) = max(x, 0) - |x| Phi(-|x|)", lambda a: a * normal(-a), -0.04, 3.29, 2, 0, -1
@@ -172,6 +184,7 @@ TARGETS = [
         0,
         1,
     ),
+    Target("P4", "BOLT's quartic in the form of [`GELU`]", bolt_bump, -0.04, 2.79, 2, 0, -1),
     Target(
         "ROOT_EXP",
         "exp(x/2) / sqrt(2); its square is exp(x)/2",

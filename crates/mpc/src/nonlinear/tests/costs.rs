@@ -1,0 +1,63 @@
+//! Bytes on the wire, so that a change that costs more is seen. COTs come from the test dealer and are not counted.
+use super::*;
+
+/// Bits for each element, and rounds, of a protocol at the client, keys left out.
+fn cost(count: usize, protocol: impl Fn(&mut Party, &[u64]) -> Result<Vec<u64>> + Sync + Send) -> (f64, u64) {
+    let shares = (vec![0u64; count], vec![0u64; count]);
+    let ((bits, rounds), _) = run_both(shares, |party, x| {
+        ready(party)?;
+        protocol(party, &x)?;
+        let (before, rounds) = (party.sent() + party.received(), party.profile().rounds());
+        protocol(party, &x)?;
+        let bytes = party.sent() + party.received() - before;
+        Ok((8.0 * bytes as f64 / count as f64, party.profile().rounds() - rounds))
+    });
+    (bits, rounds)
+}
+
+/// Within 5% of the expected value, so that a saving is written down too.
+fn assert_near(what: &str, found: f64, expected: f64) {
+    println!("{what}: {found:.0} bits");
+    assert!(
+        (found / expected - 1.0).abs() < 0.05,
+        "{what}: {found:.0} bits an element, {expected} expected"
+    );
+}
+
+#[test]
+fn activations_cost_what_is_documented() {
+    let gelu = |form| cost(8192, move |party, x| gelu_with(party, x, WIDE, WIDE.ring, form, RANGE));
+    let (bits, rounds) = gelu(GeluForm::Abs4);
+    println!("gelu rounds {rounds}");
+    assert_near("gelu", bits, 1294.0);
+    assert_near("gelu, third square", gelu(GeluForm::Abs8).0, 1689.0);
+    assert_near("gelu of the paper", gelu(GeluForm::Seg4).0, 4783.0);
+    assert_near(
+        "silu",
+        cost(8192, |party, x| silu(party, x, WIDE, WIDE.ring, RANGE)).0,
+        1689.0,
+    );
+}
+
+#[test]
+fn rows_cost_what_is_documented() {
+    assert_near(
+        "softmax",
+        cost(16384, |party, x| softmax(party, x, 128, 128, WIDE, 11, WIDE)).0,
+        2690.0,
+    );
+    let norm = Norm {
+        rows: 64,
+        cols: 128,
+        bound: 8.0,
+        least: 0.1,
+        gamma: 2.0,
+        epsilon: 1e-5,
+    };
+    let layer = |party: &mut Party, x: &[u64]| {
+        let gamma = vec![1.0; 128];
+        let gamma = (!party.is_client()).then_some(gamma.as_slice());
+        layer_norm(party, x, WIDE, &norm, gamma, None, WIDE)
+    };
+    assert_near("layer norm", cost(8192, layer).0, 2120.0);
+}

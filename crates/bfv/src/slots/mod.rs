@@ -6,7 +6,7 @@
 //! and drops the top prime of the ciphertext before it answers. Both parties round their halves down to Z_{2^bits}.
 //!
 //! Wire cost per element with one 49-bit prime (bits = 32, slack = 15): 173 bits a request, 246 bits a response.
-//! CPU: about 0.5 ms per request and 1 ms per response of 8192 elements.
+//! CPU of a request and its response of 8192 elements, both parties together: 2.6 ms (AVX-512, one thread).
 
 mod bytes;
 mod code;

@@ -1,21 +1,19 @@
 //! What 2^16 elements cost; run alone: `cargo test --release -p tacita-mpc products::speed -- --ignored --nocapture`.
 use super::{share_operand, square, sum_of_products};
+use crate::profile::cpu_seconds;
 use crate::testing::{run_both, split};
 use crate::{Party, Result, Ring};
 use std::time::Instant;
 
 const LEN: usize = 1 << 16;
 
-/// Seconds of this thread's CPU (one rayon worker does the party's work).
+/// Prints one party's traffic, the time and the CPU time of the process, that is of both parties together.
 fn timed<T>(party: &mut Party, name: &str, body: impl FnOnce(&mut Party) -> Result<T>) -> Result<T> {
-    let (began, bytes) = (Instant::now(), party.sent() + party.received());
+    let (began, cpu, bytes) = (Instant::now(), cpu_seconds(), party.sent() + party.received());
     let result = body(party)?;
     let bits = (party.sent() + party.received() - bytes) as f64 * 8.0 / LEN as f64;
-    let role = party.role();
-    println!(
-        "{role:?} {name}: {bits:.1} bits an element, {:.4} s",
-        began.elapsed().as_secs_f64()
-    );
+    let (role, wall, cpu) = (party.role(), began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    println!("{role:?} {name}: {bits:.1} bits an element, {wall:.4} s, {cpu:.4} CPU-s of both");
     Ok(result)
 }
 

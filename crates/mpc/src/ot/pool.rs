@@ -258,6 +258,15 @@ mod tests {
         exchange(CotKind::Ferret, &[600_000, 700_000], false, 1_300_000);
     }
 
+    /// A refill that keeps the reserve full while the blocks asked for are at hand: its message comes before the answer all the same.
+    #[test]
+    fn refills_that_a_request_does_not_need_yet_keep_the_order() {
+        for kind in KINDS {
+            exchange(kind, &[30_000; 40], false, 0);
+            exchange(kind, &[30_000; 40], true, 0);
+        }
+    }
+
     #[test]
     fn one_direction_alone() {
         for kind in KINDS {

@@ -95,7 +95,8 @@ impl Receiver {
         let start = self.at;
         let bits = self.peek_bits(count);
         self.at += count;
-        if self.at <= self.known() {
+        // a batch refills the pool before it is empty: its message precedes the answer even when these blocks are at hand
+        if self.owed.is_empty() && self.at <= self.known() {
             let blocks = self.pool[start - self.origin..self.at - self.origin].to_vec();
             return Ok((bits, Ticket::Ready(blocks)));
         }

@@ -16,6 +16,7 @@
 //! | [`product`] | the evaluator: weight polynomials streamed by column block |
 pub mod cost;
 pub mod layout;
+mod measure;
 pub mod noise;
 pub mod packing;
 pub mod plan;

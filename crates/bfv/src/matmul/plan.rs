@@ -15,7 +15,9 @@ pub enum Plain {
         /// Bound for the columns.
         log_norm: u32,
     },
-    /// Shares of the same ring; both matrices are encrypted.
+    /// Shares of the same ring.
+    OneShare,
+    /// Shares of the same ring; both matrices are encrypted, and both products lie in the same responses.
     Shares,
 }
 
@@ -99,6 +101,7 @@ fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
     let (window, m) = (grid.window, grid.dims.m as f64);
     match plain {
         Plain::Weights { log_norm } => f64::from(log_norm).exp2() * (window.nw as f64).sqrt(),
+        Plain::OneShare => f64::from(bits - 1).exp2() * (m * window.nw as f64).sqrt(),
         Plain::Shares => f64::from(bits - 1).exp2() * (m * (window.nw + window.kw) as f64).sqrt(),
     }
 }

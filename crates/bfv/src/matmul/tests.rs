@@ -46,7 +46,7 @@ fn run(plan: &Plan) -> u64 {
         Plain::Weights { .. } => (0..batch * m * n)
             .map(|i| (noise(4, i) % (1 << 15)) as i64 - (1 << 14))
             .collect(),
-        Plain::Shares => (0..batch * m * n).map(|i| signed(noise(4, i) & mask)).collect(),
+        Plain::OneShare | Plain::Shares => (0..batch * m * n).map(|i| signed(noise(4, i) & mask)).collect(),
     };
     let left = (0..batch).flat_map(|h| (0..grid.k_blocks() * grid.m_blocks()).map(move |b| (h, b)));
     let left = left.map(|(h, b)| {

@@ -6,8 +6,8 @@
 const ROWS: usize = 4;
 const COLUMNS: usize = 32;
 
-/// out += x y modulo 2^64: x is k x m, y is m x n, out is k x n, all row-major.
-pub fn multiply(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
+/// out += x y modulo 2^64: x is k x m, y is m x n (signed or not is the same modulo 2^64), out is k x n, all row-major.
+pub fn multiply(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
     assert!(
         x.len() == k * m && y.len() == m * n && out.len() == k * n,
         "matrix sizes"
@@ -15,11 +15,11 @@ pub fn multiply(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize,
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512dq")]
-        fn avx512(x: &[u64], y: &[u64], out: &mut [u64], dims: (usize, usize, usize)) {
+        fn avx512(x: &[u64], y: &[i64], out: &mut [u64], dims: (usize, usize, usize)) {
             blocks(x, y, out, dims);
         }
         #[target_feature(enable = "avx2")]
-        fn avx2(x: &[u64], y: &[u64], out: &mut [u64], dims: (usize, usize, usize)) {
+        fn avx2(x: &[u64], y: &[i64], out: &mut [u64], dims: (usize, usize, usize)) {
             blocks(x, y, out, dims);
         }
         if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512f") {
@@ -35,7 +35,7 @@ pub fn multiply(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize,
 }
 
 #[inline(always)]
-fn blocks(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
+fn blocks(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
     let whole = n - n % COLUMNS;
     for column in (0..whole).step_by(COLUMNS) {
         let mut row = 0;
@@ -48,7 +48,7 @@ fn blocks(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize, usize
     for row in 0..k {
         for (j, &xj) in x[row * m..][..m].iter().enumerate() {
             for (o, &w) in out[row * n + whole..][..n - whole].iter_mut().zip(&y[j * n + whole..]) {
-                *o = o.wrapping_add(xj.wrapping_mul(w));
+                *o = o.wrapping_add(xj.wrapping_mul(w as u64));
             }
         }
     }
@@ -56,14 +56,14 @@ fn blocks(x: &[u64], y: &[u64], out: &mut [u64], (k, m, n): (usize, usize, usize
 
 /// R x COLUMNS outputs, summed in registers over the whole depth.
 #[inline(always)]
-fn block<const R: usize>(x: &[u64], y: &[u64], out: &mut [u64], (row, column): (usize, usize), (m, n): (usize, usize)) {
+fn block<const R: usize>(x: &[u64], y: &[i64], out: &mut [u64], (row, column): (usize, usize), (m, n): (usize, usize)) {
     let mut sums = [[0u64; COLUMNS]; R];
     for j in 0..m {
-        let w: &[u64; COLUMNS] = y[j * n + column..][..COLUMNS].try_into().expect("whole block");
+        let w: &[i64; COLUMNS] = y[j * n + column..][..COLUMNS].try_into().expect("whole block");
         for (r, sums) in sums.iter_mut().enumerate() {
             let xj = x[(row + r) * m + j];
             for (s, &w) in sums.iter_mut().zip(w) {
-                *s = s.wrapping_add(xj.wrapping_mul(w));
+                *s = s.wrapping_add(xj.wrapping_mul(w as u64));
             }
         }
     }
@@ -82,13 +82,13 @@ mod tests {
         for (k, m, n) in [(1, 1, 1), (3, 5, 7), (4, 9, 32), (9, 2, 65), (5, 0, 3), (2, 3, 97)] {
             let value = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let x: Vec<u64> = (0..k * m).map(value).collect();
-            let y: Vec<u64> = (0..m * n).map(|i| value(i + 1000)).collect();
+            let y: Vec<i64> = (0..m * n).map(|i| value(i + 1000) as i64).collect();
             let mut out: Vec<u64> = (0..k * n).map(|i| i as u64).collect();
             multiply(&x, &y, &mut out, (k, m, n));
             for (at, &found) in out.iter().enumerate() {
                 let (i, l) = (at / n, at % n);
                 let sum = (0..m).fold(at as u64, |s, j| {
-                    s.wrapping_add(x[i * m + j].wrapping_mul(y[j * n + l]))
+                    s.wrapping_add(x[i * m + j].wrapping_mul(y[j * n + l] as u64))
                 });
                 assert_eq!(found, sum, "{k} {m} {n}");
             }
@@ -99,7 +99,7 @@ mod tests {
     fn the_portable_path_is_the_same() {
         let (k, m, n) = (7, 11, 70);
         let x: Vec<u64> = (0..k * m).map(|i| u64::MAX - i as u64).collect();
-        let y: Vec<u64> = (0..m * n).map(|i| 1 << (i % 64)).collect();
+        let y: Vec<i64> = (0..m * n).map(|i| 1 << (i % 64)).collect();
         let (mut fast, mut plain) = (vec![0; k * n], vec![0; k * n]);
         multiply(&x, &y, &mut fast, (k, m, n));
         blocks(&x, &y, &mut plain, (k, m, n));

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`client_times_server`] | X | W | X |
 //! | [`share_times_weights`] | X_1 | X_0, W | X_1; X_0 W is local |
-//! | [`share_times_share`] | X_1, Y_1 | X_0, Y_0 | X_1, Y_1; one response for X_1 Y_0 + X_0 Y_1 |
+//! | [`share_times_share`] | X_1, Y_1 | X_0, Y_0 | X_1, Y_1; X_1 Y_0 and X_0 Y_1 in the same responses, or each with windows of its own |
 //!
 //! All return additive shares of the product modulo the ring, off by less than 2^slack units in the last place ([`Options`]). Products of
 //! fixed-point values carry 2f fraction bits and are truncated by f = 18 next, so the default of 2^12 units is 2^-6 of the last bit that
@@ -14,6 +14,7 @@
 //! result). One round. Windows come from the cost table ([`Costs`]), by public numbers alone.
 mod local;
 mod protocol;
+mod stages;
 mod state;
 
 pub use local::multiply;

@@ -1,16 +1,11 @@
 //! The three products. Every message length follows from the plan, that is from public numbers.
 use super::local::multiply;
-use super::state::Options;
+use super::stages;
+use super::state::{Options, SharesPlan};
 use crate::{MpcError, Party, Result, Ring};
-use rayon::prelude::*;
+use std::borrow::Cow;
 use tacita_bfv::matmul::plan::Plain;
-use tacita_bfv::matmul::product::{evaluate, Inputs};
 use tacita_bfv::matmul::{Dims, Plan};
-use tacita_bfv::request::{decode_request, encrypt_message};
-use tacita_bfv::response::response_len;
-use tacita_bfv::{open, Response};
-use tacita_rlwe::Ciphertext;
-use zeroize::Zeroize;
 
 /// Shares of `left` (client's: batch x k x m) times `right` (server's: batch x m x n, small signed integers), default options.
 ///
@@ -45,14 +40,15 @@ pub fn client_times_server_with(
             return Ok(vec![0; sizes.out]);
         }
         let plan = party.linear_plan(dims, ring, options.slack, Plain::Weights { log_norm })?;
-        match (left, right) {
-            (Some(left), None) => ask(party, &plan, left, None),
-            (None, Some(right)) => {
-                check_norms(right, dims, log_norm)?;
-                answer(party, &plan, right, None)
-            }
-            _ => Err(wrong_side()),
-        }
+        check_norms(right.unwrap_or_default(), dims, log_norm)?;
+        let work = Work {
+            plan: &plan,
+            encrypted: left.unwrap_or_default(),
+            also_encrypted: None,
+            plain: Cow::Borrowed(right.unwrap_or_default()),
+            also_plain: None,
+        };
+        Ok(run(party, &[work])?.remove(0))
     })
 }
 
@@ -121,151 +117,117 @@ pub fn share_times_share_with(
         if sizes.empty(dims) {
             return Ok(vec![0; sizes.out]);
         }
-        let plan = party.linear_plan(dims, ring, options.slack, Plain::Shares)?;
-        let signed = |v: &[u64]| v.iter().map(|&v| ring.signed(v)).collect::<Vec<i64>>();
-        let (mut out, right) = if party.is_client() {
-            (ask(party, &plan, x, Some(y))?, signed(y))
-        } else {
-            let right = signed(y);
-            (answer(party, &plan, &right, Some(&signed(x)))?, right)
+        let mut out = match party.linear_shares_plan(dims, ring, options.slack)? {
+            SharesPlan::Joint(plan) => run(party, &[Work::crossed(&plan, x, y, ring)])?.remove(0),
+            SharesPlan::Apart(left, right) => apart(party, (&left, &right), x, y, ring)?,
         };
-        add_local(x, &right, &mut out, dims, ring);
+        add_local(x, &signed(y, ring), &mut out, dims, ring);
         Ok(out)
     })
 }
 
-/// The client's side: requests for `left` (and `right`), then its shares from the responses.
-fn ask(party: &mut Party, plan: &Plan, left: &[u64], right: Option<&[u64]>) -> Result<Vec<u64>> {
-    let form = plan.budget.rounding;
-    party.linear_keys_for(form.limbs)?;
-    let requests = encrypt(party, plan, left, right)?;
+/// X_1 Y_0 and the transpose of Y_1^T X_0^T, in one round.
+fn apart(party: &mut Party, plans: (&Plan, &Plan), x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u64>> {
+    let Dims { k, m, n, .. } = plans.0.layout.grid.dims;
+    let (xt, yt) = (transpose(x, k, m), transpose(y, m, n));
+    let work = [Work::shares(plans.0, x, y, ring), Work::shares(plans.1, &yt, &xt, ring)];
+    let parts = run(party, &work)?;
+    let other = transpose(&parts[1], n, k);
+    Ok(parts[0].iter().zip(other).map(|(&a, b)| ring.add(a, b)).collect())
+}
+
+/// Every rows x columns matrix of a batch, transposed.
+fn transpose(x: &[u64], rows: usize, columns: usize) -> Vec<u64> {
+    let mut out = Vec::with_capacity(x.len());
+    for matrix in x.chunks_exact(rows * columns) {
+        out.extend((0..rows * columns).map(|at| matrix[at % rows * columns + at / rows]));
+    }
+    out
+}
+
+fn signed(x: &[u64], ring: Ring) -> Vec<i64> {
+    x.iter().map(|&v| ring.signed(v)).collect()
+}
+
+/// One product: what the client encrypts, what the server multiplies by (each side fills in its own).
+struct Work<'a> {
+    plan: &'a Plan,
+    encrypted: &'a [u64],
+    also_encrypted: Option<&'a [u64]>,
+    plain: Cow<'a, [i64]>,
+    also_plain: Option<Vec<i64>>,
+}
+
+impl<'a> Work<'a> {
+    /// Client's shares of the left matrix times server's of the right one.
+    fn shares(plan: &'a Plan, left: &'a [u64], right: &[u64], ring: Ring) -> Self {
+        Self {
+            plan,
+            encrypted: left,
+            also_encrypted: None,
+            plain: Cow::Owned(signed(right, ring)),
+            also_plain: None,
+        }
+    }
+
+    /// Both ways at once.
+    fn crossed(plan: &'a Plan, left: &'a [u64], right: &'a [u64], ring: Ring) -> Self {
+        Self {
+            also_encrypted: Some(right),
+            also_plain: Some(signed(left, ring)),
+            ..Self::shares(plan, left, right, ring)
+        }
+    }
+}
+
+/// One round for all products: the client's requests in one message, the server's responses in another.
+fn run(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
+    for w in work {
+        party.linear_keys_for(w.plan.budget.rounding.limbs)?;
+    }
+    if party.is_client() {
+        ask(party, work)
+    } else {
+        answer(party, work)
+    }
+}
+
+fn ask(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
+    let keys = party.linear_keys()?;
+    let parts = work
+        .iter()
+        .map(|w| stages::encrypt(keys, w.plan, w.encrypted, w.also_encrypted));
+    let requests = parts.collect::<Result<Vec<_>>>()?.concat();
+    let lengths: Vec<usize> = work.iter().map(|w| stages::responses_len(keys, w.plan)).collect();
     party.send(&requests)?;
     drop(requests);
-    let lengths = response_lengths(party, plan)?;
     let bytes = party.receive(lengths.iter().sum())?;
-    let keys = party.linear_keys()?;
-    let secret = &keys.client()?.secret;
-    let mut out = vec![0; outputs(plan)];
-    let mut rest = &bytes[..];
-    let pieces: Vec<&[u8]> = lengths.into_iter().map(|len| take(&mut rest, len)).collect();
-    let opened: Vec<Vec<u128>> = pieces
-        .into_par_iter()
-        .enumerate()
-        .map(|(r, piece)| open(&keys.params, secret, piece, plan.budget.kappa, Some(&kept(plan, r))))
-        .collect::<std::result::Result<_, _>>()?;
+    let (keys, mut rest) = (party.linear_keys()?, &bytes[..]);
+    let opened = work.iter().zip(lengths);
     opened
-        .into_iter()
-        .enumerate()
-        .for_each(|(r, shares)| place(plan, r, shares, &mut out));
-    Ok(out)
+        .map(|(w, len)| stages::open_all(keys, w.plan, stages::take(&mut rest, len)))
+        .collect()
 }
 
-/// All requests: left blocks by (head, alpha, beta), then right blocks by (head, beta, gamma).
-fn encrypt(party: &Party, plan: &Plan, left: &[u64], right: Option<&[u64]>) -> Result<Vec<u8>> {
+fn answer(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
     let keys = party.linear_keys()?;
-    let secret = &keys.client()?.secret;
-    let grid = plan.layout.grid;
-    let Dims { k, m, n, .. } = grid.dims;
-    let counts = request_counts(plan);
-    let one = |at: usize| {
-        let mut message = if at < counts[0] {
-            let (row, beta) = (at / grid.m_blocks(), at % grid.m_blocks());
-            let (head, alpha) = (row / grid.k_blocks(), row % grid.k_blocks());
-            grid.left_message(&left[head * k * m..][..k * m], alpha, beta, plan.bits)
-        } else {
-            let (row, gamma) = ((at - counts[0]) / grid.n_blocks(), (at - counts[0]) % grid.n_blocks());
-            let (head, beta) = (row / grid.m_blocks(), row % grid.m_blocks());
-            grid.right_message(&right.unwrap_or_default()[head * m * n..][..m * n], beta, gamma)
-        };
-        let bytes = encrypt_message(&keys.params, secret, &message, plan.bits, plan.budget.rounding);
-        message.zeroize();
-        bytes
-    };
-    let requests: Vec<Vec<u8>> = (0..counts[0] + counts[1])
-        .into_par_iter()
-        .map(one)
-        .collect::<std::result::Result<_, _>>()?;
-    Ok(requests.concat())
-}
-
-/// The server's side: evaluates on the requests and keeps its shares.
-fn answer(party: &mut Party, plan: &Plan, right: &[i64], crossed: Option<&[i64]>) -> Result<Vec<u64>> {
-    let form = plan.budget.rounding;
-    party.linear_keys_for(form.limbs)?;
-    let counts = request_counts(plan);
-    let one = form.byte_len(&party.linear_keys()?.params);
-    let bytes = party.receive((counts[0] + counts[1]) * one)?;
-    let keys = party.linear_keys()?;
-    let decode = |bytes: &[u8]| -> Result<Vec<Ciphertext>> {
-        let cts = bytes.par_chunks(one).map(|b| decode_request(&keys.params, b, form));
-        Ok(cts.collect::<std::result::Result<_, _>>()?)
-    };
-    let (left, other) = bytes.split_at(counts[0] * one);
-    let inputs = Inputs {
-        left: decode(left)?,
-        right,
-        crossed: crossed.map(|x| decode(other).map(|cts| (cts, x))).transpose()?,
-    };
-    drop(bytes);
-    let responses = evaluate(&keys.params, keys.server(form.limbs)?, plan, inputs)?;
-    let mut out = vec![0; outputs(plan)];
-    let mut message = Vec::with_capacity(responses.iter().map(|r| r.bytes.len()).sum());
-    for (r, Response { bytes, share }) in responses.into_iter().enumerate() {
-        message.extend_from_slice(&bytes);
-        place(plan, r, share, &mut out);
+    let lengths: Vec<usize> = work.iter().map(|w| stages::requests_len(keys, w.plan)).collect();
+    let bytes = party.receive(lengths.iter().sum())?;
+    let (keys, mut rest) = (party.linear_keys()?, &bytes[..]);
+    let (mut message, mut shares) = (Vec::new(), Vec::new());
+    for (w, len) in work.iter().zip(lengths) {
+        let requests = stages::take(&mut rest, len);
+        let (part, mine) = stages::respond_all(keys, w.plan, requests, &w.plain, w.also_plain.as_deref())?;
+        message.extend_from_slice(&part);
+        shares.push(mine);
     }
     party.send(&message)?;
-    Ok(out)
-}
-
-/// Requests for left and for right blocks.
-fn request_counts(plan: &Plan) -> [usize; 2] {
-    let grid = plan.layout.grid;
-    let (batch, m) = (grid.dims.batch, grid.m_blocks());
-    let right = if plan.crossed() { batch * m * grid.n_blocks() } else { 0 };
-    [batch * grid.k_blocks() * m, right]
-}
-
-fn outputs(plan: &Plan) -> usize {
-    let Dims { k, n, batch, .. } = plan.layout.grid.dims;
-    batch * k * n
-}
-
-fn kept(plan: &Plan, r: usize) -> Vec<usize> {
-    plan.layout.places(r).iter().map(|p| p.coefficient).collect()
-}
-
-fn response_lengths(party: &Party, plan: &Plan) -> Result<Vec<usize>> {
-    let params = &party.linear_keys()?.params;
-    let layout = plan.layout;
-    let len = |r| response_len(params, plan.budget.kappa, layout.places(r).len());
-    Ok((0..layout.responses()).map(len).collect())
-}
-
-/// The first `len` bytes; the total was checked by the channel.
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
-    let (head, tail) = rest.split_at(len);
-    *rest = tail;
-    head
-}
-
-/// Puts the shares of response `r` (modulo 2^kappa) where they belong, modulo 2^bits.
-fn place(plan: &Plan, r: usize, shares: Vec<u128>, out: &mut [u64]) {
-    let (kappa, ring) = (plan.budget.kappa, Ring::new(plan.bits));
-    for (place, share) in plan.layout.places(r).into_iter().zip(shares) {
-        let value = if kappa >= plan.bits {
-            (share >> (kappa - plan.bits)) as u64
-        } else {
-            (share as u64) << (plan.bits - kappa)
-        };
-        out[place.output] = ring.reduce(value);
-    }
+    Ok(shares)
 }
 
 /// out += x y, head by head, modulo the ring.
 fn add_local(x: &[u64], y: &[i64], out: &mut [u64], dims: Dims, ring: Ring) {
     let Dims { k, m, n, batch } = dims;
-    let y: Vec<u64> = y.iter().map(|&v| v as u64).collect();
     for head in 0..batch {
         let (x, y) = (&x[head * k * m..][..k * m], &y[head * m * n..][..m * n]);
         multiply(x, y, &mut out[head * k * n..][..k * n], (k, m, n));

@@ -31,6 +31,15 @@ pub struct State {
     plans: HashMap<(Dims, u32, u32, Plain), Plan>,
 }
 
+/// How a product of shares is done.
+#[derive(Clone, Copy)]
+pub(super) enum SharesPlan {
+    /// Both products in the same responses, so both encodings have the same window: many requests, few responses.
+    Joint(Plan),
+    /// X_1 Y_0, and the transpose of X_0 Y_1 as Y_1^T X_0^T: each with its own window, so that requests are dense.
+    Apart(Plan, Plan),
+}
+
 /// One side's keys.
 pub(super) struct Keys {
     pub params: Parameters,
@@ -83,6 +92,25 @@ impl Party {
         let plan = Plan::new(&parameters_olt()?, dims, ring.bits(), slack, plain, &self.linear.costs)?;
         self.linear.plans.insert(key, plan);
         Ok(plan)
+    }
+
+    /// The cheaper way to multiply shares. The errors of two products add up, so each gets half.
+    pub(super) fn linear_shares_plan(&mut self, dims: Dims, ring: Ring, slack: u32) -> Result<SharesPlan> {
+        let transposed = Dims {
+            k: dims.n,
+            n: dims.k,
+            ..dims
+        };
+        let joint = self.linear_plan(dims, ring, slack, Plain::Shares);
+        let mut half = |dims| self.linear_plan(dims, ring, slack - 1, Plain::OneShare);
+        let (Ok(left), Ok(right)) = (half(dims), half(transposed)) else {
+            return joint.map(SharesPlan::Joint);
+        };
+        let costs = &self.linear.costs;
+        Ok(match joint {
+            Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => SharesPlan::Joint(j),
+            _ => SharesPlan::Apart(left, right),
+        })
     }
 
     /// Makes sure that both sides have keys for `limbs` primes: another 8 MB for three, at their first use.

@@ -104,6 +104,7 @@ fn share_times_share_at_odd_shapes_and_rings() {
 #[test]
 fn heads_of_attention() {
     shares_case(dims(128, 32, 128, 12), 46, 12);
+    shares_case(dims(100, 128, 32, 2), 46, 12);
 }
 
 #[test]

@@ -194,7 +194,11 @@ class TestConnections:
             native.TwoPartyListener("localhost", 0)
         with pytest.raises(native.TacitaError, match="insecure_plain"):
             native.TwoPartyListener("localhost", 0, certificate=certificate[0], key=certificate[1], insecure_plain=True)
-        for how in ({}, {"ca": certificate[0], "insecure_plain": True}, {"ca": certificate[0], "fingerprint": "00" * 32}):
+        for how in (
+            {},
+            {"ca": certificate[0], "insecure_plain": True},
+            {"ca": certificate[0], "fingerprint": "00" * 32},
+        ):
             with pytest.raises(native.TacitaError, match="exactly one"):
                 native.TwoParty.dial("localhost", 1, **how)
 

@@ -1,0 +1,305 @@
+//! Non-linear functions. Formats are (bits of the ring, fraction bits); what is not said about the output is that of the input.
+use crate::error::TacitaError;
+use crate::two_party::TwoParty;
+use crate::two_party_arrays::{canonical, flat, matrix, ring, shaped, Array, Shares};
+use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, Span};
+
+/// Fraction bits in a ring.
+fn format(op: &str, bits: u32, frac: u32) -> PyResult<Fixed> {
+    let ring = ring(op, bits)?;
+    if frac >= bits {
+        return Err(TacitaError::new_err(format!(
+            "{op}: {frac} fraction bits in a ring of {bits}"
+        )));
+    }
+    Ok(Fixed { ring, frac })
+}
+
+fn form(name: &str) -> PyResult<GeluForm> {
+    match name {
+        "abs4" => Ok(GeluForm::Abs4),
+        "abs8" => Ok(GeluForm::Abs8),
+        "seg4" => Ok(GeluForm::Seg4),
+        "p4" => Ok(GeluForm::P4),
+        _ => Err(TacitaError::new_err(format!(
+            "gelu: form {name:?} is not known; hint: abs4, abs8, seg4 or p4"
+        ))),
+    }
+}
+
+/// Powers of two between which values lie.
+fn span(op: &str, low: i32, high: i32) -> PyResult<Span> {
+    if !(-64..=64).contains(&low) || !(-64..=64).contains(&high) || low >= high {
+        return Err(TacitaError::new_err(format!("{op}: values from 2^{low} to 2^{high}")));
+    }
+    Ok(Span { low, high })
+}
+
+#[pymethods]
+impl TwoParty {
+    /// GELU for |x| < 2^range, same fraction bits. form: abs4, abs8 (finer), seg4 or p4 (of the literature).
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form="abs4", range=10))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn gelu<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        form: &str,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let (from, out) = (format("gelu", bits, frac)?, ring("gelu", out_bits.unwrap_or(bits))?);
+        let form = self::form(form)?;
+        self.keep(py, "gelu", &x, bits, |party, x, _| {
+            nonlinear::gelu_with(party, x, from, out, form, range)
+        })
+    }
+
+    /// SiLU for |x| < 2^range, same fraction bits.
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, range=10))]
+    fn silu<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let (from, out) = (format("silu", bits, frac)?, ring("silu", out_bits.unwrap_or(bits))?);
+        self.keep(py, "silu", &x, bits, |party, x, _| {
+            nonlinear::silu(party, x, from, out, range)
+        })
+    }
+
+    /// ELU (alpha = 1) for |x| < 2^range, same fraction bits.
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, range=10))]
+    fn elu<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let (from, out) = (format("elu", bits, frac)?, ring("elu", out_bits.unwrap_or(bits))?);
+        self.keep(py, "elu", &x, bits, |party, x, _| {
+            nonlinear::elu(party, x, from, out, range)
+        })
+    }
+
+    /// tanh for |x| < 2^range.
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn tanh<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        out_frac: Option<u32>,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let from = format("tanh", bits, frac)?;
+        let to = format("tanh", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
+        self.keep(py, "tanh", &x, bits, |party, x, _| {
+            nonlinear::tanh(party, x, from, to, range)
+        })
+    }
+
+    /// exp for -2^range < x <= 0.25; 0 below -10.5.
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn exp<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        out_frac: Option<u32>,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let from = format("exp", bits, frac)?;
+        let to = format("exp", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
+        self.keep(py, "exp", &x, bits, |party, x, _| {
+            nonlinear::exp(party, x, from, to, range)
+        })
+    }
+
+    /// Softmax of every row of a matrix with |x| < 2^range.
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, out_frac=None, *, range=10))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn softmax<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        out_bits: Option<u32>,
+        out_frac: Option<u32>,
+        range: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let from = format("softmax", bits, frac)?;
+        let to = format("softmax", out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
+        let (rows, cols) = matrix("softmax", x.shape())?;
+        self.keep(py, "softmax", &x, bits, |party, x, _| {
+            nonlinear::softmax(party, x, rows, cols, from, range, to)
+        })
+    }
+
+    /// The halves of softmax: exp(x - max) with 14 fraction bits in the ring of `power_bits` (shape of x), and the inverses of the rows'
+    /// sums (rows,) in (inverse_bits, inverse_frac).
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn softmax_parts<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        range: u32,
+        power_bits: u32,
+        inverse_bits: u32,
+        inverse_frac: u32,
+    ) -> PyResult<(Array<'py, u64>, Array<'py, u64>)> {
+        let op = "softmax_parts";
+        let (from, inverse) = (format(op, bits, frac)?, format(op, inverse_bits, inverse_frac)?);
+        let (values, power, (rows, cols)) = (flat(op, &x)?, ring(op, power_bits)?, matrix(op, x.shape())?);
+        canonical(op, values, from.ring)?;
+        let (powers, inverses) = self.run(py, |party| {
+            nonlinear::softmax_parts(party, values, rows, cols, from, range, power, inverse)
+        })?;
+        Ok((shaped(py, powers, x.shape())?, shaped(py, inverses, &[rows])?))
+    }
+
+    /// 1/x for 2^low <= x < 2^high.
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn reciprocal<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        low: i32,
+        high: i32,
+        out_bits: u32,
+        out_frac: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let op = "reciprocal";
+        let (from, to, span) = (
+            format(op, bits, frac)?,
+            format(op, out_bits, out_frac)?,
+            span(op, low, high)?,
+        );
+        self.keep(py, op, &x, bits, |party, x, _| {
+            nonlinear::reciprocal(party, x, from, span, to)
+        })
+    }
+
+    /// factor / sqrt(x) for 2^low <= x < 2^high.
+    #[pyo3(signature = (x, bits, frac, low, high, out_bits, out_frac, *, factor=1.0))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn rsqrt<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        low: i32,
+        high: i32,
+        out_bits: u32,
+        out_frac: u32,
+        factor: f64,
+    ) -> PyResult<Array<'py, u64>> {
+        let op = "rsqrt";
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(TacitaError::new_err("rsqrt: the factor must be positive"));
+        }
+        let (from, to, span) = (
+            format(op, bits, frac)?,
+            format(op, out_bits, out_frac)?,
+            span(op, low, high)?,
+        );
+        self.keep(py, op, &x, bits, |party, x, _| {
+            nonlinear::rsqrt(party, x, from, span, factor, to)
+        })
+    }
+
+    /// Layer normalisation of the rows of a matrix; gamma and beta (floats) at the server, None at the client. |x - mean| < bound, deviations
+    /// of rows >= least, |gamma| < gamma_bound.
+    #[pyo3(signature = (x, gamma, beta, *, bits=64, frac=18, bound, least, gamma_bound, epsilon=1e-12, out_bits=None, out_frac=None))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn layer_norm<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        gamma: Option<PyReadonlyArray1<'py, f64>>,
+        beta: Option<PyReadonlyArray1<'py, f64>>,
+        bits: u32,
+        frac: u32,
+        bound: f64,
+        least: f64,
+        gamma_bound: f64,
+        epsilon: f64,
+        out_bits: Option<u32>,
+        out_frac: Option<u32>,
+    ) -> PyResult<Array<'py, u64>> {
+        let op = "layer_norm";
+        let from = format(op, bits, frac)?;
+        let to = format(op, out_bits.unwrap_or(bits), out_frac.unwrap_or(frac))?;
+        let (rows, cols) = matrix(op, x.shape())?;
+        let norm = Norm {
+            rows,
+            cols,
+            bound,
+            least,
+            gamma: gamma_bound,
+            epsilon,
+        };
+        let gamma = gamma.as_ref().map(|w| w.as_slice()).transpose()?;
+        let beta = beta.as_ref().map(|w| w.as_slice()).transpose()?;
+        self.keep(py, op, &x, bits, |party, x, _| {
+            nonlinear::layer_norm(party, x, from, &norm, gamma, beta, to)
+        })
+    }
+
+    /// x * factor in another format, up to one unit and 2^-14 of the factor; local where there is room.
+    #[allow(clippy::too_many_arguments)] // arguments of Python
+    fn rescale<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        factor: f64,
+        to_bits: u32,
+        to_frac: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let (from, to) = (format("rescale", bits, frac)?, format("rescale", to_bits, to_frac)?);
+        self.keep(py, "rescale", &x, bits, |party, x, _| {
+            nonlinear::rescale(party, x, from, factor, to)
+        })
+    }
+
+    /// The same value in another format, for |x| < 2^(bits-2) as an integer.
+    fn convert<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        frac: u32,
+        to_bits: u32,
+        to_frac: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let (from, to) = (format("convert", bits, frac)?, format("convert", to_bits, to_frac)?);
+        self.keep(py, "convert", &x, bits, |party, x, _| {
+            nonlinear::convert(party, x, from, to)
+        })
+    }
+}

@@ -2,6 +2,8 @@
 //! orthomorphism sigma(l, r) = (l + r, l): "MMO^" of Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from
 //! Fixed-Key Block Ciphers* (2020), section 7.3. It is circular correlation robust for a random permutation pi. No tweak: every input is a
 //! block of a COT that is used once, so that inputs repeat with probability 2^-128 a pair only.
+#[cfg(target_arch = "x86_64")]
+use super::vaes::{self, Keys};
 use aes::cipher::{BlockEncrypt, KeyInit};
 use aes::{Aes128, Block};
 use std::sync::OnceLock;
@@ -22,8 +24,22 @@ const fn sigma(x: u128) -> u128 {
     (x << 64) ^ (x >> 64) ^ (x >> 64 << 64)
 }
 
+#[cfg(target_arch = "x86_64")]
+fn fast_keys() -> Option<&'static Keys> {
+    static KEYS: OnceLock<Option<Keys>> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::new(u128::from_le_bytes(KEY))).as_ref()
+}
+
 /// Replaces every block by its hash.
 pub(super) fn hash_all(blocks: &mut [u128]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(keys) = fast_keys() {
+        return vaes::hash_all(keys, blocks);
+    }
+    hash_portable(blocks);
+}
+
+fn hash_portable(blocks: &mut [u128]) {
     let pi = permutation();
     for batch in blocks.chunks_mut(BATCH) {
         let mut image = [Block::default(); BATCH];
@@ -43,8 +59,16 @@ pub(super) fn hash_all(blocks: &mut [u128]) {
 /// sum of the lower half after.
 pub(super) fn expand(nodes: &mut [u128]) -> u128 {
     let (low, high) = nodes.split_at_mut(nodes.len() / 2);
+    #[cfg(target_arch = "x86_64")]
+    if let Some(keys) = fast_keys() {
+        return vaes::expand(keys, low, high);
+    }
+    expand_portable(low, high)
+}
+
+fn expand_portable(low: &mut [u128], high: &mut [u128]) -> u128 {
     high.copy_from_slice(low);
-    hash_all(low);
+    hash_portable(low);
     low.iter().zip(high).fold(0, |sum, (l, h)| {
         *h ^= l;
         sum ^ l
@@ -61,8 +85,10 @@ mod tests {
             let inputs: Vec<u128> = (0..count as u128)
                 .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
                 .collect();
-            let mut hashed = inputs.clone();
+            let (mut hashed, mut portable) = (inputs.clone(), inputs.clone());
             hash_all(&mut hashed);
+            hash_portable(&mut portable);
+            assert_eq!(hashed, portable, "both paths");
             for (&x, &h) in inputs.iter().zip(&hashed) {
                 let (l, r) = ((x >> 64) as u64, x as u64);
                 let s = (u128::from(l ^ r) << 64) | u128::from(l);
@@ -70,6 +96,20 @@ mod tests {
                 permutation().encrypt_block(&mut block);
                 assert_eq!(h, u128::from_le_bytes(block.into()) ^ s);
             }
+        }
+    }
+
+    #[test]
+    fn both_paths_grow_the_same_level() {
+        for width in [1usize, 2, 8, 16, 17, 64] {
+            let start: Vec<u128> = (0..2 * width as u128).map(|i| (i + 5).pow(9) << 40).collect();
+            let (mut fast, mut portable) = (start.clone(), start.clone());
+            let sum = expand(&mut fast);
+            let (low, high) = portable.split_at_mut(width);
+            assert_eq!(sum, expand_portable(low, high));
+            assert_eq!(fast, portable);
+            assert_eq!(sum, fast[..width].iter().fold(0, |sum, node| sum ^ node));
+            assert!((0..width).all(|i| fast[i] ^ fast[width + i] == start[i]));
         }
     }
 }

@@ -22,6 +22,7 @@ mod sender;
 mod several;
 mod softspoken;
 mod transpose;
+mod vaes;
 mod wire;
 
 pub use correlated::Chosen;

@@ -1,4 +1,6 @@
-//! AES-128 in counter mode: the streams that seeds of 128 bits stand for.
+//! AES-128 in counter mode: the streams that seeds of 128 bits stand for, and public words below a bound.
+#[cfg(target_arch = "x86_64")]
+use super::vaes::{self, Keys};
 use aes::cipher::{BlockEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
 
@@ -35,9 +37,67 @@ impl Stream {
     }
 }
 
+/// Public pseudo-random words below a bound: floor(word * below / 2^32) for the little-endian 32-bit words of a stream.
+pub(super) struct Words {
+    stream: Stream,
+    below: u32,
+    #[cfg(target_arch = "x86_64")]
+    keys: Option<Keys>,
+}
+
+impl Words {
+    /// The words of this (public) key's stream, from its start.
+    pub(super) fn new(key: u128, below: u32) -> Self {
+        Self {
+            stream: Stream::new(key),
+            below,
+            #[cfg(target_arch = "x86_64")]
+            keys: Keys::new(key),
+        }
+    }
+
+    /// The next words.
+    pub(super) fn fill(&mut self, out: &mut [[u32; 64]]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(keys) = &self.keys {
+            vaes::scaled_words(keys, self.stream.counter as u64, self.below, out);
+            self.stream.counter += (16 * out.len()) as u128;
+            return;
+        }
+        self.fill_portable(out);
+    }
+
+    fn fill_portable(&mut self, out: &mut [[u32; 64]]) {
+        for out in out {
+            let mut blocks = [0; 16];
+            self.stream.fill(&mut blocks);
+            let words = blocks
+                .iter()
+                .flat_map(|block| (0..4).map(move |i| (block >> (32 * i)) as u32));
+            for (out, word) in out.iter_mut().zip(words) {
+                *out = ((u64::from(word) * u64::from(self.below)) >> 32) as u32;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_paths_draw_the_same_words() {
+        for below in [1, 1000, 1 << 17, u32::MAX] {
+            let (mut fast, mut portable) = (Words::new(77, below), Words::new(77, below));
+            for steps in [1usize, 3, 10] {
+                let (mut a, mut b) = (vec![[0; 64]; steps], vec![[1; 64]; steps]);
+                fast.fill(&mut a);
+                portable.fill_portable(&mut b);
+                assert_eq!(a, b);
+                assert!(a.as_flattened().iter().all(|&word| word < below));
+            }
+        }
+    }
 
     #[test]
     fn continues_where_it_stopped() {

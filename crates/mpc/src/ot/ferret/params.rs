@@ -28,18 +28,21 @@ impl Set {
     }
 }
 
-/// First batch of a session, and all of a short one.
+/// Inputs per output of the matrix.
+pub(in crate::ot) const D: usize = 10;
+
+/// First batch of a session, and all of a short one: 132 bits.
 pub(in crate::ot) const SMALL: Set = Set {
     log: 9,
     t: 1024,
-    k: 1 << 15,
+    k: 65_536,
 };
 
-/// Every later batch.
+/// Every later batch: 133 bits.
 pub(in crate::ot) const LARGE: Set = Set {
-    log: 11,
+    log: 10,
     t: 2048,
-    k: 1 << 17,
+    k: 143_360,
 };
 
 /// For tests of the algebra only: no security.

@@ -102,7 +102,7 @@ def test_ranges_count_their_bits() -> None:
     assert [range_bits(*pair) for pair in ((-1.0, 0.5), (-0.1, 0.1), (-3.9, 4.0), (0.0, 7.99), (-8.0, 1.0))] == [1, 1, 3, 3, 4]
     assert hiding((-4.0, 5.0)) == 20.0
     formats = Formats()
-    assert mixed_fraction(formats, 7.9) + formats.inverse + 3 + 1 == formats.normal_ring
+    assert mixed_fraction(formats, 7.9) + formats.inverse + 3 + 2 == formats.normal_ring
 
 
 def logits(checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Formats | None = None, calibration=None):

@@ -176,7 +176,7 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
 def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
-    context = formats.normal_ring - 1 - formats.inverse - LEAST_MIXED
+    context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
     yield f"{name}: context {layer.context:.3g}", 0.0 < layer.context < 2.0**context
     for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
         yield f"{name}: {what} {interval}", _interval(interval)

@@ -96,8 +96,12 @@ def range_bits(low: float, high: float) -> int:
 
 
 def mixed_fraction(formats: Formats, bound: float) -> int:
-    """Fraction bits of the mixed values before they are multiplied by the inverse: the product, below `bound`, fills its ring."""
-    return formats.normal_ring - 1 - range_bits(0.0, bound) - formats.inverse
+    """Fraction bits of the mixed values before they are multiplied by the inverse.
+
+    The product, below `bound`, fills its ring but for
+    the two bits that its extension needs.
+    """
+    return formats.normal_ring - 2 - range_bits(0.0, bound) - formats.inverse
 
 
 class Operations(Protocol[T, W]):

@@ -90,7 +90,7 @@ class FixedTensors:
         held = self._held(mixed, weights.numerators.fraction + f.product_fraction, f.mix_ring)
         low = held.at(mixed_fraction(f, bound))
         product = low.values * weights.inverse.values
-        return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring + 1)
+        return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring)
 
     def activation(self, x: Fixed, kind: str, interval: Interval) -> Fixed:
         """See `functions`."""

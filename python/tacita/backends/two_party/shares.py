@@ -69,7 +69,7 @@ class SharedTensors:
         """One product of shares and weights; bias and `add` are local."""
         f = self._formats
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
-        weights = None if dense.weight is None else encode(dense.weight.T, f.weight)
+        weights = None if dense.weight is None else np.ascontiguousarray(encode(dense.weight.T, f.weight))
         shape = (rows, dense.inputs, dense.outputs)
         product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring)
         result = Share(product, f.ring, fraction)
@@ -138,16 +138,16 @@ class SharedTensors:
         f, bounds = self._formats, norm.bounds
         values = self._party.layer_norm(
             np.ascontiguousarray(x.values),
-            x.ring,
-            x.fraction,
-            f.ring,
-            f.fraction,
+            norm.gamma,
+            norm.beta,
+            bits=x.ring,
+            frac=x.fraction,
             bound=bounds.centred,
             least=math.sqrt(bounds.variance[0]),
             gamma_bound=bounds.gamma,
             epsilon=norm.epsilon,
-            gamma=norm.gamma,
-            beta=norm.beta,
+            out_bits=f.ring,
+            out_frac=f.fraction,
         )
         return Share(values, f.ring, f.fraction)
 

@@ -1,0 +1,236 @@
+"""`tacita serve` and `tacita classify --connect` as two processes over TLS; bad peers leave the server up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
+
+from tacita.checkpoint import embed, load
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyClient
+from tacita.errors import PeerError
+from tacita.models.bert import reference
+from tacita.protocol import handshake
+from tacita.protocol.party import Identity, dial, new_identity
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
+    pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
+
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+SECONDS = 120
+
+
+@dataclass
+class Served:
+    """A running server: where it listens, its certificate, and everything it said so far."""
+
+    process: subprocess.Popen[str]
+    port: int
+    certificate: Path
+    model: Path
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> str:
+        return "".join(self.said)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Served]:
+    model = write_folder(make_random_checkpoint(), folder / "model")
+    (folder / "texts.txt").write_text("\n".join(TEXTS))
+    given = ["--model", str(model), "--tokens", "16", "--texts", str(folder / "texts.txt"), "--timeout", "20", *options]
+    command = [sys.executable, "-m", "tacita", "serve", *given]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    served = Served(process, 0, folder / "pem" / "certificate.pem", model)
+    ready = threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            served.said.append(line)
+            if "listening on" in line:
+                served.port = int(line.split(",")[0].rpartition(":")[2])
+                ready.set()
+        ready.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert ready.wait(SECONDS) and served.port, served.output
+        yield served
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, "--new-certificate", str(folder / "pem")) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def classify(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The client in its own process."""
+    command = [sys.executable, "-m", "tacita", "classify", "--connect", target, "--timeout", "20", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+
+
+def trusting(server: Served) -> list[str]:
+    return ["--trust", str(server.certificate)]
+
+
+def assert_serves(server: Served, tmp_path: Path) -> None:
+    """Another client gets the float model's answer."""
+    report = tmp_path / "report.json"
+    done = classify(server.target, TEXTS[1], *trusting(server), "--json", str(report))
+    assert done.returncode == 0, done.stderr + server.output
+    model = load(server.model)
+    wanted = reference(model, *embed(model, TEXTS[1], 16)).logits
+    assert json.loads(report.read_text())["results"][0]["logits"] == pytest.approx(list(wanted), abs=0.05)
+
+
+def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_path: Path) -> None:
+    texts, report = tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join([*TEXTS[:2], "film " * 40]))
+    done = classify(server.target, "--file", str(texts), *trusting(server), "--profile", "--json", str(report))
+    assert done.returncode == 1, done.stderr  # the third line is too long, and named
+    assert f"{texts}:3:" in done.stderr.replace("\n", "")
+    figures, model = json.loads(report.read_text()), load(server.model)
+    for text, row in zip(TEXTS, figures["results"], strict=False):
+        wanted = reference(model, *embed(model, text, 16)).logits
+        assert row["logits"] == pytest.approx(list(wanted), abs=0.05)
+        assert row["label"] == model.config.labels[int(wanted.argmax())]
+        assert row["bytes_sent"] > 0 and row["rounds"] > 0
+    first, second = figures["results"]
+    assert abs(second["rounds"] - first["rounds"]) < first["rounds"]  # the set-up is the first one's
+    assert "operation" in done.stdout and "session:" in done.stdout
+    assert {"path", "wall", "sent", "received", "rounds", "calls"} <= set(figures["profile"][0])
+
+
+def test_costs_do_not_depend_on_the_text(server: Served, tmp_path: Path) -> None:
+    costs = []
+    for text in ("bad", "never boring , very good film"):
+        report = tmp_path / "report.json"
+        assert classify(server.target, text, *trusting(server), "--json", str(report)).returncode == 0
+        figures = json.loads(report.read_text())
+        costs.append([figures["results"][0][name] for name in ("bytes_sent", "bytes_received", "rounds")])
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("text", ["film " * 40, "   "])
+def test_bad_texts_are_refused_and_the_server_goes_on(server: Served, tmp_path: Path, text: str) -> None:
+    done = classify(server.target, text, *trusting(server))
+    assert done.returncode == 2 and "text" in done.stderr
+    assert_serves(server, tmp_path)
+
+
+def test_a_wrong_certificate_is_refused(server: Served, tmp_path: Path) -> None:
+    other = new_identity(tmp_path / "other", ["127.0.0.1"])
+    done = classify(server.target, "bad", "--trust", str(other.certificate))
+    assert done.returncode == 2 and "certificate" in done.stderr.lower()
+    assert_serves(server, tmp_path)
+
+
+def test_plain_clients_are_refused_by_a_server_with_tls(server: Served, tmp_path: Path) -> None:
+    done = classify(server.target, "bad", "--insecure-plain-tcp")
+    assert done.returncode == 2 and done.stderr.startswith("error:")
+    assert_serves(server, tmp_path)
+
+
+def test_garbage_does_not_take_the_server_down(server: Served, tmp_path: Path) -> None:
+    for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+            raw.sendall(noise)
+    assert_serves(server, tmp_path)
+
+
+def test_a_client_that_leaves_half_way_ends_its_session_only(server: Served, tmp_path: Path) -> None:
+    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=20)
+    client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
+    party.send(handshake.CLASSIFY)  # and then nothing
+    assert client.plan.tokens == 16
+    party.close()
+    assert_serves(server, tmp_path)
+    assert "ended early" in server.output
+
+
+def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> None:
+    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=20)
+    party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
+    party.receive(handshake.WELCOME.size)
+    party.send(handshake.HAVE)
+    party.send(bytes(32))
+    assert party.receive(1) == handshake.REFUSED
+    party.close()
+    assert_serves(server, tmp_path)
+    assert "another plan" in server.output
+
+
+def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) -> None:
+    mine: Identity = new_identity(tmp_path / "client", ["client"])
+    admitting = ["--new-certificate", str(tmp_path / "pem"), "--client-ca", str(mine.certificate)]
+    with serving(tmp_path, *admitting, "--once", "--profile") as served:
+        with pytest.raises(PeerError):  # without a certificate: refused in the handshake, or at the first message
+            TwoPartyClient(dial("127.0.0.1", served.port, trust=served.certificate), PublicCache(tmp_path / "cache"))
+        shown = ["--certificate", str(mine.certificate), "--key", str(mine.key)]
+        done = classify(served.target, "bad", *trusting(served), *shown)
+        assert done.returncode == 0, done.stderr + served.output
+        assert served.process.wait(SECONDS) == 0
+        assert "session of 1 text" in served.output
+
+
+def test_control_c_ends_the_server(tmp_path: Path) -> None:
+    with serving(tmp_path, "--insecure-plain-tcp") as served:
+        served.process.send_signal(signal.SIGINT)
+        assert served.process.wait(SECONDS) == 130
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        done = classify(f"127.0.0.1:{taken.getsockname()[1]}", "bad", "--insecure-plain-tcp")
+    assert done.returncode == 2 and done.stderr.startswith("error:")
+
+
+@pytest.mark.parametrize("options", [[], ["--insecure-plain-tcp", "--new-certificate", "x"], ["--certificate", "x"]])
+def test_a_server_must_be_told_how_it_is_secured(options: list[str]) -> None:
+    from test_cli import run
+
+    status, _, err = run("serve", *options)
+    assert status == 2 and "error:" in err
+
+
+def test_a_client_must_be_told_whom_to_trust() -> None:
+    from test_cli import run
+
+    for options in (["127.0.0.1:1"], ["nowhere", "--insecure-plain-tcp"], ["127.0.0.1:1", "--trust", "x", "--key", "y"]):
+        status, _, err = run("classify", "bad", "--connect", *options)
+        assert status == 2 and "error:" in err

@@ -1,0 +1,182 @@
+"""One party of the real thing beside the fixed-point interpreter: every operation, then whole models, both parties in two threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import numpy as np
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita import api
+from tacita.backends.two_party.base import Dense, Formats, Norm, NormBounds
+from tacita.backends.two_party.fixed import FixedTensors
+from tacita.backends.two_party.residues import Share, opened, reduced
+from tacita.checkpoint import Checkpoint, embed
+from tacita.models import two_party
+from tacita.models.bert import reference
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.protocol.party import Party, pair
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
+    pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
+
+from tacita.backends.two_party.shares import SharedTensors  # noqa: E402
+
+FORMATS = Formats()
+TOKENS, REAL = 8, 5
+MASK = (np.arange(TOKENS) < REAL).astype(np.float64)
+RNG = np.random.default_rng(5)
+UNIT = 2.0**-FORMATS.fraction
+
+Session = tuple[Party, Party]
+Step = Callable[[Any, Any], Any]  # (operations, inputs of this interpreter) -> a tensor
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """One session, set up once: its messages keep their order as long as every test finishes."""
+    with pair(timeout=20.0) as parties:
+        both(parties, lambda party: party.set_up())
+        yield parties
+
+
+def both(parties: Session, work: Callable[[Party], Any]) -> list[Any]:
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(work, party) for party in parties]
+        for future in as_completed(running):  # the first failure, not the wait of the other for it
+            future.result()
+        return [future.result() for future in running]
+
+
+def shared(x: np.ndarray, ring: int, fraction: int) -> tuple[Share, Share]:
+    whole = np.rint(np.ldexp(x, fraction)).astype(np.int64).view(np.uint64)
+    mask = reduced(RNG.integers(0, 1 << 64, x.shape, np.uint64), ring)
+    return Share(reduced(whole - mask, ring), ring, fraction), Share(mask, ring, fraction)
+
+
+def run(session: Session, step: Callable[[SharedTensors, list[Share]], Share], *inputs: tuple[Share, Share]) -> np.ndarray:
+    """The opened result of one operation."""
+
+    def work(party: Party) -> Share:
+        client = party is session[0]
+        ops = SharedTensors(party.native, FORMATS, TOKENS, mask=MASK if client else None)
+        return step(ops, [given[0 if client else 1] for given in inputs])
+
+    ours, theirs = both(session, work)
+    assert (ours.ring, ours.fraction) == (theirs.ring, theirs.fraction)
+    return opened(ours, theirs.values)
+
+
+def weights(party: SharedTensors, dense: Dense) -> Dense:
+    """The client has the shape alone."""
+    hidden = Dense(dense.name, dense.inputs, dense.outputs, None, None)
+    return hidden if party._client else dense
+
+
+def fixed(step: Callable[[FixedTensors, list[Any]], Any], *inputs: np.ndarray, fraction: int) -> np.ndarray:
+    from tacita.backends.two_party.integers import Fixed, encode
+
+    ops = FixedTensors(FORMATS, MASK)
+    return np.asarray(step(ops, [Fixed(encode(x, fraction), fraction) for x in inputs]).floats)
+
+
+def test_linear_with_a_sum(session: Session) -> None:
+    dense = Dense("d", 24, 10, RNG.normal(size=(10, 24)), RNG.normal(size=10))
+    x, y = RNG.normal(size=(TOKENS, 24)), RNG.normal(size=(TOKENS, 10))
+    found = run(session, lambda ops, t: ops.linear(t[0], weights(ops, dense), add=t[1]), shared(x, 64, 18), shared(y, 64, 18))
+    expected = fixed(lambda ops, t: ops.linear(t[0], dense, add=t[1]), x, y, fraction=18)
+    assert np.abs(found - expected).max() < 2 * UNIT
+
+
+def test_a_tensor_from_a_small_ring_is_extended_first(session: Session) -> None:
+    dense = Dense("d", 24, 10, RNG.normal(size=(10, 24)), RNG.normal(size=10))
+    x = RNG.normal(size=(3, 24))
+    found = run(session, lambda ops, t: ops.linear(t[0], weights(ops, dense)), shared(x, 32, 26))
+    expected = fixed(lambda ops, t: ops.linear(t[0], dense), x, fraction=26)
+    assert np.abs(found - expected).max() < 64 * UNIT  # a unit of x, 24 times
+
+
+@pytest.mark.parametrize("rows", [1, TOKENS])
+def test_attention(session: Session, rows: int) -> None:
+    q, k, v = (RNG.normal(size=(n, 12)) for n in (rows, TOKENS, TOKENS))
+
+    def step(ops: Any, t: list[Any]) -> Any:
+        q, k, v = (ops.heads(x, 2) for x in t)
+        return ops.merge(ops.mix(ops.softmax(ops.scores(q, k), (-12.0, 12.0)), v, 4.0))
+
+    found = run(session, step, *(shared(x, 64, 30) for x in (q, k, v)))
+    expected = fixed(step, q, k, v, fraction=30)
+    assert found.shape == (rows, 12)
+    assert np.abs(found - expected).max() < 2e-3
+
+
+@pytest.mark.parametrize("kind", ["gelu", "relu"])
+def test_activations(session: Session, kind: str) -> None:
+    x = np.concatenate([RNG.uniform(-7.9, 7.9, (3, 64)), [np.linspace(-4.0, 4.0, 64)]])
+    found = run(session, lambda ops, t: ops.activation(t[0], kind, (-7.9, 7.9)), shared(x, 64, 30))
+    expected = fixed(lambda ops, t: ops.activation(t[0], kind, (-7.9, 7.9)), x, fraction=30)
+    assert np.abs(found - expected).max() < (3e-3 if kind == "gelu" else 3 * UNIT)  # at the thresholds
+
+
+def test_tanh(session: Session) -> None:
+    x = np.linspace(-7.9, 7.9, 33)[None]
+    found = run(session, lambda ops, t: ops.tanh(t[0], (-7.9, 7.9)), shared(x, 64, 30))
+    assert np.abs(found - np.tanh(x)).max() < 2e-3
+
+
+@pytest.mark.parametrize("rows", [1, TOKENS])
+def test_norm(session: Session, rows: int) -> None:
+    x = RNG.normal(size=(rows, 24)) * RNG.uniform(0.5, 2.0, (rows, 1))
+    bounds = NormBounds(12.0, (0.05, 9.0), 2.0)
+    norm = Norm("n", 24, 1e-12, bounds, RNG.normal(1.0, 0.1, 24), RNG.normal(size=24))
+    hidden = Norm("n", 24, 1e-12, bounds, None, None)
+    found = run(session, lambda ops, t: ops.norm(t[0], hidden if ops._client else norm), shared(x, 64, 30))
+    expected = fixed(lambda ops, t: ops.norm(t[0], norm), x, fraction=30)
+    assert np.abs(found - expected).max() < 5e-4
+
+
+def test_mean_of_the_real_rows(session: Session) -> None:
+    x = RNG.normal(size=(TOKENS, 12))
+    found = run(session, lambda ops, t: ops.mean(t[0]), shared(x, 64, 18))
+    np.testing.assert_allclose(found, x[None, :REAL].mean(axis=1), atol=20 * UNIT)
+
+
+def answers(session: Session, plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(by shares, by fixed, by float)."""
+    hidden, mask = embed(checkpoint, text, plan.tokens)
+
+    def work(party: Party) -> Any:
+        client = party is session[0]
+        ops = SharedTensors(party.native, plan.formats, plan.tokens, mask=mask if client else None)
+        given = ops.own(hidden) if client else ops.theirs(hidden.shape)
+        out = two_party.run(ops, plan.model(None if client else checkpoint), given)
+        return ops.reveal(out)[0] if client else ops.give(out)
+
+    ops = FixedTensors(plan.formats, mask)
+    expected = two_party.run(ops, plan.model(checkpoint), ops.input(hidden)).floats[0]
+    assert not ops.overflows
+    return both(session, work)[0], expected, reference(checkpoint, hidden, mask).logits
+
+
+@pytest.mark.parametrize(("pooling", "activation"), [("cls", "gelu"), ("mean", "relu")])
+def test_a_random_model(session: Session, pooling: str, activation: str) -> None:
+    checkpoint = make_random_checkpoint(pooling=pooling, activation=activation)
+    text = "the plot is never boring"
+    plan = make_two_party_plan(checkpoint, 12, [text, "a fine film"])
+    by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
+    assert np.abs(by_shares - by_fixed).max() < 0.01
+    assert np.abs(by_shares - by_float).max() < 0.03
+
+
+def test_the_default_model(session: Session) -> None:
+    checkpoint = api.load(api.DEFAULT_MODEL)
+    text = "a film of quiet beauty"
+    plan = make_two_party_plan(checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"])
+    by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
+    assert np.abs(by_shares - by_fixed).max() < 0.005
+    assert np.abs(by_shares - by_float).max() < 0.01

@@ -1,6 +1,7 @@
 //! Slots to ciphertext residues: plaintexts centred (evaluator) or times Q/t (key holder).
 use super::SlotRing;
 use tacita_ring::{kernels, AlignedVec};
+use zeroize::Zeroize;
 
 /// Slots to the centred polynomial modulo every ciphertext prime, NTT form. Cost: 1 + limbs NTTs.
 pub(super) fn plain_residues(ring: &SlotRing, mut slots: AlignedVec, mut each: impl FnMut(usize, &AlignedVec)) {
@@ -12,6 +13,8 @@ pub(super) fn plain_residues(ring: &SlotRing, mut slots: AlignedVec, mut each: i
         table.forward(&mut limb);
         each(i, &limb);
     }
+    (*limb).zeroize();
+    (*slots).zeroize();
 }
 
 /// round(Q m / t) modulo every ciphertext prime, coefficient form: with w = Q m modulo t, centred, it is (Q m - w) / t, and Q is 0
@@ -28,5 +31,7 @@ pub(super) fn scaled_residues(ring: &SlotRing, mut slots: AlignedVec) -> Vec<Ali
         kernels::mul_scalar_assign(m, &mut limb, m.neg(m.inv(t.p())));
         limb
     };
-    (0..params.q_len()).map(limb).collect()
+    let limbs = (0..params.q_len()).map(limb).collect();
+    (*slots).zeroize();
+    limbs
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tacita_ring::{kernels, AlignedVec, Modulus};
 use tacita_rlwe::RlweError;
+use zeroize::Zeroize;
 
 /// Largest ring: Z_{2^64}.
 pub const MAX_BITS: u32 = 64;
@@ -111,7 +112,7 @@ impl Lifting {
         out[count..].fill(0.0);
     }
 
-    /// Down of the first `count` values with these residues (a slice per prime, canonical).
+    /// Down of the first `count` values with these residues (a slice per prime, canonical), which are wiped.
     pub fn down(&self, residues: &mut [AlignedVec], count: usize) -> Vec<u64> {
         for ((limb, ring), &c) in residues.iter_mut().zip(&self.rings).zip(&self.cofactors) {
             kernels::mul_scalar_assign(ring.t(), limb, c);
@@ -124,7 +125,9 @@ impl Lifting {
                 sum.wrapping_add((limb[i] as u64 as u128).wrapping_mul(*f))
             })
         };
-        (0..count).map(|i| (fraction(i) >> shift) as u64).collect()
+        let down = (0..count).map(|i| (fraction(i) >> shift) as u64).collect();
+        residues.iter_mut().for_each(|limb| (**limb).zeroize());
+        down
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a share modulo Q' (the low ciphertext primes) to the share modulo t: round(t v / Q'), exactly.
 use super::SlotRing;
 use tacita_ring::{kernels, AlignedVec};
+use zeroize::Zeroize;
 
 /// Slots of round(t v / Q') modulo t, for v by its residues (coefficient form). Cost: one transform modulo t, two passes per prime.
 ///
@@ -19,6 +20,7 @@ pub(super) fn round_to_slots(ring: &SlotRing, mut v: Vec<AlignedVec>) -> Aligned
         kernels::mul_scalar_add_assign(t, &mut sum, &limb, t.neg(t.inv(m.p())));
     }
     add_rounded_fractions(ring, &v, &mut sum);
+    v.iter_mut().chain([&mut limb]).for_each(|limb| (**limb).zeroize());
     ring.plain().forward(&mut sum);
     sum
 }

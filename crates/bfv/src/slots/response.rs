@@ -90,6 +90,16 @@ pub fn respond(ring: &SlotRing, public: &PublicKey, mut sum: Sum) -> Result<(Vec
     Ok((message, round::round_to_slots(ring, share)))
 }
 
+/// The phase b + a s of a response before it is masked, modulo the low primes.
+#[cfg(test)]
+pub(super) fn phase(ring: &SlotRing, public: &PublicKey, secret: &SecretKey, mut sum: Sum) -> Vec<AlignedVec> {
+    sum.finish(ring, public, &mut sample::Prng::from_seed([7; 32]));
+    drop_top_prime(ring, &mut sum.a);
+    drop_top_prime(ring, &mut sum.b);
+    add_times_secret(ring, secret, &mut sum.a, &sum.b);
+    sum.a
+}
+
 /// Divides by the top prime and rounds; coefficient form.
 fn drop_top_prime(ring: &SlotRing, limbs: &mut Vec<AlignedVec>) {
     let Some(top) = limbs.pop() else { return };
@@ -111,12 +121,17 @@ pub fn open(ring: &SlotRing, secret: &SecretKey, message: &[u8]) -> Option<Align
     let (a, b) = message.split_at_checked(response_len(ring) / 2)?;
     let mut a = bytes::unpack_limbs(ring, widths, a)?;
     let b = bytes::unpack_limbs(ring, widths, b)?;
-    for (i, (a, b)) in a.iter_mut().zip(&b).enumerate() {
+    add_times_secret(ring, secret, &mut a, &b);
+    Some(round::round_to_slots(ring, a))
+}
+
+/// a = b + a s modulo the low primes, coefficient form.
+fn add_times_secret(ring: &SlotRing, secret: &SecretKey, a: &mut [AlignedVec], b: &[AlignedVec]) {
+    for (i, (a, b)) in a.iter_mut().zip(b).enumerate() {
         let table = ring.params().table(i);
         table.forward(a);
         kernels::mul_assign(table.modulus(), a, &secret.ntt().limbs[i]);
         table.inverse(a);
         kernels::add_assign(table.modulus(), a, b);
     }
-    Some(round::round_to_slots(ring, a))
 }

@@ -8,14 +8,12 @@ use zeroize::Zeroize;
 /// With B_i the centred t v (Q'/q_i)^-1 modulo q_i, t v / Q' is an integer congruent to -sum B_i / q_i modulo t, plus the
 /// rational sum B_i / q_i.
 pub(super) fn round_to_slots(ring: &SlotRing, mut v: Vec<AlignedVec>) -> AlignedVec {
-    let (t, low) = (ring.t(), v.len());
+    let t = ring.t();
     let mut sum = AlignedVec::zeroed(ring.n());
     let mut limb = AlignedVec::scratch(ring.n());
-    for (i, v) in v.iter_mut().enumerate() {
+    to_fractions(ring, &mut v);
+    for (i, v) in v.iter().enumerate() {
         let m = ring.params().modulus(i);
-        let others = (0..low).filter(|&j| j != i).map(|j| ring.params().q()[j]);
-        let cofactor = others.fold(1, |product, p| m.mul(product, p));
-        kernels::mul_scalar_assign(m, v, m.mul(t.p(), m.inv(cofactor)));
         kernels::switch_modulus(m, t, &mut limb, v);
         kernels::mul_scalar_add_assign(t, &mut sum, &limb, t.neg(t.inv(m.p())));
     }
@@ -25,23 +23,53 @@ pub(super) fn round_to_slots(ring: &SlotRing, mut v: Vec<AlignedVec>) -> Aligned
     sum
 }
 
-/// sum += round(sum of the centred B_i / q_i) modulo t. Exact, in 128-bit integers over the common denominator Q' < 2^125: the
-/// failure probability leaves no room for the error of a double.
+/// v_i to B_i, canonical.
+fn to_fractions(ring: &SlotRing, v: &mut [AlignedVec]) {
+    let low = v.len();
+    for (i, v) in v.iter_mut().enumerate() {
+        let m = ring.params().modulus(i);
+        let others = (0..low).filter(|&j| j != i).map(|j| ring.params().q()[j]);
+        let cofactor = others.fold(1, |product, p| m.mul(product, p));
+        kernels::mul_scalar_assign(m, v, m.mul(ring.t().p(), m.inv(cofactor)));
+    }
+}
+
+/// |noise| of every coefficient, in units of Q'/t: the distance of t v / Q' from an integer.
+#[cfg(test)]
+pub(super) fn noise(ring: &SlotRing, mut v: Vec<AlignedVec>) -> Vec<f64> {
+    to_fractions(ring, &mut v);
+    let mut out = vec![];
+    each_fraction(ring, &v, |_, total, product| {
+        let distance = total - i128::from(rounded(total, product)) * product;
+        out.push((distance as f64 / product as f64).abs());
+    });
+    out
+}
+
+/// sum += round(sum of the centred B_i / q_i) modulo t.
 fn add_rounded_fractions(ring: &SlotRing, fractions: &[AlignedVec], sum: &mut [f64]) {
+    let t = ring.t().p() as f64;
+    each_fraction(ring, fractions, |k, total, product| {
+        let x = sum[k] + f64::from(rounded(total, product));
+        let x = x + if x < 0.0 { t } else { 0.0 };
+        sum[k] = x - if x >= t { t } else { 0.0 };
+    });
+}
+
+/// Calls f(k, numerator, Q') with the sum of the centred B_i / q_i of every coefficient k. Exact, in 128-bit integers over the
+/// common denominator Q' < 2^125: the failure probability leaves no room for the error of a double.
+fn each_fraction(ring: &SlotRing, fractions: &[AlignedVec], mut f: impl FnMut(usize, i128, i128)) {
     let primes: Vec<i64> = ring.params().q()[..fractions.len()].iter().map(|&p| p as i64).collect();
     let product: i128 = primes.iter().map(|&p| i128::from(p)).product();
     let cofactors: Vec<i128> = primes.iter().map(|&p| product / i128::from(p)).collect();
-    let t = ring.t().p() as f64;
-    for (k, sum) in sum.iter_mut().enumerate() {
+    for k in 0..ring.n() {
         let mut total = 0i128;
         for ((limb, &p), &cofactor) in fractions.iter().zip(&primes).zip(&cofactors) {
             let b = limb[k] as i64;
             let centred = b - if b > p / 2 { p } else { 0 };
             total += i128::from(centred) * cofactor;
         }
-        let x = *sum + f64::from(rounded(total, product));
-        let x = x + if x < 0.0 { t } else { 0.0 };
-        *sum = x - if x >= t { t } else { 0.0 };
+        f(k, total, product);
     }
 }
 

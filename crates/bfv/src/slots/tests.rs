@@ -66,6 +66,30 @@ fn shares_of_sums_of_products_are_exact_modulo_t() {
     }
 }
 
+/// The probability of failure is twice the mean noise: what is measured must be what is computed, but for the plain
+/// polynomial, which is random here (deviation t / sqrt(12)) and at its worst there (t / 2), 0.8 bits apart.
+#[test]
+fn the_noise_is_what_the_failure_probability_says() {
+    for width in [22, 35, 49] {
+        let s = session(width);
+        let ct = s.request(s.slots(scramble));
+        for (terms, plain) in [(1, s.slots(|i| scramble(i + 7))), (8, s.slots(|i| scramble(i + 9)))] {
+            let mut sum = Sum::zero(&s.ring);
+            let requests: Vec<_> = (1..terms).map(|_| s.request(s.slots(scramble))).collect();
+            for ct in requests.iter().chain([&ct]) {
+                sum.add_product(&s.ring, ct, plain.clone());
+            }
+            let noise = round::noise(&s.ring, response::phase(&s.ring, &s.public, &s.secret, sum));
+            let measured = (2.0 * noise.iter().sum::<f64>() / noise.len() as f64).log2();
+            let computed = s.ring.failure_log2(terms);
+            assert!(
+                (-1.3..0.1).contains(&(measured - computed)),
+                "{width} bits: 2^{measured:.2} against 2^{computed:.2}"
+            );
+        }
+    }
+}
+
 /// Chi-square over byte values, as a number of standard deviations from its mean.
 fn deviation(bytes: &[u8]) -> f64 {
     let mut counts = [0f64; 256];

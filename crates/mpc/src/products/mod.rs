@@ -14,9 +14,11 @@
 //! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient, 2^-40 per inference of 2^25
 //! coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]).
 mod lattice;
+mod narrow;
 mod operand;
 mod state;
 
+pub use narrow::square_narrow;
 pub use operand::Operand;
 pub use state::State;
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from tacita.backends.two_party.base import NormBounds
+from tacita.backends.two_party.base import AttentionBounds, NormBounds
 from tacita.backends.two_party.plain import PlainTensors
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
 
 NORM = NormBounds(1.0, (0.5, 1.0), 1.0)
-UNKNOWN = two_party.LayerBounds((0.0, 1.0), 1.0, (0.0, 1.0), NORM, NORM, 1.0)  # plain looks at none of them
+UNKNOWN = two_party.LayerBounds(AttentionBounds((0.0, 1.0), 1.0), (0.0, 1.0), NORM, NORM, 1.0)  # plain looks at none of them
 
 
 def model_of(checkpoint: Checkpoint) -> two_party.TwoPartyModel:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from tacita.backends.two_party.base import Formats
 from tacita.checkpoint import from_tensors
 from tacita.errors import CheckpointError, FileError, InputError
 from tacita.models.retrained import Retrained
@@ -40,7 +39,7 @@ def test_heads_with_peaked_scores_are_not_tempered() -> None:
     sharp = dict(checkpoint.tensors)
     sharp["encoder.layer.0.attention.self.query.weight"] = 40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
     plan = make_two_party_plan(from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), 16, TEXTS)
-    assert plan.layers[0].scores[1] > 50.0
+    assert plan.layers[0].attention.scores[1] > 50.0
 
 
 DAMAGES = {
@@ -52,10 +51,10 @@ DAMAGES = {
     "hidden": lambda d: d["config"].update(hidden=1 << 30),
     "heads": lambda d: d["config"].update(heads=3),
     "ring": lambda d: d["formats"].update(ring=65),
-    "interval": lambda d: d["layers"][0].update(scores=[1.0, 1.0]),
+    "interval": lambda d: d["layers"][0]["attention"].update(scores=[1.0, 1.0]),
     "huge": lambda d: d["layers"][0].update(activation=[-1e300, 1e300]),
     "variance": lambda d: d["layers"][1]["norm1"].update(variance=[-1.0, 1.0]),
-    "peaked scores": lambda d: (d["layers"][0].update(scores=[-1e5, 1e5]), d["formats"].update(score_ring=40)),
+    "peaked scores": lambda d: d["layers"][0]["attention"].update(scores=[-1e6, 1e6]),
     "wide activation": lambda d: (d["layers"][0].update(activation=[-1e5, 1e5]), d["formats"].update(ring=46)),
     "deviation": lambda d: d["layers"][0]["norm2"].update(variance=[1e-12, 1.0]),
     "gamma": lambda d: d["layers"][0]["norm2"].update(gamma=0.0),
@@ -92,12 +91,11 @@ def test_another_spelling_is_refused(plan: TwoPartyPlan) -> None:
 
 
 def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
-    narrow = Formats(ring=40, mix_ring=40, weight=14)
     checkpoint = make_random_checkpoint()
     big = dict(checkpoint.tensors)
-    big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 500.0
+    big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 1e10
     with pytest.raises(CheckpointError, match="layer 1: magnitude"):
-        make_two_party_plan(from_tensors(checkpoint.config, big, checkpoint.tokenizer), 16, TEXTS, formats=narrow)
+        make_two_party_plan(from_tensors(checkpoint.config, big, checkpoint.tokenizer), 16, TEXTS)
 
 
 def test_retrained_models_are_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.backends.two_party.base import Dense, Formats, Norm, NormBounds
+from tacita.backends.two_party.base import AttentionBounds, Dense, Formats, Norm, NormBounds
 from tacita.backends.two_party.fixed import FixedTensors
 from tacita.backends.two_party.residues import Share, opened, reduced
 from tacita.checkpoint import Checkpoint, embed
@@ -105,9 +105,11 @@ def test_a_tensor_from_a_small_ring_is_extended_first(session: Session) -> None:
 def test_attention(session: Session, rows: int) -> None:
     q, k, v = (RNG.normal(size=(n, 12)) for n in (rows, TOKENS, TOKENS))
 
+    bounds = AttentionBounds((-12.0, 12.0), 4.0)
+
     def step(ops: Any, t: list[Any]) -> Any:
         q, k, v = (ops.heads(x, 2) for x in t)
-        return ops.merge(ops.mix(ops.softmax(ops.scores(q, k), (-12.0, 12.0)), v, 4.0))
+        return ops.merge(ops.mix(ops.softmax(ops.scores(q, k, bounds), bounds), v, bounds))
 
     found = run(session, step, *(shared(x, 64, 30) for x in (q, k, v)))
     expected = fixed(step, q, k, v, fraction=30)

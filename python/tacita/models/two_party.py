@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import Dense, Interval, Norm, NormBounds, Operations, T, W
+from tacita.backends.two_party.base import AttentionBounds, Dense, Interval, Norm, NormBounds, Operations, T, W
 from tacita.models.bert import BertConfig, layer_prefix
 from tacita.schemes import bumblebee
 
@@ -22,13 +22,9 @@ Tensors = Mapping[str, Array] | None
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """Calibrated intervals of one layer, margin included.
+    """Calibrated intervals of one layer, margin included. largest: magnitude of any hidden state."""
 
-    context: magnitude of what attention mixes. largest: magnitude of any hidden state.
-    """
-
-    scores: Interval
-    context: float
+    attention: AttentionBounds
     activation: Interval
     norm1: NormBounds
     norm2: NormBounds
@@ -83,8 +79,7 @@ def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors
         wide=_dense(f"{name}intermediate.dense", hidden, wide, tensors),
         narrow=_dense(f"{name}output.dense", wide, hidden, tensors),
         norm2=_norm(f"{name}output.LayerNorm", config, bounds.norm2, tensors),
-        scores=bounds.scores,
-        context=bounds.context,
+        bounds=bounds.attention,
         activation=bounds.activation,
         kind=config.activation,
     )

@@ -15,8 +15,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacita.backends.two_party.base import GELU_FORMS, Formats, Interval, Norm, NormBounds, hiding, range_bits
-from tacita.backends.two_party.functions import POWER, norm_layout
+from tacita.backends.two_party.base import (
+    GELU_FORMS,
+    AttentionBounds,
+    Formats,
+    Interval,
+    Norm,
+    NormBounds,
+    mix_ring,
+    range_bits,
+    score_range,
+    score_ring,
+)
+from tacita.backends.two_party.functions import norm_layout
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
@@ -166,23 +177,23 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
     yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
     yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
     yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
-    yield "score ring", 2 * formats.product_fraction + 8 <= formats.score_ring <= 64
-    yield "mix ring", POWER + formats.product_fraction + 8 <= formats.mix_ring <= formats.ring
     yield "gelu", formats.gelu in GELU_FORMS
     yield "inverse", 8 <= formats.inverse <= 24
-    yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.mix_ring
+    yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
 
 
 def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
     context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
-    yield f"{name}: context {layer.context:.3g}", 0.0 < layer.context < 2.0**context
-    for what, interval in (("scores", layer.scores), ("activation", layer.activation)):
+    attention = layer.attention
+    yield f"{name}: context {attention.context:.3g}", 0.0 < attention.context < 2.0**context
+    for what, interval in (("scores", attention.scores), ("activation", layer.activation)):
         yield f"{name}: {what} {interval}", _interval(interval)
-    low, high = layer.scores
-    scores = range_bits(low - hiding(layer.scores), high) + 2 * formats.product_fraction + 2
-    yield f"{name}: scores {layer.scores} with room to hide padding", scores <= formats.score_ring
+    room_of_products = formats.ring - formats.fraction - formats.weight + formats.product_fraction
+    scores, mix = score_ring(formats, attention), mix_ring(formats, attention, MOST_TOKENS)
+    yield f"{name}: scores {attention.scores}", scores <= room_of_products and score_range(attention) <= 24
+    yield f"{name}: mixed values up to {attention.context:.3g}", mix <= room_of_products
     inner = range_bits(*layer.activation) + formats.fraction + 2
     yield f"{name}: activation {layer.activation}", inner <= formats.ring - formats.weight
     for what, norm in (("first norm", layer.norm1), ("second norm", layer.norm2)):
@@ -213,8 +224,7 @@ def _bounds(checkpoint: Checkpoint, name: str, layer: LayerCalibration) -> Layer
     gammas = [checkpoint.tensors[f"{name}{part}.LayerNorm.weight"] for part in ("attention.output", "output")]
     first, second = (2.0 ** math.ceil(math.log2(float(abs(gamma).max()) or 1.0)) for gamma in gammas)
     return LayerBounds(
-        scores=layer.scores,
-        context=layer.context,
+        attention=AttentionBounds(layer.scores, layer.context),
         activation=layer.activation,
         norm1=NormBounds(layer.centred1, layer.variance1, first),
         norm2=NormBounds(layer.centred2, layer.variance2, second),

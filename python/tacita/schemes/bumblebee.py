@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacita.backends.two_party.base import Dense, Interval, Norm, Operations, T, W
+from tacita.backends.two_party.base import AttentionBounds, Dense, Interval, Norm, Operations, T, W
 
 
 @dataclass(frozen=True)
 class Layer:
     """One encoder layer. query is scaled by 1/sqrt(head size); key_value: keys, then values; all: queries, keys, values.
 
-    scores, activation: intervals of what enters softmax and the activation. context: bound of what attention mixes. kind: gelu or relu.
+    bounds: of attention. activation: interval of what enters it. kind: gelu or relu.
     """
 
     heads: int
@@ -28,8 +28,7 @@ class Layer:
     wide: Dense
     narrow: Dense
     norm2: Norm
-    scores: Interval
-    context: float
+    bounds: AttentionBounds
     activation: Interval
     kind: str
 
@@ -60,9 +59,9 @@ def attention(ops: Operations[T, W], part: Layer, x: T, *, first_only: bool) -> 
         key, value = ops.columns(ops.linear(x, part.key_value), 2)
     else:
         query, key, value = ops.columns(ops.linear(x, part.all), 3)
-    scores = ops.scores(ops.heads(query, part.heads), ops.heads(key, part.heads))
-    weights = ops.softmax(scores, part.scores)
-    return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.context))
+    scores = ops.scores(ops.heads(query, part.heads), ops.heads(key, part.heads), part.bounds)
+    weights = ops.softmax(scores, part.bounds)
+    return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.bounds))
 
 
 def pool(ops: Operations[T, W], pooler: Pooler | None, x: T) -> T:

@@ -27,20 +27,15 @@ class Formats:
     """Fixed-point formats that both parties use, in bits.
 
     ring, fraction: of tensors between blocks, residues modulo 2^ring. weight: fraction bits of a weight matrix.
-    product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied. score_ring, mix_ring:
-    of queries times keys, and of softmax numerators times values. inverse: fraction bits of a row's inverse; normal_ring: of its product
-    with the mixed values. gelu: one of `GELU_FORMS`.
-
-    The defaults let every step but the way back to `ring` be local: 58 bits are what the factor of exp needs beside 24 fraction bits;
-    64 - 18 of a linear map's 30 fraction bits leave 46 with 12; of those the mix leaves 32 with 12, which one plaintext prime multiplies.
+    product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied (in rings just large enough,
+    see `score_ring` and `mix_ring`: the price of such a product grows with twice the bits). inverse: fraction bits of a row's inverse;
+    normal_ring: of its product with the mixed values, by default what one plaintext prime multiplies. gelu: one of `GELU_FORMS`.
     """
 
     ring: int = 64
     fraction: int = 18
     weight: int = 12
     product_fraction: int = 12
-    score_ring: int = 58
-    mix_ring: int = 46
     inverse: int = 16
     normal_ring: int = 32
     gelu: str = "abs4"
@@ -55,6 +50,14 @@ class Dense:
     outputs: int
     weight: Array | None
     bias: Array | None
+
+
+@dataclass(frozen=True)
+class AttentionBounds:
+    """What is public of attention: interval of the scaled scores, magnitude of what is mixed."""
+
+    scores: Interval
+    context: float
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Norm:
 
 
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
+POWER = 14  # fraction bits of exponentials
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
 
 
@@ -93,6 +97,22 @@ def hiding(interval: Interval) -> float:
 def range_bits(low: float, high: float) -> int:
     """The least r from 1 with |x| < 2^r for x from low to high."""
     return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
+
+
+def score_range(bounds: AttentionBounds) -> int:
+    """r with |score| < 2^r, those of padded keys included."""
+    low, high = bounds.scores
+    return range_bits(low - hiding(bounds.scores), high)
+
+
+def score_ring(formats: Formats, bounds: AttentionBounds) -> int:
+    """The least ring for scores: one bit for their distance to the largest, two that an extension needs."""
+    return 2 * formats.product_fraction + score_range(bounds) + 3
+
+
+def mix_ring(formats: Formats, bounds: AttentionBounds, tokens: int) -> int:
+    """The least ring for numerators, which are below 1.1, times values."""
+    return POWER + formats.product_fraction + range_bits(0.0, 1.1 * tokens * bounds.context) + 2
 
 
 def mixed_fraction(formats: Formats, bound: float) -> int:
@@ -125,14 +145,17 @@ class Operations(Protocol[T, W]):
     def merge(self, x: T) -> T:
         """The inverse of `heads`."""
 
-    def scores(self, queries: T, keys: T) -> T:
-        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens); scaled by the queries' weights."""
+    def scores(self, queries: T, keys: T, bounds: AttentionBounds) -> T:
+        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens); scaled by the queries' weights.
 
-    def softmax(self, scores: T, interval: Interval) -> W:
-        """Weights of the real keys. interval: of the scores; outside it the weights are wrong."""
+        Outside the bounds this and the next two give wrong results.
+        """
 
-    def mix(self, weights: W, values: T, bound: float) -> T:
-        """Softmax times values: (..., heads, rows, d), of magnitude below `bound`."""
+    def softmax(self, scores: T, bounds: AttentionBounds) -> W:
+        """Weights of the real keys."""
+
+    def mix(self, weights: W, values: T, bounds: AttentionBounds) -> T:
+        """Softmax times values: (..., heads, rows, d)."""
 
     def activation(self, x: T, kind: str, interval: Interval) -> T:
         """gelu or relu, element by element. interval: of x; outside it the result may be wrong."""

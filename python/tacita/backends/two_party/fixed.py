@@ -13,7 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.backends.two_party import functions, shapes
-from tacita.backends.two_party.base import Array, Dense, Formats, Interval, Norm, hiding, mixed_fraction, range_bits
+from tacita.backends.two_party.base import (
+    POWER,
+    Array,
+    AttentionBounds,
+    Dense,
+    Formats,
+    Interval,
+    Norm,
+    hiding,
+    mix_ring,
+    mixed_fraction,
+    range_bits,
+    score_range,
+    score_ring,
+)
 from tacita.backends.two_party.integers import Fixed, Integers, constant, encode, matmul
 
 
@@ -68,27 +82,27 @@ class FixedTensors:
         """See the contract."""
         return Fixed(shapes.merge(x.values), x.fraction)
 
-    def scores(self, queries: Fixed, keys: Fixed) -> Fixed:
+    def scores(self, queries: Fixed, keys: Fixed, bounds: AttentionBounds) -> Fixed:
         """Both factors at `product_fraction` bits."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
-        return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, f.score_ring)
+        return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, score_ring(f, bounds))
 
-    def softmax(self, scores: Fixed, interval: Interval) -> Weights:
+    def softmax(self, scores: Fixed, bounds: AttentionBounds) -> Weights:
         """Padded keys are moved out of the range of exp first."""
-        f, away = self._formats, hiding(interval)
+        f, away = self._formats, hiding(bounds.scores)
         padded = (self._mask == 0.0)[..., None, None, :]
         hidden = Fixed(scores.values - np.where(padded, constant(away, scores.fraction), 0), scores.fraction)
-        bits = range_bits(interval[0] - away, interval[1])
+        bits = score_range(bounds)
         self._bounded(hidden, bits)
-        return Weights(*functions.softmax_parts(hidden, f.score_ring, bits, f.inverse))
+        return Weights(*functions.softmax_parts(hidden, score_ring(f, bounds), bits, f.inverse))
 
-    def mix(self, weights: Weights, values: Fixed, bound: float) -> Fixed:
+    def mix(self, weights: Weights, values: Fixed, bounds: AttentionBounds) -> Fixed:
         """Numerators times values, then the row's inverse."""
         f = self._formats
         mixed = matmul(weights.numerators.values, values.at(f.product_fraction).values)
-        held = self._held(mixed, weights.numerators.fraction + f.product_fraction, f.mix_ring)
-        low = held.at(mixed_fraction(f, bound))
+        held = self._held(mixed, POWER + f.product_fraction, mix_ring(f, bounds, self._mask.shape[-1]))
+        low = held.at(mixed_fraction(f, bounds.context))
         product = low.values * weights.inverse.values
         return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring)
 

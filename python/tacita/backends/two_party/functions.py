@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.backends.two_party import chains
-from tacita.backends.two_party.base import Norm
+from tacita.backends.two_party.base import POWER, Norm
 from tacita.backends.two_party.chains import Chain
 from tacita.backends.two_party.integers import Fixed, Format, Integers, constant, encode, rescaled
 
@@ -20,7 +20,6 @@ NARROW = 15  # fraction bits of a chain
 FINE = 14  # of an activation before it is widened
 EXP_LEAST, EXP_COARSE = -10.5, 4
 MAX_COARSE = 5
-POWER = 14  # fraction bits of exponentials
 INVERSE = 22  # of the chains of 1/x and 1/sqrt(x)
 ROOTS = 18  # of the table of roots
 NORM_RING = 56  # of a LayerNorm's products

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tacita.backends.two_party import shapes
-from tacita.backends.two_party.base import Array, Dense, Interval, Norm
+from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -43,17 +43,17 @@ class PlainTensors:
         """See the contract."""
         return shapes.merge(x)
 
-    def scores(self, queries: Array, keys: Array) -> Array:
+    def scores(self, queries: Array, keys: Array, bounds: AttentionBounds) -> Array:
         """See the contract."""
         return np.asarray(queries @ np.swapaxes(keys, -1, -2))
 
-    def softmax(self, scores: Array, interval: Interval) -> Array:
+    def softmax(self, scores: Array, bounds: AttentionBounds) -> Array:
         """Normalised at once."""
         masked = scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :]
         powers = np.exp(masked - masked.max(axis=-1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
-    def mix(self, weights: Array, values: Array, bound: float) -> Array:
+    def mix(self, weights: Array, values: Array, bounds: AttentionBounds) -> Array:
         """See the contract."""
         return np.asarray(weights @ values)
 

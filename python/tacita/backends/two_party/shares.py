@@ -15,8 +15,21 @@ from typing import Any
 import numpy as np
 
 from tacita.backends.two_party import shapes
-from tacita.backends.two_party.base import Array, Dense, Formats, Interval, Norm, hiding, mixed_fraction, range_bits
-from tacita.backends.two_party.functions import POWER
+from tacita.backends.two_party.base import (
+    POWER,
+    Array,
+    AttentionBounds,
+    Dense,
+    Formats,
+    Interval,
+    Norm,
+    hiding,
+    mix_ring,
+    mixed_fraction,
+    range_bits,
+    score_range,
+    score_ring,
+)
 from tacita.backends.two_party.integers import encode
 from tacita.backends.two_party.residues import Share, from_floats, opened, zeros
 
@@ -93,31 +106,32 @@ class SharedTensors:
         """Local."""
         return x.like(shapes.merge(x.values))
 
-    def scores(self, queries: Share, keys: Share) -> Share:
+    def scores(self, queries: Share, keys: Share, bounds: AttentionBounds) -> Share:
         """One product of shared matrices for all heads."""
         f = self._formats
-        left, right = (self._factor(x, f.product_fraction, f.score_ring) for x in (queries, keys))
+        ring = score_ring(f, bounds)
+        left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
 
-    def softmax(self, scores: Share, interval: Interval) -> Weights:
+    def softmax(self, scores: Share, bounds: AttentionBounds) -> Weights:
         """The client moves the scores of padded keys out of the range of exp in its own share."""
-        f, away = self._formats, hiding(interval)
+        f, away = self._formats, hiding(bounds.scores)
         if self._mask is not None:
             gap = from_floats(np.where(self._mask == 0.0, away, 0.0), scores.fraction, scores.ring)
             scores = scores.minus(gap)
-        bits, columns = range_bits(interval[0] - away, interval[1]), scores.values.shape[-1]
+        ring, columns = mix_ring(f, bounds, self._tokens), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
-            flat, scores.ring, scores.fraction, bits, f.mix_ring, f.normal_ring, f.inverse
+            flat, scores.ring, scores.fraction, score_range(bounds), ring, f.normal_ring, f.inverse
         )
-        numerators = Share(powers.reshape(scores.values.shape), f.mix_ring, POWER)
+        numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
         return Weights(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
 
-    def mix(self, weights: Weights, values: Share, bound: float) -> Share:
+    def mix(self, weights: Weights, values: Share, bounds: AttentionBounds) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f = self._formats
-        mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, f.mix_ring))
-        low = self._factor(mixed, mixed_fraction(f, bound), f.normal_ring)
+        mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring))
+        low = self._factor(mixed, mixed_fraction(f, bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction

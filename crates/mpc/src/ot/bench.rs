@@ -2,8 +2,12 @@
 use super::CotKind;
 use crate::channel::memory_pair;
 use crate::profile::cpu_seconds;
+use crate::share::Z64;
 use crate::{MpcError, Party, Result, Role};
 use std::time::{Duration, Instant};
+
+/// COTs taken at once, as a protocol would.
+const PIECE: usize = 1 << 18;
 
 /// What a run made and cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,11 +51,20 @@ pub fn one_side(party: &mut Party, count: usize, kind: CotKind) -> Result<CotRat
     party.setup_ot(kind)?;
     let traffic = |party: &Party| party.sent() + party.received();
     let (began, cpu, before) = (Instant::now(), cpu_seconds(), traffic(party));
+    for start in (0..count).step_by(PIECE) {
+        let piece = PIECE.min(count - start);
+        if party.is_client() {
+            party.reserve_cots(piece, 0)?;
+            party.cots_as_sender(piece)?;
+        } else {
+            party.reserve_cots(0, piece)?;
+            let (_, ticket) = party.bits_as_receiver(piece)?;
+            party.blocks_as_receiver(ticket)?;
+        }
+    }
     if party.is_client() {
-        party.reserve_cots(count, 0)?;
         party.receive(1)?;
     } else {
-        party.reserve_cots(0, count)?;
         party.send(&[0])?;
     }
     let (wall, cpu) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
@@ -63,6 +76,48 @@ pub fn one_side(party: &mut Party, count: usize, kind: CotKind) -> Result<CotRat
         per_cpu_second: cots as f64 / cpu,
         bytes_per_cot: (traffic(party) - before) as f64 / cots as f64,
     })
+}
+
+/// CPU nanoseconds an element, both parties together, of what is built from correlated OTs that are at hand:
+/// (1-of-4 lookups of 2 bits, 1-of-16 lookups of 3 bits, additive correlations in Z_{2^64}).
+///
+/// # Errors
+/// Those of the protocol.
+pub fn derived(count: usize) -> Result<[f64; 3]> {
+    let (left, right) = memory_pair(Duration::from_secs(120));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || receive_derived(&mut Party::new(Role::Server, Box::new(right)), count));
+        let party = &mut Party::new(Role::Client, Box::new(left));
+        party.setup_ot(CotKind::Ferret)?;
+        let tables = vec![1; 16 * count];
+        party.reserve_cots(7 * count, 0)?;
+        party.receive(1)?;
+        let lookups = timed(count, || party.offer(2, 2, &tables[..4 * count]))?;
+        let wide = timed(count, || party.offer(4, 3, &tables))?;
+        let additive = timed(count, || party.correlate(&vec![7; count], Z64))?;
+        other.join().unwrap_or_else(|_| Err(panicked()))?;
+        Ok([lookups, wide, additive])
+    })
+}
+
+fn receive_derived(party: &mut Party, count: usize) -> Result<()> {
+    party.setup_ot(CotKind::Ferret)?;
+    party.reserve_cots(0, 7 * count)?;
+    party.send(&[0])?;
+    let chosen = party.choose_of(2, &vec![3; count])?;
+    party.take(chosen, 2)?;
+    let chosen = party.choose_of(4, &vec![3; count])?;
+    party.take(chosen, 3)?;
+    let chosen = party.choose(&vec![1; count])?;
+    party.take_correlated(chosen, Z64)?;
+    Ok(())
+}
+
+/// CPU nanoseconds of the process per element.
+fn timed<T>(count: usize, body: impl FnOnce() -> Result<T>) -> Result<f64> {
+    let began = cpu_seconds();
+    body()?;
+    Ok((cpu_seconds() - began) * 1e9 / count as f64)
 }
 
 fn panicked() -> MpcError {

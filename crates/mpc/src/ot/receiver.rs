@@ -193,9 +193,12 @@ impl Receiver {
             .copied()
             .chain(self.owed.iter().map(|owed| owed.input));
         let used = oldest.fold(self.at.min(self.known()), usize::min) - self.origin;
-        self.pool.copy_within(used.., 0);
-        self.origin += used;
-        let kept = self.pool.len() - used;
+        if 2 * used >= self.pool.len() {
+            self.pool.copy_within(used.., 0);
+            self.pool.truncate(self.pool.len() - used);
+            self.origin += used;
+        }
+        let kept = self.pool.len();
         self.pool.resize(kept + count, 0);
         &mut self.pool[kept..]
     }

@@ -68,10 +68,13 @@ impl Sender {
 
     /// Space for `count` more blocks behind those not yet used, in the same allocation where possible.
     fn room(&mut self, count: usize) -> &mut [u128] {
-        let kept = self.pool.len() - self.at;
-        self.pool.copy_within(self.at.., 0);
+        if 2 * self.at >= self.pool.len() {
+            self.pool.copy_within(self.at.., 0);
+            self.pool.truncate(self.pool.len() - self.at);
+            self.at = 0;
+        }
+        let kept = self.pool.len();
         self.pool.resize(kept + count, 0);
-        self.at = 0;
         &mut self.pool[kept..]
     }
 }

@@ -36,7 +36,7 @@ REQUIRED = {
     "minilm", "bert_base_shape", "accuracy",
 }  # fmt: skip
 FAKE = Settings(world="two_party_world")
-PRICE = two_party_world.REFILLS["prepare/cots"].times(1 / 2000)
+PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
 
 
 def tacita(*arguments: str) -> tuple[int, str, str]:
@@ -128,16 +128,17 @@ def wait_for(condition: object, seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def test_cots_are_booked_at_the_price_of_the_session() -> None:
+def test_cots_are_booked_at_the_price_of_those_made_in_the_run_or_else_in_the_session() -> None:
     whole, refilled = Cost(10, 8, 1000, 0, 20, 1), Cost(4, 4, 600, 0, 2, 1)
-    run = Run(whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), made=400, used=100, operations={})
+    run = Run(whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), refill=200, made=400, used=100, operations={})
     assert run.amortised == Cost(6 + 2, 4 + 2, 400 + 300, 0, 18 + 1, 0.5)
-    assert replace(run, made=0).amortised == whole
+    assert replace(run, refill=0, refilled=Cost()).amortised == whole + run.session.times(100 / 400)
+    assert replace(run, made=0, refill=0, refilled=Cost()).amortised == whole
     assert Run.from_dict(json.loads(json.dumps(run.as_dict()))) == run
 
 
 def test_refills_inside_refills_count_once() -> None:
-    costs = {"gelu/less/cots": Cost(wall=1), "cots": Cost(wall=2), "cots/x/cots": Cost(wall=100), "gelu": Cost(wall=50)}
+    costs = {"gelu/less/cot": Cost(wall=1), "cot": Cost(wall=2), "cot/x/cot": Cost(wall=100), "gelu": Cost(wall=50)}
     assert refills(costs).wall == 3
     before = {"gelu": Cost(wall=1, calls=2), "less": Cost(calls=1)}
     after = {"gelu": Cost(wall=3, calls=3), "less": Cost(calls=1), "new": Cost(calls=1)}
@@ -242,6 +243,7 @@ def test_small_shapes_run_over_tls_by_two_processes(name: str, error: float) -> 
         pytest.skip("the native engine is older than the two-party mode: make setup")
     found = measure_case(name, settings=Settings(small=True))
     assert found["max_abs_error"] <= error
-    assert found["wall_seconds"] > 0.0 and found["megabytes"] > 0.0 and found["rounds"] >= 1
+    assert found["wall_seconds"] > 0.0 and found["megabytes"] > 0.0
+    assert found["rounds"] >= (0 if name == "ferret" else 1)  # Ferret's messages go one way
     assert found["setup_megabytes"] > 0.1
     assert sum(row["calls"] for row in found["operations"]) > 0

@@ -16,7 +16,7 @@ from tacita.measure.two_party.child import Order, Reading
 from tacita.measure.two_party.cost import Cost
 
 LENGTH = 100
-REFILLS = {"prepare/cots": Cost(0.5, 0.25, 1000, 3000, 1, 1)}  # of a session: 2,000 COTs
+REFILLS = {"prepare/cot": Cost(0.5, 0.25, 1000, 3000, 1, 1)}  # of a session: 2,000 COTs
 
 
 class Party:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.table import Table
 
 from tacita.cli.console import err, out, progress, write_report
@@ -20,6 +21,7 @@ from tacita.plan.executor import Progress
 
 ROLES = ("client", "server")
 STEPS = ("set-up", "warm-up", "run")
+DEPTH = 2  # operations inside operations that --profile shows; the JSON has all
 
 
 class LinkName(StrEnum):
@@ -115,9 +117,8 @@ def _show(report: dict[str, Any]) -> None:
         f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = {report['yardstick_ms']:.2f} ms",
         soft_wrap=True,
     )
-    table = Table(
-        "case", "wall s", "CPU s client, server", "MB", "rounds", "error", "GB client, server", "LAN s", "WAN s"
-    )
+    columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")
+    table = Table(*columns, box=SIMPLE, padding=(0, 1, 0, 0))
     for name, f in report["cases"].items():
         table.add_row(
             name,
@@ -131,9 +132,7 @@ def _show(report: dict[str, Any]) -> None:
             _linked(f, "wan"),
         )
     out.print(table)
-    for name, f in report["cases"].items():
-        for note in f.get("notes", []):
-            out.print(f"{name}: {note}", soft_wrap=True)
+    out.print("CPU s and GB: client, server. LAN s and WAN s: by bytes and rounds / measured.", soft_wrap=True)
 
 
 def _linked(figures: dict[str, Any], link: str) -> str:
@@ -146,8 +145,11 @@ def _linked(figures: dict[str, Any], link: str) -> str:
 
 def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
     out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
-    table = Table("operation", "calls", "seconds", "CPU s client, server", "sent MB", "received MB", "rounds")
+    columns = ("operation", "calls", "s", "CPU s", "sent MB", "received MB", "rounds")
+    table = Table(*columns, box=SIMPLE, padding=(0, 1, 0, 0))
     for row in rows:
+        if row["operation"].count("/") >= DEPTH:
+            continue
         table.add_row(
             row["operation"],
             str(row["calls"]),

@@ -15,12 +15,12 @@ import numpy as np
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.errors import InputError
 from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
-from tacita.measure.two_party.models import DEFAULT_MODEL, DefaultModel, Walk
+from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, DefaultModel, Walk
 from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 
-DATA = Path(__file__).parents[5] / "shared" / "data" / "sst2" / "validation.tsv"
+DATA = ROOT.parent / "shared" / "data" / "sst2" / "validation.tsv"
 SUBSET = 8  # sentences by the protocol
 AT_ONCE = 16  # sentences of one call of the interpreter
 

@@ -60,8 +60,8 @@ class Order:
     @property
     def options(self) -> Options:
         """The case's options."""
-        paths = (Path(name) if name else None for name in (self.model, self.data))
-        return Options(*paths, self.threads, self.small)
+        model, data = (Path(name) if name else None for name in (self.model, self.data))
+        return Options(model, data, self.threads, self.small)
 
     def as_json(self) -> str:
         """One line."""
@@ -198,6 +198,7 @@ def _measured(session: Session, action: Any) -> tuple[Any, Run]:
         whole=whole,
         refilled=refills(operations),
         session=refills(after.operations),
+        refill=after.made - before.made,
         made=after.made,
         used=after.used - before.used,
         operations=operations,

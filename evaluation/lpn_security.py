@@ -3,8 +3,8 @@
     python evaluation/lpn_security.py            the sets that the code uses; fails below 128 bits
     python evaluation/lpn_security.py N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves, D-sparse rows
 
-One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every bin of 2^LOG. All costs are lower
-bounds in bit operations: memory is free, a list costs one operation an entry, a sparse system of size k costs D k^2.
+One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every bin of 2^LOG. All
+costs are lower bounds in bit operations: memory is free, a list costs one operation an entry, a sparse system of size k D k^2.
 """
 
 import math
@@ -12,7 +12,7 @@ import sys
 
 TARGET = 128.0
 # The sets of crates/mpc/src/ot/ferret/params.rs: name, t, k, log, d.
-SETS = [("SMALL", 1024, 1 << 16, 9, 10), ("LARGE", 2048, 1 << 17, 10, 10)]
+SETS = [("SMALL", 1024, 1 << 16, 9, 10), ("LARGE", 2048, 143_360, 10, 10)]
 
 
 def log2_choose(n: float, r: float) -> float:

@@ -1,5 +1,5 @@
 //! One party of a running session: its role, its end of the link, its correlations and keys, and what each operation cost.
-use crate::channel::{Channel, Ended};
+use crate::channel::{Channel, Closer, Ended};
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
 
@@ -113,6 +113,11 @@ impl Party {
     /// Seconds that a simulated link would have added to what the clock on the wall shows (0 for real links).
     pub fn skipped_seconds(&self) -> f64 {
         self.channel.skipped().as_secs_f64()
+    }
+
+    /// A way to close the link while this party waits in it; see [`Channel::closer`].
+    pub fn closer(&self) -> Option<Closer> {
+        self.channel.closer()
     }
 
     /// Orderly end of the session: what is queued is written, the peer is told, the connection closed. Counters stay readable; nothing can

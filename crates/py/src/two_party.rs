@@ -4,8 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tacita_mpc::channel::Channel;
+use std::time::Duration;
+use tacita_mpc::channel::{Channel, Closer};
 use tacita_mpc::{MpcError, Party, Role};
 
 /// One party of a session. Calls run one at a time and without the GIL; after a PeerError the session is over.
@@ -14,17 +16,23 @@ pub struct TwoParty {
     party: Mutex<Party>,
     pool: ThreadPool,
     role: Role,
+    closer: Option<Closer>,
 }
+
+/// How often a step that runs looks for an interrupt.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl TwoParty {
     /// A party that computes on this many threads (0: one for each core it may use).
     pub fn new(role: Role, channel: Box<dyn Channel>, threads: usize) -> PyResult<Self> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| TacitaError::new_err(format!("threads: {e}")))?;
+        let closer = channel.closer();
         Ok(Self {
             party: Mutex::new(Party::new(role, channel)),
             pool,
             role,
+            closer,
         })
     }
 
@@ -33,25 +41,57 @@ impl TwoParty {
         self.party.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one step without the GIL on the party's threads. A panic becomes an error and ends the session.
+    /// Runs one step without the GIL on the party's threads. A panic becomes an error and ends the session. An interrupt closes the link,
+    /// so that a step that waits for the peer ends, and is raised.
     pub fn run<T: Send>(
         &self,
         py: Python<'_>,
         step: impl FnOnce(&mut Party) -> Result<T, MpcError> + Send,
     ) -> PyResult<T> {
-        let outcome = py.detach(|| {
+        let (outcome, interrupt) = py.detach(|| {
             let party = &mut *self.lock();
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.pool.install(|| step(party))));
-            if outcome.is_err() {
-                let _ = party.finish();
-            }
-            outcome
+            self.watched(move || {
+                let outcome = catch_unwind(AssertUnwindSafe(|| step(party)));
+                if outcome.is_err() {
+                    let _ = party.finish();
+                }
+                outcome
+            })
         });
-        match outcome {
-            Ok(result) => result.map_err(error::mpc),
-            Err(_) => Err(TacitaError::new_err(
+        match (outcome, interrupt) {
+            (_, Some(interrupt)) => Err(interrupt),
+            (Some(Ok(result)), None) => result.map_err(error::mpc),
+            _ => Err(TacitaError::new_err(
                 "the engine failed inside a two-party step, the session is closed; hint: this is a defect, please report it",
             )),
+        }
+    }
+
+    /// Runs `step` on the pool while the calling thread looks for signals, as only the main thread of Python can.
+    fn watched<T: Send>(&self, step: impl FnOnce() -> T + Send) -> (Option<T>, Option<PyErr>) {
+        let (mut outcome, mut interrupt) = (None, None);
+        let place = &mut outcome;
+        self.pool.in_place_scope(|scope| {
+            let (done, waiting) = channel();
+            scope.spawn(move |_| {
+                *place = Some(step());
+                let _ = done.send(());
+            });
+            while waiting.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if interrupt.is_none() {
+                    interrupt = Python::attach(|py| py.check_signals()).err();
+                    if interrupt.is_some() {
+                        self.shut();
+                    }
+                }
+            }
+        });
+        (outcome, interrupt)
+    }
+
+    fn shut(&self) {
+        if let Some(close) = &self.closer {
+            close();
         }
     }
 
@@ -124,6 +164,12 @@ impl TwoParty {
     /// Writes what is queued, tells the peer and closes; the counters stay. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, Party::finish)
+    }
+
+    /// Closes the link at once, also while another thread waits in a call: that call raises PeerError. Nothing in memory is shared with
+    /// anybody, so over memory this does nothing.
+    fn abort(&self) {
+        self.shut();
     }
 
     /// Books what follows under `name` in the profile, until the matching end().

@@ -26,6 +26,9 @@ pub use throttled::{Link, Throttled};
 use crate::Result;
 use std::time::Duration;
 
+/// Closes a link from any thread.
+pub type Closer = Box<dyn Fn() + Send + Sync>;
+
 /// A reliable, ordered link. `send` must not wait for the peer to read (implementations queue and write in the background), so both
 /// parties may send at the same time.
 pub trait Channel: Send {
@@ -53,6 +56,11 @@ pub trait Channel: Send {
     /// When the queue cannot be written within the channel's timeout.
     fn finish(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// A way to close the link while another thread waits in it: the wait then fails. `None` where there is none.
+    fn closer(&self) -> Option<Closer> {
+        None
     }
 
     /// Time that a simulated link would have taken and that was *not* slept: to be added to what a clock on the wall shows.

@@ -1,7 +1,7 @@
 //! Framed messages over the two halves of any byte stream.
 use super::frame::{self, Side, HEADER_BYTES, MAX_MESSAGE};
 use super::queue::{io_error, Sink, Writer, CAPACITY};
-use super::Channel;
+use super::{Channel, Closer};
 use crate::{MpcError, Result};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -19,6 +19,14 @@ pub trait Source: Read + Send {
 
     /// Closes both directions at once, also for a writer that blocks.
     fn shut(&mut self);
+
+    /// The same from another thread.
+    fn closer(&self) -> Option<Closer>;
+
+    /// Bytes on the wire for a frame of this many.
+    fn wire_bytes(&self, frame: usize) -> u64 {
+        frame as u64
+    }
 }
 
 /// A [`Channel`] over a byte stream: [`frame`]s, a writer thread, deadlines.
@@ -76,6 +84,7 @@ impl StreamChannel {
         self.source.deadline(Instant::now() + self.timeout + body);
         let mut message = vec![0; len]; // of the expected length, which the header has just confirmed
         self.fill(&mut message)?;
+        self.received += self.source.wire_bytes(HEADER_BYTES + len);
         Ok(message)
     }
 
@@ -87,7 +96,6 @@ impl StreamChannel {
             },
             _ => io_error("receive", &e),
         })?;
-        self.received += out.len() as u64;
         Ok(())
     }
 
@@ -111,7 +119,7 @@ impl Channel for StreamChannel {
         framed.extend_from_slice(&frame::encode(self.side, self.next_out, message.len() as u32));
         framed.extend_from_slice(message);
         self.next_out = self.next_out.wrapping_add(1);
-        self.sent += framed.len() as u64;
+        self.sent += self.source.wire_bytes(framed.len());
         self.writer.push(framed)
     }
 
@@ -132,6 +140,10 @@ impl Channel for StreamChannel {
 
     fn finish(&mut self) -> Result<()> {
         self.writer.finish(self.timeout)
+    }
+
+    fn closer(&self) -> Option<Closer> {
+        self.source.closer()
     }
 }
 

@@ -2,6 +2,7 @@
 use super::frame::Side;
 use super::queue::Sink;
 use super::stream::{Source, StreamChannel};
+use super::Closer;
 use crate::{MpcError, Result};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -140,6 +141,13 @@ impl Source for TcpSource {
     fn shut(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
+
+    fn closer(&self) -> Option<Closer> {
+        let stream = self.stream.try_clone().ok()?;
+        Some(Box::new(move || {
+            let _ = stream.shutdown(Shutdown::Both);
+        }))
+    }
 }
 
 struct Buffered(BufReader<TcpSource>);
@@ -157,6 +165,10 @@ impl Source for Buffered {
 
     fn shut(&mut self) {
         self.0.get_mut().shut();
+    }
+
+    fn closer(&self) -> Option<Closer> {
+        self.0.get_ref().closer()
     }
 }
 

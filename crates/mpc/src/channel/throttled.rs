@@ -1,5 +1,5 @@
 //! A slower link than the machine has: bandwidth and round-trip time, slept or only counted.
-use super::{Channel, Clock};
+use super::{Channel, Clock, Closer};
 use crate::{MpcError, Result};
 use std::time::Duration;
 
@@ -108,6 +108,10 @@ impl<C: Channel, T: Clock> Channel for Throttled<C, T> {
 
     fn finish(&mut self) -> Result<()> {
         self.inner.finish()
+    }
+
+    fn closer(&self) -> Option<Closer> {
+        self.inner.closer()
     }
 
     fn skipped(&self) -> Duration {

@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The longest handshake: whoever connects and says nothing does not hold a listener for longer.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// Whom a client believes to be the server.
 #[derive(Clone, Debug)]
 pub enum Trust {
@@ -83,7 +86,8 @@ impl Client {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The client's end over a connected socket; the handshake takes at most `timeout`, and so does the wait for each later message.
+    /// The client's end over a connected socket; the handshake takes at most 10 s, the wait for each later message (and
+    /// for the handshake, if that is less) at most `timeout`.
     ///
     /// # Errors
     /// `Io` naming the certificate problem; `Closed`; `Timeout`.
@@ -117,7 +121,8 @@ impl Server {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The server's end over an accepted socket; the handshake takes at most `timeout`, and so does the wait for each later message.
+    /// The server's end over an accepted socket; the handshake takes at most 10 s, the wait for each later message (and
+    /// for the handshake, if that is less) at most `timeout`.
     ///
     /// # Errors
     /// `Io` naming the certificate problem; `Closed`; `Timeout`.
@@ -129,13 +134,14 @@ impl Server {
 
 fn secured(stream: TcpStream, mut connection: Connection, side: Side, timeout: Duration) -> Result<StreamChannel> {
     let (mut source, mut sink) = halves(stream, timeout)?;
-    source.deadline(Instant::now() + timeout);
+    let timeout_now = timeout.min(HANDSHAKE);
+    source.deadline(Instant::now() + timeout_now);
     if let Err(e) = handshake(&mut connection, &mut source, &mut sink) {
         // The alert that tells the peer why is already written.
         return Err(match e.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => MpcError::Timeout {
                 op: "TLS handshake",
-                seconds: timeout.as_secs_f64(),
+                seconds: timeout_now.as_secs_f64(),
             },
             _ => super::queue::io_error("TLS handshake", &e),
         });

@@ -89,6 +89,52 @@ fn a_trusted_file_a_pinned_fingerprint_and_both_certificates_connect() {
     ));
 }
 
+/// Counted bytes against what a relay really carried, once the handshake is over.
+#[test]
+fn record_bytes_are_counted() {
+    let folder = Folder::new("count");
+    let own = identity(&folder, "server", "localhost");
+    let (a, near) = sockets();
+    let (far, b) = sockets();
+    let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(move || copy(back.0, back.1));
+        let carried = scope.spawn(move || std::io::copy(&mut &near, &mut &far).unwrap());
+        let server = scope.spawn(|| {
+            let mut server = Server::new(&own, None).unwrap().secure(b, LONG).unwrap();
+            let lens = [0, 16_368, 16_369, 300_000];
+            lens.iter().for_each(|&len| drop(server.receive(len).unwrap()));
+            server.received()
+        });
+        let client = Client::new(&authorities(&own), None).unwrap();
+        let mut client = client.secure(a, "localhost", LONG).unwrap();
+        [0, 16_368, 16_369, 300_000]
+            .iter()
+            .for_each(|&len| client.send(&vec![1; len]).unwrap());
+        assert_eq!(client.sent(), server.join().unwrap());
+        let counted = client.sent();
+        drop(client); // a close_notify: 24 bytes
+        let handshake = carried.join().unwrap() - counted - 24;
+        assert!((150..1500).contains(&handshake), "{handshake}");
+    });
+}
+
+#[test]
+fn a_waiting_receiver_is_freed_from_another_thread() {
+    let folder = Folder::new("closer");
+    let own = identity(&folder, "server", "localhost");
+    let client = Client::new(&authorities(&own), None).unwrap();
+    let (a, b) = connect(&client, &Server::new(&own, None).unwrap(), "localhost", LONG);
+    let (mut a, _b) = (a.unwrap(), b.unwrap());
+    let closer = a.closer().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || a.receive(1).map(|_| ()));
+        std::thread::sleep(Duration::from_millis(20));
+        closer();
+        assert!(matches!(waiting.join().unwrap(), Err(MpcError::Closed { .. })));
+    });
+}
+
 #[test]
 fn keys_are_private_and_not_overwritten() {
     use std::os::unix::fs::PermissionsExt;

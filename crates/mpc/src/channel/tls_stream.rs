@@ -3,13 +3,20 @@
 use super::queue::Sink;
 use super::stream::Source;
 use super::tcp::{TcpSink, TcpSource, CHUNK};
+use super::Closer;
 use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Plaintext encrypted under one lock: four records.
-const BATCH: usize = 64 << 10;
+const BATCH: usize = 4 * RECORD;
+
+/// Plaintext of a full record.
+const RECORD: usize = 16 << 10;
+
+/// Header, content type and tag of a record (RFC 8446, section 5.2).
+const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 
 /// A connection after its handshake.
 #[derive(Clone)]
@@ -105,6 +112,14 @@ impl Source for TlsSource {
 
     fn shut(&mut self) {
         self.socket.shut();
+    }
+
+    fn closer(&self) -> Option<Closer> {
+        self.socket.closer()
+    }
+
+    fn wire_bytes(&self, frame: usize) -> u64 {
+        (frame + RECORD_OVERHEAD * frame.div_ceil(RECORD)) as u64
     }
 }
 

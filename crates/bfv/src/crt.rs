@@ -77,9 +77,15 @@ impl<'a> Crt<'a> {
         }
     }
 
-    /// The integers 0 <= x < q_0 q_1 of a polynomial of two limbs (coefficient form), handed to `sink` by index.
+    /// The integers 0 <= x < q of a polynomial of one or two limbs (coefficient form), handed to `sink` by index.
     pub fn integers(&self, poly: &RnsPoly, mut sink: impl FnMut(usize, u128)) {
-        assert_eq!(self.limbs, 2, "integers of two primes only");
+        if self.limbs == 1 {
+            return poly.limbs[0]
+                .iter()
+                .enumerate()
+                .for_each(|(at, &x)| sink(at, x as u128));
+        }
+        assert_eq!(self.limbs, 2, "integers of one or two primes only");
         let (m0, m1) = (self.modulus(0), self.modulus(1));
         let mut lifted = AlignedVec::scratch(self.params.n());
         kernels::switch_modulus(m0, m1, &mut lifted, &poly.limbs[0]);
@@ -93,9 +99,10 @@ impl<'a> Crt<'a> {
         }
     }
 
-    /// q_0 q_1.
+    /// q, of one or two primes.
     pub fn product(&self) -> u128 {
-        self.params.q()[..2].iter().map(|&q| u128::from(q)).product()
+        assert!(self.limbs <= 2, "q does not fit");
+        self.params.q()[..self.limbs].iter().map(|&q| u128::from(q)).product()
     }
 
     /// The residues (coefficient form) of unsigned integers below 2^98.

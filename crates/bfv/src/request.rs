@@ -63,21 +63,21 @@ pub(crate) fn pair(b: RnsPoly, a: RnsPoly) -> Ciphertext {
 /// How b of a rounded request travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounding {
-    /// Ciphertext primes: 2 or 3.
+    /// Ciphertext primes: 1 to 3.
     pub limbs: usize,
     /// Low bits of b that stay at home (0 with three primes).
     pub drop: u32,
 }
 
 impl Rounding {
-    /// Bits of b without its low ones.
+    /// Bits of b without its low ones (one or two primes).
     fn width(self, params: &Parameters) -> u32 {
-        128 - (Crt::new(params, 2).product() - 1).leading_zeros() - self.drop
+        128 - (Crt::new(params, self.limbs).product() - 1).leading_zeros() - self.drop
     }
 
     /// Bytes of one request.
     pub fn byte_len(self, params: &Parameters) -> usize {
-        if self.limbs == 2 {
+        if self.limbs <= 2 {
             SEED + packed_len(params.n(), self.width(params))
         } else {
             seeded_len(params, self.limbs)
@@ -97,7 +97,7 @@ pub fn encrypt_message(
     form: Rounding,
 ) -> Result<Vec<u8>> {
     let (seed, mut b) = encrypt_coefficients(params, secret, message, bits, form.limbs)?;
-    let bytes = if form.limbs == 2 {
+    let bytes = if form.limbs <= 2 {
         rounded_bytes(params, &seed, &b, form)
     } else {
         seeded_to_bytes(params, &seed, &b)
@@ -136,7 +136,7 @@ fn encrypt_coefficients(
 fn rounded_bytes(params: &Parameters, seed: &[u8; 32], b: &RnsPoly, form: Rounding) -> Vec<u8> {
     let width = form.width(params);
     let mut writer = Writer::with_capacity(form.byte_len(params));
-    Crt::new(params, 2).integers(b, |_, x| writer.put_wide(x >> form.drop, width));
+    Crt::new(params, form.limbs).integers(b, |_, x| writer.put_wide(x >> form.drop, width));
     let mut out = seed.to_vec();
     out.extend_from_slice(&writer.finish());
     out
@@ -149,7 +149,7 @@ fn rounded_bytes(params: &Parameters, seed: &[u8; 32], b: &RnsPoly, form: Roundi
 pub fn decode_request(params: &Parameters, bytes: &[u8], form: Rounding) -> Result<Ciphertext> {
     check_len("request", bytes, form.byte_len(params))?;
     let (seed, mut rest) = bytes.split_at(SEED);
-    let mut b = if form.limbs == 2 {
+    let mut b = if form.limbs <= 2 {
         read_rounded(params, rest, form)?
     } else {
         read_poly(params, &mut rest, form.limbs, 0)?
@@ -162,7 +162,7 @@ pub fn decode_request(params: &Parameters, bytes: &[u8], form: Rounding) -> Resu
 }
 
 fn read_rounded(params: &Parameters, bytes: &[u8], form: Rounding) -> Result<RnsPoly> {
-    let crt = Crt::new(params, 2);
+    let crt = Crt::new(params, form.limbs);
     let (width, q) = (form.width(params), crt.product());
     let mut reader = Reader::new(bytes);
     let middle = (1u128 << form.drop) >> 1;
@@ -198,7 +198,12 @@ mod tests {
     fn the_phase_is_the_scaled_message_plus_a_small_error() {
         let params = parameters_olt().unwrap();
         let keys = ClientKeys::generate(&params).unwrap();
-        for (limbs, drop, bits, bound) in [(NARROW, 0, 64, 22), (NARROW, 20, 64, (1 << 19) + 22), (WIDE, 0, 33, 22)] {
+        for (limbs, drop, bits, bound) in [
+            (NARROW, 0, 64, 22),
+            (NARROW, 20, 64, (1 << 19) + 22),
+            (1, 12, 28, (1 << 11) + 22),
+            (WIDE, 0, 33, 22),
+        ] {
             let (form, m) = (Rounding { limbs, drop }, message(&params, bits));
             let bytes = encrypt_message(&params, &keys.secret, &m, bits, form).unwrap();
             assert_eq!(bytes.len(), form.byte_len(&params));

@@ -15,6 +15,8 @@ use tacita_rlwe::Parameters;
 pub struct Costs {
     /// Transform of one prime.
     pub transform: f64,
+    /// One plain value modulo one prime.
+    pub encode: f64,
     /// One plain limb times the two limbs of a ciphertext, added.
     pub multiply: f64,
     /// One merge (narrow).
@@ -40,6 +42,7 @@ impl Default for Costs {
     fn default() -> Self {
         Self {
             transform: 11e3,
+            encode: 1.0,
             multiply: 3.2e3,
             merge: 225e3,
             encrypt: 360e3,
@@ -119,14 +122,16 @@ impl Costs {
     fn plain(&self, layout: &Layout) -> f64 {
         let window = layout.grid.window;
         let len = (window.mw * window.nw).next_power_of_two();
-        self.transform * skipped_share(len)
+        self.encode * (window.mw * window.nw) as f64 + self.transform * transform_share(len)
     }
 }
 
-/// The share of a transform that remains when only the first `len` (a power of two) coefficients are not zero.
-pub(crate) fn skipped_share(_len: usize) -> f64 {
-    let _ = LOG_N;
-    1.0
+/// The share of a transform that remains when only the first `len` (a power of two) coefficients are not zero: the levels before are copies,
+/// but for passes of two levels and the last three.
+fn transform_share(len: usize) -> f64 {
+    let levels = f64::from(LOG_N);
+    let copied = (LOG_N - len.ilog2().min(LOG_N)).min(LOG_N - 3) & !1;
+    (levels - f64::from(copied)) / levels
 }
 
 impl Price {

@@ -57,29 +57,41 @@ impl Budget {
         if slack < 2 || bits > 64 || slack >= bits {
             return fail(format!("a slack of {slack} bits in a ring of {bits}"));
         }
-        let kappa = bits + 9 - slack;
-        for limbs in [NARROW, WIDE] {
-            let allowed = allowed_variance(params, limbs, bits, slack) - packing_variance(params, limbs, operands.pack);
-            let each = allowed / norm.max(1.0).powi(2) - SIGMA * SIGMA - 1.0 / 12.0;
-            if each < 0.0 {
-                continue;
-            }
-            let drop = (12.0 * each).max(1.0).log2() / 2.0;
-            let drop = if limbs == NARROW {
-                (drop as u32).min(MAX_DROP)
-            } else {
-                0
-            };
-            return Ok(Self {
-                rounding: Rounding { limbs, drop },
-                kappa,
-            });
+        if let Some(budget) = [NARROW, WIDE]
+            .iter()
+            .find_map(|&limbs| Self::with_primes(params, limbs, operands))
+        {
+            return Ok(budget);
         }
         fail(format!(
             "plain entries of norm 2^{:.1} in a ring of {bits} bits leave no room for errors below 2^{slack} units; \
              take a smaller ring or more slack",
             norm.log2()
         ))
+    }
+}
+
+impl Budget {
+    /// With a given number of primes, if that is enough for errors below 2^slack.
+    pub fn with_primes(params: &Parameters, limbs: usize, operands: Operands) -> Option<Self> {
+        let Operands {
+            bits,
+            slack,
+            norm,
+            pack,
+        } = operands;
+        let allowed = allowed_variance(params, limbs, bits, slack) - packing_variance(params, limbs, pack);
+        let each = allowed / norm.max(1.0).powi(2) - SIGMA * SIGMA - 1.0 / 12.0;
+        let drop = (12.0 * each).max(1.0).log2() / 2.0;
+        let drop = if limbs <= NARROW {
+            (drop as u32).min(MAX_DROP)
+        } else {
+            0
+        };
+        (each >= 0.0).then_some(Self {
+            rounding: Rounding { limbs, drop },
+            kappa: bits + 9 - slack,
+        })
     }
 }
 

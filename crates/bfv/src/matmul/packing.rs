@@ -66,14 +66,10 @@ impl<'a> Packer<'a> {
 
     fn merge(&self, x: Node, y: Node) -> Node {
         let (level, params) = (x.level, self.params);
-        let (mut sum, mut shifted) = (x.ct, y.ct);
-        let mut difference = sum.clone();
-        for (at, poly) in shifted.polys.iter_mut().enumerate() {
-            for (i, limb) in poly.limbs.iter_mut().enumerate() {
-                let m = params.modulus(i);
-                kernels::mul_assign(m, limb, &self.monomials[level as usize].limbs[i]);
-                kernels::sub_assign(m, &mut difference.polys[at].limbs[i], limb);
-                kernels::add_assign(m, &mut sum.polys[at].limbs[i], limb);
+        let (mut sum, mut difference) = (x.ct, y.ct);
+        for (x, y) in sum.polys.iter_mut().zip(&mut difference.polys) {
+            for (i, (x, y)) in x.limbs.iter_mut().zip(&mut y.limbs).enumerate() {
+                kernels::butterfly(params.modulus(i), x, y, &self.monomials[level as usize].limbs[i]);
             }
         }
         let automorphism = &self.keys.automorphisms[self.layout.log_h(level) as usize];

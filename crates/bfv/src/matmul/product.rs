@@ -21,8 +21,11 @@ pub struct Inputs<'a> {
     pub crossed: Option<(Vec<Ciphertext>, &'a [i64])>,
 }
 
-/// Columns of the right matrix that are brought into column order at once: a cache line.
-const TILE: usize = 8;
+/// Columns of the right matrix that are brought into column order at once: four cache lines of a row, so that a matrix of wide rows is
+/// not read page by page for every column.
+const TILE: usize = 32;
+/// Rows that are brought into column order together.
+const ROWS: usize = 16;
 /// Leaves of a task, about.
 const TASK: usize = 32;
 
@@ -187,15 +190,17 @@ impl<'a> Evaluator<'a> {
     /// Right block (beta, gamma) modulo prime i, NTT form.
     fn plain_right(&self, tile: &Tile, beta: usize, gamma: usize, i: usize) -> AlignedVec {
         let (grid, m) = (self.grid(), self.params.modulus(i));
-        let mut out = AlignedVec::zeroed(self.params.n());
-        let inner = grid.inner(beta);
-        for l in 0..grid.columns(gamma).len() {
-            let column = &tile.column(gamma * grid.window.nw + l)[inner.clone()];
-            for (x, &value) in out[l * grid.window.mw..].iter_mut().zip(column) {
+        let (inner, columns) = (grid.inner(beta), grid.columns(gamma));
+        let len = (columns.len() * grid.window.mw).next_power_of_two();
+        let mut out = AlignedVec::scratch(self.params.n());
+        out[..len].fill(0.0);
+        for (l, column) in columns.enumerate() {
+            let values = &tile.column(column)[inner.clone()];
+            for (x, &value) in out[l * grid.window.mw..].iter_mut().zip(values) {
                 *x = residue(m, value);
             }
         }
-        self.params.table(i).forward(&mut out);
+        self.params.table(i).forward_prefix(&mut out, len);
         out
     }
 }
@@ -210,14 +215,16 @@ fn scale(params: &Parameters, ct: &mut Ciphertext, pack: u32) {
     }
 }
 
-/// A signed integer modulo p. Below 2^48, what nearly all are, without a division.
+/// A signed integer modulo p. Below 2^48, what nearly all are, without a division and in a form that compilers vectorise: adding
+/// 1.5 * 2^52 as an integer and subtracting it as a double converts.
 #[inline]
 fn residue(m: &Modulus, value: i64) -> f64 {
-    if value.unsigned_abs() < 1 << 48 {
-        value as f64 + if value < 0 { m.p() as f64 } else { 0.0 }
-    } else {
-        m.from_i64(value) as f64
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    if value.unsigned_abs() >= 1 << 48 {
+        return m.from_i64(value) as f64;
     }
+    let signed = f64::from_bits(SHIFT.to_bits().wrapping_add_signed(value)) - SHIFT;
+    signed + f64::from_bits((m.p() as f64).to_bits() & (value >> 63) as u64)
 }
 
 /// Limbs of products to be summed.
@@ -262,9 +269,11 @@ impl Tile {
         let end = grid.dims.n.min(needed.start + blocks * grid.window.nw);
         (self.head, self.columns, self.rows) = (head, needed.start..end, grid.dims.m);
         self.values.resize(self.columns.len() * self.rows, 0);
-        for (j, row) in y.chunks_exact(grid.dims.n).enumerate() {
-            for (l, &value) in row[self.columns.clone()].iter().enumerate() {
-                self.values[l * self.rows + j] = value;
+        for (block, rows) in y.chunks(ROWS * grid.dims.n).enumerate() {
+            for (l, at) in self.columns.clone().enumerate() {
+                let to = &mut self.values[l * self.rows + block * ROWS..];
+                let column = rows[at..].iter().step_by(grid.dims.n);
+                to.iter_mut().zip(column).for_each(|(t, &v)| *t = v);
             }
         }
     }

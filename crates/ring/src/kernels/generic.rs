@@ -86,6 +86,22 @@ elementwise!(mul_scalar_add_assign, s, m, f, out x, in(a), const(c), i, { let c 
 elementwise!(sub_mul_scalar, s, m, f, out out, in(a, b), const(c), i, { let c = f.splat_factor(m.factor(c)); }
     f.fold(f.mul_by(s.sub(a.at(i), b.at(i)), c)));
 
+/// |x| < p and a product below 7p/8: sum and difference are below 2p, as `canonical` wants them.
+#[inline(always)]
+pub fn butterfly<S: Simd>(s: S, m: &Modulus, x: &mut [f64], y: &mut [f64], w: &[f64]) {
+    let n = x.len();
+    if !lengths_fit::<S>(n, &[y.len(), w.len()]) {
+        return reference::butterfly(m, x, y, w);
+    }
+    let f = Field::new(s, m);
+    let (mut x, mut y, w) = (ViewMut(s, x), ViewMut(s, y), View(s, w));
+    for i in (0..n).step_by(S::LANES) {
+        let (before, product) = (x.at(i), f.mul(y.at(i), w.at(i)));
+        x.set(i, f.canonical(s.add(before, product)));
+        y.set(i, f.canonical(s.sub(before, product)));
+    }
+}
+
 #[inline(always)]
 pub fn mul_accumulate2<S: Simd>(
     s: S,

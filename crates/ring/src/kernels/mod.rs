@@ -32,6 +32,8 @@ dispatch! {
     fn mul_scalar(m: &Modulus, out: &mut [f64], a: &[f64], c: u64);
     /// x = c * x
     fn mul_scalar_assign(m: &Modulus, x: &mut [f64], c: u64);
+    /// x = x + w * y and y = x - w * y, of the x and y before
+    fn butterfly(m: &Modulus, x: &mut [f64], y: &mut [f64], w: &[f64]);
     /// x = x + c * a
     fn mul_scalar_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], c: u64);
     /// out = c * (a - b): the last step of rescaling and of dividing by the special primes

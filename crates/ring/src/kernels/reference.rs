@@ -52,6 +52,15 @@ pub fn mul_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], b: &[f64]) {
     zip3(x, a, b, |x, a, b| m.add(x, m.mul(a, b)));
 }
 
+pub fn butterfly(m: &Modulus, x: &mut [f64], y: &mut [f64], w: &[f64]) {
+    assert!(x.len() == y.len() && x.len() == w.len());
+    for ((x, y), &w) in x.iter_mut().zip(y).zip(w) {
+        let (before, product) = (*x as u64, m.mul(*y as u64, w as u64));
+        *x = m.add(before, product) as f64;
+        *y = m.sub(before, product) as f64;
+    }
+}
+
 pub fn mul_scalar(m: &Modulus, out: &mut [f64], a: &[f64], c: u64) {
     zip2(out, a, |_, a| m.mul(a, c));
 }

@@ -66,6 +66,17 @@ fn sums_and_differences() {
 }
 
 #[test]
+fn butterflies() {
+    for_all_inputs(|m, v| {
+        let at = |l: usize, i: usize| v[l][i] as i128;
+        let sum = agree(m, &v[0], |x| butterfly(m, x, &mut v[1].clone(), &v[2]));
+        is(m, &sum, |i| at(0, i) + at(1, i) * at(2, i));
+        let difference = agree(m, &v[1], |y| butterfly(m, &mut v[0].clone(), y, &v[2]));
+        is(m, &difference, |i| at(0, i) - at(1, i) * at(2, i));
+    });
+}
+
+#[test]
 fn products() {
     for_all_inputs(|m, v| {
         let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);

@@ -142,16 +142,16 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [[S:
     level::<S, M, L>(f, &mut v[1], &w[1]);
 }
 
-/// The whole transform, M = LANES.
+/// The whole transform, M = LANES, but for the passes of the first `done` levels.
 #[inline(always)]
-pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb) {
+pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
     let (outer, inner) = tables.passes.split_at(tables.outer_passes);
-    for &pass in outer {
+    for &pass in outer.iter().filter(|pass| pass.log_groups >= done) {
         run_pass(f, x, tables, pass, 0, 1 << pass.log_groups);
     }
     let log_blocks: u32 = outer.iter().map(|pass| pass.log_radix).sum();
     for block in 0..1usize << log_blocks {
-        for &pass in inner {
+        for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
             let count = 1 << (pass.log_groups - log_blocks);
             run_pass(f, x, tables, pass, block * count, count);
         }

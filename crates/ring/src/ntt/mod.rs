@@ -89,10 +89,45 @@ impl NttTable {
         assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), x),
+            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), x, 0),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), x),
+            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), x, 0),
             _ => reference::forward(&self.modulus, self.integers(), x),
+        }
+    }
+
+    /// [`NttTable::forward`] of the first `len` (a power of two) coefficients; what x holds after them counts as zero.
+    ///
+    /// A level that pairs a coefficient with a zero copies it, so the first log2(n / len) levels are copies: for len = n / 128 about half of
+    /// the work. Ranges are those of the whole transform or smaller, since nothing was added up yet.
+    pub fn forward_prefix(&self, x: &mut [f64], len: usize) {
+        assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
+        assert!(len.is_power_of_two() && len <= x.len(), "forward: {len} coefficients");
+        #[cfg(target_arch = "x86_64")]
+        let copied = |x: &mut [f64], tables: &plan::Tables| {
+            let done = tables.whole_passes(self.log_n - len.ilog2());
+            let part = self.n() >> done;
+            x[len..part].fill(0.0);
+            for at in (part..x.len()).step_by(part) {
+                x.copy_within(..part, at);
+            }
+            done
+        };
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => {
+                let done = copied(x, self.avx2_tables());
+                vector::forward_avx2(&self.modulus, self.avx2_tables(), x, done);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                let done = copied(x, self.avx512_tables());
+                vector::forward_avx512(&self.modulus, self.avx512_tables(), x, done);
+            }
+            _ => {
+                x[len..].fill(0.0);
+                reference::forward(&self.modulus, self.integers(), x);
+            }
         }
     }
 

@@ -107,6 +107,14 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// The levels, at most `levels`, after which a pass of the forward transform starts or the lane levels do.
+    pub fn whole_passes(&self, levels: u32) -> u32 {
+        let ends = self.passes.iter().map(|pass| pass.log_groups + pass.log_radix);
+        ends.take_while(|&end| end <= levels).last().unwrap_or(0)
+    }
+}
+
 /// Bounds k on |x| / p through the forward levels. Smaller primes have smaller quotient errors and more room below 2^53.
 struct Bounds {
     /// p / 2^50

@@ -60,6 +60,25 @@ fn all_paths_agree_and_invert_at_every_degree() {
     }
 }
 
+#[test]
+fn a_prefix_transforms_like_the_whole_with_zeros() {
+    for log_n in [1, 5, 7, 10, 13, 14] {
+        for m in sample_primes(18) {
+            let table = NttTable::new(m, log_n).unwrap();
+            for log_len in 0..=log_n {
+                let len = 1 << log_len;
+                for a in [random_limb(&m, 1 << log_n, 3), worst_limb(&m, 1 << log_n)] {
+                    let mut whole = a.clone();
+                    whole[len..].fill(0.0);
+                    table.forward(&mut whole);
+                    let prefix = same_on_all_paths(|| transformed(&a, |x| table.forward_prefix(x, len)));
+                    assert_eq!(prefix, whole, "log_n {log_n}, {len} of them, p {}", m.p());
+                }
+            }
+        }
+    }
+}
+
 fn worst_limb(m: &Modulus, n: usize) -> AlignedVec {
     AlignedVec::from_slice(&vec![(m.p() - 1) as f64; n])
 }

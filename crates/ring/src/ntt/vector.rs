@@ -87,26 +87,33 @@ pub fn lane_factors<S: Simd, const M: usize>(f: Field<S>, roots: &Roots, block: 
 }
 
 macro_rules! instantiate {
-    ($name:ident, $body:path, $simd:ident, $features:literal) => {
+    ($name:ident, $body:path, $simd:ident, $features:literal $(, $arg:ident: $ty:ty)?) => {
         /// Only called for a path that the processor supports.
-        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64]) {
+        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64] $(, $arg: $ty)?) {
             #[target_feature(enable = $features)]
-            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64]) {
+            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64] $(, $arg: $ty)?) {
                 // SAFETY: this function enables the features.
                 let s = unsafe { <$simd as Simd>::assume() };
-                $body(Field::new(s, m), tables, Limb::new(x, tables))
+                $body(Field::new(s, m), tables, Limb::new(x, tables) $(, $arg)?)
             }
             // SAFETY: `simd::path` only names what the processor supports.
-            unsafe { inner(m, tables, x) }
+            unsafe { inner(m, tables, x $(, $arg)?) }
         }
     };
 }
-instantiate!(forward_avx2, super::forward::transform::<Avx2, 4>, Avx2, "avx2,fma");
+instantiate!(
+    forward_avx2,
+    super::forward::transform::<Avx2, 4>,
+    Avx2,
+    "avx2,fma",
+    done: u32
+);
 instantiate!(
     forward_avx512,
     super::forward::transform::<Avx512, 8>,
     Avx512,
-    "avx2,fma,avx512f,avx512dq"
+    "avx2,fma,avx512f,avx512dq",
+    done: u32
 );
 instantiate!(inverse_avx2, super::inverse::transform::<Avx2, 4>, Avx2, "avx2,fma");
 instantiate!(

@@ -18,6 +18,7 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.plan.two_party_cost import expected_bytes
 from tacita.protocol.party import Party, pair
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -179,6 +180,10 @@ def test_the_default_model(session: Session) -> None:
     checkpoint = api.load(api.DEFAULT_MODEL)
     text = "a film of quiet beauty"
     plan = make_two_party_plan(checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"])
+    both(session, lambda party: party.native.reserve_cots(1_000_000, 1_000_000))
+    before = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received"))
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
+    sent = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received")) - before
+    assert sent == pytest.approx(expected_bytes(plan), rel=0.25)  # the price of transfers is in the expectation
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01

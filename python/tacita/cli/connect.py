@@ -15,7 +15,7 @@ from tacita.checkpoint.embed import tokenize
 from tacita.cli.console import err, out, progress, several, size, write_report
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.lines import Line, checked, report_problems
-from tacita.cli.two_party import address, cost_line, show_profile, watching
+from tacita.cli.two_party import address, cost_line, expectation, show_profile, watching
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import InputError
@@ -98,6 +98,7 @@ def _greeted(party: Party) -> TwoPartyClient:
         f"{plan.tokens} tokens, answers {escape(labels)}; plan {plan.hash[:12]}",
         soft_wrap=True,
     )
+    out.print(f"expected: {expectation(plan)}", soft_wrap=True)
     return client
 
 

@@ -27,6 +27,7 @@ from tacita.cli.two_party import (
     Profile,
     Timeout,
     cost_line,
+    expectation,
     identity_of,
     show_profile,
 )
@@ -124,7 +125,8 @@ def _server(model: Path, tokens: int, texts: list[str] | None) -> TwoPartyServer
 def _announce(server: TwoPartyServer, host: str, port: int, identity: Identity | None) -> None:
     plan: TwoPartyPlan = server.plan
     out.print(f"{plan.name}: {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, plan {plan.hash[:12]}")
-    out.print(f"published to every client: sizes, calibrated ranges, tokenizer, embedding ({size(server.public_bytes)})")
+    out.print(f"published to every client: sizes, calibrated ranges, tokenizer, embedding ({size(server.public_bytes)})", soft_wrap=True)
+    out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
     if identity:
         out.print(f"certificate {identity.certificate}, SHA-256 {fingerprint(identity.certificate)}", soft_wrap=True)
     out.print(f"listening on {host}:{port}, Ctrl-C ends", soft_wrap=True)

@@ -16,6 +16,7 @@ from tacita.cli.console import duration, out, progress, size
 from tacita.errors import InputError
 from tacita.plan.executor import Progress
 from tacita.plan.two_party import TwoPartyPlan
+from tacita.plan.two_party_cost import SET_UP, expected_bytes
 from tacita.protocol.party import Identity
 
 Certificate = Annotated[
@@ -100,6 +101,11 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
         watch = Stopwatch(plan, report, expected)
         yield watch
         watch.stop()
+
+
+def expectation(plan: TwoPartyPlan) -> str:
+    """What a text will send, in words."""
+    return f"about {size(expected_bytes(plan))} a text in both directions, and {size(SET_UP)} once to set up"
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:

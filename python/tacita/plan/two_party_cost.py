@@ -1,0 +1,79 @@
+"""What one text of a two-party plan sends, both directions together, before anything runs.
+
+Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`), correlations included; a sum of
+them, so good to a fifth. Small products fill a ciphertext only in part, which is what the whole ones below are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacita.plan.two_party import TwoPartyPlan
+
+GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
+RELU = 420
+EXP, TANH = 2250, 2000
+NORM, NORM_SLOT = 130, 2020  # bits an element, and a slot of the ciphertexts that carry it
+QUOTIENT = 900  # bits a slot
+ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
+REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
+SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
+COEFFICIENTS = 8192  # of a ciphertext
+SET_UP = 4_200_000  # bytes, once a session
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a layer: those that keys and values need, and those that the rest needs."""
+
+    all: int
+    kept: int
+
+
+def expected_bytes(plan: TwoPartyPlan) -> int:
+    """Of one text, without the set-up of the session."""
+    config = plan.config
+    bits = 0.0
+    for index in range(config.layers):
+        alone = config.pooling == "cls" and index == config.layers - 1
+        bits += _layer(plan, _Rows(plan.tokens, 1 if alone else plan.tokens))
+    if config.pooling == "cls":
+        bits += _linear(1, config.hidden, config.hidden) + TANH * config.hidden
+    else:
+        bits += _shared(plan.tokens, config.hidden * plan.tokens, config.hidden)
+    if config.classes:
+        bits += _linear(1, config.hidden, config.classes)
+    return int(bits / 8)
+
+
+def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
+    config, hidden, wide = plan.config, plan.config.hidden, plan.config.intermediate
+    activation = RELU if config.activation == "relu" else GELU[plan.formats.gelu]
+    total = _linear(rows.all, hidden, 3 * hidden)
+    total += _linear(rows.kept, hidden, hidden) + _linear(rows.kept, hidden, wide) + _linear(rows.kept, wide, hidden)
+    total += _attention(plan, rows)
+    total += activation * rows.kept * wide
+    elements = rows.kept * hidden
+    return total + 2 * (NORM * elements + NORM_SLOT * _whole(elements) + ROW * rows.kept)
+
+
+def _attention(plan: TwoPartyPlan, rows: _Rows) -> float:
+    config = plan.config
+    scores = config.heads * rows.kept * rows.all
+    total = (EXP * scores) + ROW * config.heads * rows.kept
+    query, key, score = rows.kept * config.head_size, rows.all * config.head_size, rows.kept * rows.all
+    total += config.heads * (_shared(query, key, score) + _shared(score, key, query))
+    return total + QUOTIENT * _whole(rows.kept * config.hidden)
+
+
+def _linear(rows: int, inputs: int, outputs: int) -> float:
+    return REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs)
+
+
+def _shared(left: int, right: int, result: int) -> float:
+    return SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result)
+
+
+def _whole(count: int) -> int:
+    """Coefficients of whole ciphertexts."""
+    return -(-count // COEFFICIENTS) * COEFFICIENTS

@@ -60,7 +60,7 @@ def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
 def _attention(plan: TwoPartyPlan, rows: _Rows) -> float:
     config = plan.config
     scores = config.heads * rows.kept * rows.all
-    total = (EXP * scores) + ROW * config.heads * rows.kept
+    total: float = EXP * scores + ROW * config.heads * rows.kept
     query, key, score = rows.kept * config.head_size, rows.all * config.head_size, rows.kept * rows.all
     total += config.heads * (_shared(query, key, score) + _shared(score, key, query))
     return total + QUOTIENT * _whole(rows.kept * config.hidden)

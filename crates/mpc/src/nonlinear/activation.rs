@@ -1,7 +1,7 @@
 //! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two or three squares and vanishes further out.
 use super::chain::Chain;
 use super::fits;
-use super::fixed::{check_range, convert, rescale, shape, subtract, Fixed};
+use super::fixed::{check_range, coarse, convert, rescale, shape, subtract, Fixed};
 use super::seg4;
 use crate::compare::{below_many, select, xor};
 use crate::{Party, Result, Ring};
@@ -28,7 +28,7 @@ const COARSE: u32 = 6;
 const FINE: u32 = 14;
 /// Fraction bits of a chain.
 const NARROW: u32 = 15;
-/// Default bound on inputs: |x| < 2^10.
+/// Default bound on inputs: |x| <= 2^10 - 1.
 pub const RANGE: u32 = 10;
 
 /// Where an activation's bump is fitted.
@@ -38,7 +38,7 @@ struct Bump {
     limit: f64,
 }
 
-/// GELU for |x| < 2^10 by the default form, from `ring`/`frac` to the same fraction in `out`. See [`gelu_with`].
+/// GELU for |x| < 1023 by the default form, from `ring`/`frac` to the same fraction in `out`. See [`gelu_with`].
 ///
 /// # Errors
 /// Those of [`gelu_with`].
@@ -46,10 +46,10 @@ pub fn gelu(party: &mut Party, x: &[u64], ring: Ring, frac: u32, out: Ring) -> R
     gelu_with(party, x, Fixed { ring, frac }, out, GeluForm::default(), RANGE)
 }
 
-/// GELU for |x| < 2^range by a form.
+/// GELU for |x| <= 2^range - 1 by a form (nearer to 2^range, rounding may leave the ring).
 ///
-/// Cost of the default for each element, Z_{2^64} in and out, range 10: two squares of 32 bits, 3 thresholds on 18 bits, multiplexers of
-/// 32, 26 and 15 bits, extensions: 1294 bits on the wire, 12 rounds.
+/// Cost of the default for each element, Z_{2^64} in and out, range 10: two squares of 17-bit shares, 3 thresholds on 18 bits, multiplexers of
+/// 32, 26 and 15 bits, extensions: 1210 bits on the wire, 12 rounds.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -64,7 +64,7 @@ pub fn gelu_with(party: &mut Party, x: &[u64], from: Fixed, out: Ring, form: Gel
     })
 }
 
-/// SiLU, x*sigmoid(x), for |x| < 2^range: max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8; error 3.5e-3. Three squares: 1690 bits
+/// SiLU, x*sigmoid(x), for |x| <= 2^range - 1: max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8; error 3.5e-3. Three squares: 1571 bits
 /// for each element.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ pub fn silu(party: &mut Party, x: &[u64], from: Fixed, out: Ring, range: u32) ->
     party.measured("silu", |party| rectified(party, x, from, to, bump, range))
 }
 
-/// ELU with alpha = 1, exp(x) - 1 below zero, for |x| < 2^range; error 1.5e-3. Four squares: about 2100 bits for each element.
+/// ELU with alpha = 1, exp(x) - 1 below zero, for |x| <= 2^range - 1; error 1.5e-3. Four squares: about 1950 bits for each element.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -132,7 +132,7 @@ fn check(op: &'static str, from: Fixed, out: Ring, range: u32) -> Result<()> {
 
 /// Bits 1{x < t} from a coarse copy; thresholds are hit within 2/64.
 fn thresholds(party: &mut Party, x: &[u64], from: Fixed, range: u32, at: &[f64]) -> Result<Vec<Vec<u8>>> {
-    let coarse = Fixed::new(range + COARSE + 2, COARSE);
+    let coarse = coarse(range, COARSE);
     let low = rescale(party, x, from, 1.0, coarse)?;
     let at: Vec<i64> = at.iter().map(|t| coarse.ring.signed(coarse.encode(*t))).collect();
     below_many(party, &low, coarse.ring, &at)

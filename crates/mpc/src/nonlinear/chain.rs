@@ -1,9 +1,9 @@
 //! Polynomials as chains of squares.
 //!
 //! A chain computes t_0 = sigma x + shift and t_{i+1} = +-t_i^2 + sum_{k<i} c_k t_k + constant; its value is 2^exponent times the last t. Every t
-//! of the fitted interval stays inside (-1, 1). In shares: t has f fraction bits in Z_{2^(2f+2)}; the square has 2f, the public combination
-//! is added at that precision for nothing, f bits are dropped locally and the ring is grown back. With f = 15 a stage costs one square
-//! of 32 bits (about 415 bits on the wire) and one extension from 17 bits (16 bits), nothing else.
+//! of the fitted interval stays inside (-1, 1). In shares: t has f fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)},
+//! the public combination is added at that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
+//! to 32 bits (385 bits on the wire) and, where a later combination uses t, one extension (16 bits); nothing else.
 use super::few::square_any;
 use super::fixed::{add_public, Fixed};
 use crate::compare::{extend, shift_rounded};
@@ -77,36 +77,56 @@ impl Chain {
         let wide = Self::input(frac);
         let mut start = scaled;
         add_public(party, &mut start, wide.ring, wide.encode(self.shift));
-        let mut known = vec![start];
-        let mut last = Vec::new();
+        let mut known = vec![Term::of_wide(start, frac)];
         let plain = Stage {
             negate: false,
             mix: &[],
             constant: 0.0,
         };
-        let extra = squared.then_some(&plain);
-        let count = self.stages.len() + usize::from(squared);
-        for (i, stage) in self.stages.iter().chain(extra).enumerate() {
-            last = step(party, stage, &known, wide)?;
-            if i + 1 < count {
-                known.push(extend(party, &last, Ring::new(frac + 2), wide.ring)?);
-            }
+        let stages: Vec<&Stage> = self.stages.iter().chain(squared.then_some(&plain)).collect();
+        for (i, stage) in stages.iter().enumerate() {
+            let mixed = stages[i + 1..].iter().any(|later| later.mix.len() > i + 1);
+            let next = step(party, stage, &known, wide)?;
+            known.push(Term::of_narrow(party, next, wide, mixed)?);
         }
-        Ok(last)
+        Ok(known.pop().map(|last| last.narrow).unwrap_or_default())
+    }
+}
+
+/// A t: f fraction bits in Z_{2^(f+2)}, and in Z_{2^(2f+2)} where a later combination needs it.
+struct Term {
+    narrow: Vec<u64>,
+    wide: Vec<u64>,
+}
+
+impl Term {
+    fn of_wide(wide: Vec<u64>, frac: u32) -> Self {
+        let ring = Ring::new(frac + 2);
+        let narrow = wide.iter().map(|&t| ring.reduce(t)).collect();
+        Self { narrow, wide }
+    }
+
+    fn of_narrow(party: &mut Party, narrow: Vec<u64>, wide: Fixed, mixed: bool) -> Result<Self> {
+        let extended = if mixed {
+            extend(party, &narrow, Ring::new(wide.frac + 2), wide.ring)?
+        } else {
+            vec![]
+        };
+        Ok(Self { narrow, wide: extended })
     }
 }
 
 /// The next t from those known, f fraction bits in Z_{2^(f+2)}.
-fn step(party: &mut Party, stage: &Stage, known: &[Vec<u64>], wide: Fixed) -> Result<Vec<u64>> {
+fn step(party: &mut Party, stage: &Stage, known: &[Term], wide: Fixed) -> Result<Vec<u64>> {
     let (ring, frac) = (wide.ring, wide.frac);
-    let mut sum = square_any(party, &known[known.len() - 1], ring, frac)?;
+    let mut sum = square_any(party, &known[known.len() - 1].narrow, Ring::new(frac + 2), ring, frac)?;
     if stage.negate {
         sum.iter_mut().for_each(|s| *s = s.wrapping_neg());
     }
     for (&c, t) in stage.mix.iter().zip(known) {
         let c = wide.encode(c);
         sum.iter_mut()
-            .zip(t)
+            .zip(&t.wide)
             .for_each(|(s, t)| *s = s.wrapping_add(c.wrapping_mul(*t)));
     }
     let constant = Fixed { frac: 2 * frac, ..wide }.encode(stage.constant);

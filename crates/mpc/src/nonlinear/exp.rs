@@ -1,7 +1,7 @@
 //! exp of numbers that are at most (about) 0, tanh.
 use super::chain::Chain;
 use super::fits;
-use super::fixed::{check_range, convert, rescale, shape, subtract, Fixed};
+use super::fixed::{check_range, coarse, convert, rescale, shape, subtract, Fixed};
 use crate::compare::{below_many, not, select};
 use crate::{Party, Result};
 
@@ -17,7 +17,7 @@ pub const EXP_MOST: f64 = 0.25;
 /// exp(x) for -2^range < x <= 0.25; 0 below -10.5. Error at most 1.5e-3 near 0 (2e-4 root mean square), falling with exp(x/2) to 1.3e-4 at -10.
 ///
 /// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of small values small, which sums over long rows need.
-/// Cost for each element: four squares of 32 bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1850 bits to Z_{2^32}; 14 rounds.
+/// Cost for each element: four squares from 17 to 32 bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 14 rounds.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -27,7 +27,7 @@ pub fn exp(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) -> 
         return shape("exp", format!("|x| < 2^{range} in {from:?}"));
     }
     party.measured("exp", |party| {
-        let coarse = Fixed::new(range + COARSE + 2, COARSE);
+        let coarse = coarse(range, COARSE);
         let low = rescale(party, x, from, 1.0, coarse)?;
         let least = coarse.ring.signed(coarse.encode(EXP_LEAST));
         let gone = below_many(party, &low, coarse.ring, &[least])?.remove(0);
@@ -44,7 +44,7 @@ pub fn exp(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) -> 
 
 /// tanh(x) for |x| < 2^range; error at most 1.5e-3 (beyond 4, where +-1 is returned, 7e-4).
 ///
-/// Three squares and two multiplexers: about 1800 bits for each element.
+/// Three squares and two multiplexers: about 1650 bits for each element.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -55,7 +55,7 @@ pub fn tanh(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) ->
         return shape("tanh", format!("|x| < 2^{range} in {from:?}"));
     }
     party.measured("tanh", |party| {
-        let coarse = Fixed::new(range + fine + 2, fine);
+        let coarse = coarse(range, fine);
         let low = rescale(party, x, from, 1.0, coarse)?;
         let at: Vec<i64> = [-4.0, 0.0, 4.0]
             .iter()

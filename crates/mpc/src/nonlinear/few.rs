@@ -2,13 +2,14 @@
 //!
 //! A lattice product pays for whole ciphertexts of 8192 slots. With bits of one factor as choices and multiples of the other as payloads
 //! (Gilboa 1999) a product in Z_{2^l} costs l(l+1)/2 + l bits for each cross term, in rings that shrink by a bit with every bit of the
-//! factor, and no ciphertext: less than a ciphertext below about [`FEW`] values. Results are exact.
+//! factor, and no ciphertext: less than a ciphertext and its keys below about [`FEW`] values. Results are exact.
 use super::fixed::shape;
+use crate::compare::extend;
 use crate::products;
 use crate::{Party, Result, Ring};
 
 /// Below this many values products go by oblivious transfer.
-pub const FEW: usize = 1500;
+pub const FEW: usize = 4096;
 
 /// Shares of (receiver's a)*(sender's b) modulo 2^bits; both roles in one call: `mine` are this party's factors where it chooses, `offers`
 /// those where it sends. An empty `mine` or `offers` leaves that direction out.
@@ -73,15 +74,17 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
     Ok(own.zip(crossed).map(|(o, c)| ring.add(o, c.wrapping_mul(2))).collect())
 }
 
-/// x^2 with errors below 2^slack: by oblivious transfer (exact) for few values, else by ciphertexts.
+/// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious transfer in the grown ring
+/// (exact) for few values, else by ciphertexts.
 ///
 /// # Errors
 /// Those of the channel.
-pub(crate) fn square_any(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Vec<u64>> {
+pub(crate) fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: u32) -> Result<Vec<u64>> {
     if x.len() < FEW {
-        return square(party, x, ring);
+        let x = extend(party, x, from, to)?;
+        return square(party, &x, to);
     }
-    products::square(party, x, ring, slack)
+    products::square_narrow(party, x, from, to, slack)
 }
 
 /// x*y with errors below 2^slack, likewise.

@@ -123,6 +123,11 @@ pub(crate) fn subtract(x: &mut [u64], y: &[u64], ring: Ring) {
     x.iter_mut().zip(y).for_each(|(x, &y)| *x = ring.sub(*x, y));
 }
 
+/// The format of a copy that is compared with thresholds up to 16.
+pub(crate) fn coarse(range: u32, frac: u32) -> Fixed {
+    Fixed::new(range.max(4) + frac + 2, frac)
+}
+
 /// Bits that a signed range and what the extension needs take: |x| < 2^range in a ring of range + 2 bits.
 pub(crate) fn check_range(op: &'static str, range: u32, frac: u32) -> Result<()> {
     if (1..=40).contains(&range) && range + frac + 2 <= 62 {

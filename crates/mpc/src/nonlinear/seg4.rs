@@ -1,5 +1,5 @@
 //! The paper's GELU of four segments (BumbleBee, Algorithm 3 and appendix D), for comparison.
-use super::fixed::{add_public, check_range, convert, rescale, Fixed};
+use super::fixed::{add_public, check_range, coarse, convert, rescale, Fixed};
 use crate::compare::{below_many, not, select, truncate, xor};
 use crate::products::{share_operand, square, sum_of_products};
 use crate::{Party, Result};
@@ -66,7 +66,7 @@ fn powers(party: &mut Party, x: &[u64]) -> Result<[Vec<u64>; 4]> {
 /// GELU by the paper's segments. 4783 bits on the wire for each element.
 pub(super) fn gelu(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) -> Result<Vec<u64>> {
     check_range("gelu", range, WORK.frac)?;
-    let coarse = Fixed::new(range + COARSE + 2, COARSE);
+    let coarse = coarse(range, COARSE);
     let low = rescale(party, x, from, 1.0, coarse)?;
     let at: Vec<i64> = [-5.0, -1.97, 3.0]
         .iter()

@@ -108,7 +108,7 @@ pub fn softmax_parts(
 
 /// Softmax of every row of a (rows, cols) matrix with |x| < 2^range; error at most 2e-3.
 ///
-/// Cost for each element: that of [`softmax_parts`], one product of 32 bits with the row's inverse, and the way to `to`: 2690 bits.
+/// Cost for each element: that of [`softmax_parts`], one product of 32 bits with the row's inverse, and the way to `to`: 2523 bits.
 ///
 /// # Errors
 /// Those of [`softmax_parts`].

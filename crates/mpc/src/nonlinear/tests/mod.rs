@@ -1,6 +1,7 @@
 //! Protocols against floating point, over grids that hit the thresholds, and what they cost.
 mod activations;
 mod costs;
+mod formats;
 mod rows;
 
 use super::*;

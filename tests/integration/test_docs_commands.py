@@ -1,13 +1,18 @@
 """Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
 
 What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the five steps are
-encrypted. Commands within a sentence or a table take minutes, or names of the reader's own: of those the options must exist.
+encrypted; `serve` runs beside the commands after it, on a free port. Commands within a sentence or a table take minutes, or names
+of the reader's own: of those the options must exist.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +27,7 @@ pytest.importorskip("tacita._native", reason="the native engine is not built: ma
 pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[2]
+PORT = "7007"  # of the commands that are shown
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 INLINE = re.compile(r"`tacita ([^`]*)`")
 TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet beauty", "some text", "very bad"]
@@ -46,9 +52,15 @@ def test_commands_run(page: Path, model: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
-    for command in shown(page):
-        status, _, err = run(*small(shlex.split(command, comments=True), model))
-        assert status == 0, f"tacita {command}\n{err}"
+    port = free_port()
+    with contextlib.ExitStack() as servers:
+        for command in shown(page):
+            words = [word.replace(PORT, port) for word in small(shlex.split(command, comments=True), model)]
+            if words[0] == "serve":
+                servers.enter_context(serving(words))
+                continue
+            status, _, err = run(*words)
+            assert status == 0, f"tacita {command}\n{err}"
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
@@ -59,9 +71,35 @@ def test_options_in_sentences_and_tables_exist(page: Path) -> None:
         assert given <= options(*words), f"{page.name}: tacita {command}"
 
 
+@contextlib.contextmanager
+def serving(words: list[str]) -> Iterator[None]:
+    """A server in a process of its own, from when it listens on."""
+    command = [sys.executable, "-u", "-m", "tacita", *words]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert server.stdout is not None
+    with server.stdout:
+        said = []
+        try:
+            for line in server.stdout:
+                said.append(line)
+                if "listening" in line:
+                    break
+            assert "listening" in "".join(said[-1:]), "".join(said)
+            yield
+        finally:
+            server.kill()
+            server.wait()
+
+
+def free_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return str(taken.getsockname()[1])
+
+
 def small(words: list[str], model: Path) -> list[str]:
     """The command with its size options replaced."""
-    if words[:2] == ["plan", "show"]:
+    if words[:2] == ["plan", "show"] or "--connect" in words:
         return words
     values = {"--tokens": "16", "--preset": "insecure_toy_n10", "--model": str(model), "--texts": "calibration.txt"}
     if words[0] == "classify":

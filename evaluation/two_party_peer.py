@@ -5,8 +5,9 @@
 
 For each shape the peer runs first (its script ../shared/peers/spu_bench.py, two processes over loopback in a network
 namespace of their own), then ours by the same command in such a namespace, over bare TCP because the peer has no TLS. The peer's
-bytes are its namespace's loopback counter; ours are those that the channels count, with the namespace's counter of the whole session beside
-them. Taken of the peer is its best trial. Needs Linux, root (for the namespace) and two cores.
+bytes are its namespace's loopback counter; ours are those that the channels count, times what the namespace's counter says the whole session
+took for each byte counted (TCP and IP, 1 to 3 %). Taken of the peer is its cheapest trial, which may have found correlated transfers in
+stock; ours pays for those that it uses. Needs Linux, root (for the namespace) and two cores.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ def ours(pair: Pairing, options: argparse.Namespace) -> tuple[dict[str, Any], di
         _, loopback = namespaced(words, options.timeout)
         found: dict[str, Any] = json.loads(report.read_text())["cases"][pair.ours]
     counted = found["setup_megabytes"] + found["as_measured"]["megabytes"]
+    found["loopback_megabytes"] = found["megabytes"] * loopback / 1e6 / counted
     return found, {"session_megabytes_counted": counted, "session_megabytes_loopback": loopback / 1e6}
 
 

@@ -5,7 +5,7 @@
 
 For each shape the peer runs first (its script ../shared/peers/spu_bench.py, two processes over loopback in a network
 namespace of their own), then ours by the same command in such a namespace, over bare TCP because the peer has no TLS. The peer's
-bytes are its namespace's loopback counter; ours are those that the channels count, times what the namespace's counter says the whole session
+bytes are its namespace's loopback counter; ours are those that the channels count, times what the namespace's counter says the session
 took for each byte counted (TCP and IP, 1 to 3 %). Taken of the peer is its cheapest trial, which may have found correlated transfers in
 stock; ours pays for those that it uses. Needs Linux, root (for the namespace) and two cores.
 """

@@ -46,9 +46,10 @@ impl Rule {
     }
 }
 
-/// Who answers the step of this number.
-pub(super) const fn sender(step: usize) -> Role {
-    if step.is_multiple_of(2) {
+/// Who answers the step of this number. Once lanes have parted it stays the party whose values differ: the other's digit serves all lanes.
+pub(super) fn sender(steps: &[Step], number: usize) -> Role {
+    let alternating = steps.iter().take(number).take_while(|step| step.payload == 1).count();
+    if alternating.is_multiple_of(2) {
         Role::Server
     } else {
         Role::Client
@@ -56,7 +57,7 @@ pub(super) const fn sender(step: usize) -> Role {
 }
 
 /// Runs the steps. `lanes` holds this party's values (u64, only the low bits that the steps cover are used): one slice, or one for every
-/// threshold, all of one length n; before the lanes part the first is used. Only the sender of the parting step may have lanes that differ.
+/// threshold, all of one length n; before the lanes part the first is used. Only the sender from the parting step on may have lanes that differ.
 /// `carry` is the share that comes in where the first step expects one. Returns n bits, or n for every lane (lane by lane) once they parted.
 /// Wire and transfers: [`Step::wire`], [`Step::transfers`].
 pub(super) fn run(
@@ -70,13 +71,20 @@ pub(super) fn run(
     let mut low = 0;
     for (number, &step) in steps.iter().enumerate() {
         let digits = digits(&lanes[..step.lookups.max(1)], low, step.digit);
-        let answer = if party.role() == sender(number) {
+        let answer = if party.role() == sender(steps, number) {
             let tables = if step.payload > 1 {
                 parting_tables(rule, step, lanes, low, &carry)
             } else {
                 tables(rule, step, &digits, &carry)
             };
-            party.offer(step.index(), step.payload, &tables)?
+            if step.lookups > 1 {
+                party.offer_lanes(step.digit, lanes[0].len(), &tables)?
+            } else {
+                party.offer(step.index(), step.payload, &tables)?
+            }
+        } else if step.lookups > 1 {
+            let chosen = party.choose_lanes(step.digit, &digits[..lanes[0].len()], &carry)?;
+            party.take_lanes(chosen)?
         } else {
             let chosen = party.choose_of(step.index(), &indices(step, digits, &carry))?;
             party.take(chosen, step.payload)?

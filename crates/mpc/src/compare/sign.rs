@@ -79,7 +79,7 @@ pub fn less(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u
 /// XOR shares of 1{x < t_j}, one vector for every public threshold, for x - t_j in [-2^(bits-1), 2^(bits-1)). Exact.
 ///
 /// The digits below the lowest bit in which thresholds differ are looked up once for all of them, so round thresholds are cheap: three of
-/// them on 16 bits take 250 bits on the wire and 49 transfers when they differ in the lowest bit, 122 and 24 when 2^11 divides their differences.
+/// them on 16 bits take 228 bits on the wire and 27 transfers when they differ in the lowest bit, 108 and 22 when 2^11 divides their differences.
 ///
 /// # Errors
 /// Those of the channel.
@@ -114,7 +114,7 @@ fn below_group(party: &mut Party, x: &[u64], ring: Ring, thresholds: &[i64]) -> 
 /// Who must hold the values that differ between lanes.
 pub(super) fn parting_sender(steps: &[super::plan::Step]) -> Role {
     let parting = steps.iter().position(|s| s.payload > 1).unwrap_or(0);
-    chain::sender(parting)
+    chain::sender(steps, parting)
 }
 
 /// A lane for every threshold: x - t at the party that shifts, x at the other.

@@ -56,19 +56,7 @@ impl Party {
         let (blocks, delta) = self.cots_as_sender(count * m as usize)?;
         let corrections = self.receive(packed_len(count, m))?;
         let corrections = wire::unpack(&corrections, m, count);
-        let offsets = offsets(size, delta);
-        let (mut shares, mut message) = (Vec::with_capacity(count), Vec::with_capacity(count * (size - 1)));
-        let chunks =
-            (blocks.chunks(CHUNK * m as usize).zip(corrections.chunks(CHUNK))).zip(tables.chunks(CHUNK * size));
-        for ((blocks, corrections), tables) in chunks {
-            let pads = pads(blocks, m, &offsets);
-            for ((pads, &d), table) in pads.chunks_exact(size).zip(corrections).zip(tables.chunks_exact(size)) {
-                let d = usize::from(d);
-                let share = (table[0] ^ pads[d] as u8) & mask;
-                shares.push(share);
-                message.extend((1..size).map(|e| table[e] ^ share ^ pads[e ^ d] as u8));
-            }
-        }
+        let (shares, message) = answer(m, mask, tables, &sums(&blocks, m), &corrections, delta);
         self.send(&wire::pack(&message, bits))?;
         Ok(shares)
     }
@@ -81,30 +69,61 @@ impl Party {
         let ChosenOf { m, indices, ticket } = chosen;
         let (size, mask) = (check_m("take", m)?, check_bits("take", bits)?);
         let blocks = self.blocks_as_receiver(ticket)?;
-        let pads = pads(&blocks, m, &[0]);
         let entries = indices.len() * (size - 1);
         let message = self.receive(packed_len(entries, bits))?;
         let message = wire::unpack(&message, bits, entries);
-        let open = |((entries, &index), pad): ((&[u8], &u8), u128)| {
-            let entry = (1u8..)
-                .zip(entries)
-                .fold(0, |found, (e, y)| found | (y & equal_mask(e, index)));
-            (entry ^ pad as u8) & mask
-        };
-        Ok(message
-            .chunks_exact(size - 1)
-            .zip(&indices)
-            .zip(pads)
-            .map(open)
-            .collect())
+        Ok(read(m, mask, &indices, &message, &sums(&blocks, m)))
     }
 }
 
-/// H(S + offset) for every lookup and offset, lookup by lookup.
-fn pads(blocks: &[u128], m: u32, offsets: &[u128]) -> Vec<u128> {
+/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the receiver announced.
+pub(super) fn answer(
+    m: u32,
+    mask: u8,
+    tables: &[u8],
+    sums: &[u128],
+    corrections: &[u8],
+    delta: u128,
+) -> (Vec<u8>, Vec<u8>) {
+    let (size, offsets) = (1 << m, offsets(1 << m, delta));
+    let (mut shares, mut message) = (
+        Vec::with_capacity(sums.len()),
+        Vec::with_capacity(sums.len() * (size - 1)),
+    );
+    let chunks = (sums.chunks(CHUNK).zip(corrections.chunks(CHUNK))).zip(tables.chunks(CHUNK * size));
+    for ((sums, corrections), tables) in chunks {
+        let pads = pads(sums, &offsets);
+        for ((pads, &d), table) in pads.chunks_exact(size).zip(corrections).zip(tables.chunks_exact(size)) {
+            let d = usize::from(d);
+            let share = (table[0] ^ pads[d] as u8) & mask;
+            shares.push(share);
+            message.extend((1..size).map(|e| table[e] ^ share ^ pads[e ^ d] as u8));
+        }
+    }
+    (shares, message)
+}
+
+/// The receiver's shares, out of the sender's message.
+pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], sums: &[u128]) -> Vec<u8> {
+    let open = |((entries, &index), pad): ((&[u8], &u8), u128)| {
+        let entry = (1u8..)
+            .zip(entries)
+            .fold(0, |found, (e, y)| found | (y & equal_mask(e, index)));
+        (entry ^ pad as u8) & mask
+    };
+    let entries = message.chunks_exact((1 << m) - 1);
+    entries.zip(indices).zip(pads(sums, &[0])).map(open).collect()
+}
+
+/// S of every lookup: the blocks weighted by powers of x.
+pub(super) fn sums(blocks: &[u128], m: u32) -> Vec<u128> {
     let combine = |blocks: &[u128]| blocks.iter().rev().fold(0, |sum, block| double(sum) ^ block);
-    let sums = blocks.chunks_exact(m as usize).map(combine);
-    let mut pads: Vec<u128> = sums.flat_map(|s| offsets.iter().map(move |o| s ^ o)).collect();
+    blocks.chunks_exact(m as usize).map(combine).collect()
+}
+
+/// H(S + offset) for every lookup and offset, lookup by lookup.
+fn pads(sums: &[u128], offsets: &[u128]) -> Vec<u128> {
+    let mut pads: Vec<u128> = sums.iter().flat_map(|s| offsets.iter().map(move |o| s ^ o)).collect();
     hash_all(&mut pads);
     pads
 }
@@ -122,7 +141,7 @@ fn offsets(size: usize, delta: u128) -> Vec<u128> {
 }
 
 /// x * a in GF(2^128) = F_2[x] / (x^128 + x^7 + x^2 + x + 1).
-const fn double(a: u128) -> u128 {
+pub(super) const fn double(a: u128) -> u128 {
     (a << 1) ^ (0x87 & (a >> 127).wrapping_neg())
 }
 
@@ -131,7 +150,7 @@ const fn equal_mask(a: u8, b: u8) -> u8 {
     (((a ^ b) as u16).wrapping_sub(1) >> 8) as u8
 }
 
-fn check_m(op: &'static str, m: u32) -> Result<usize> {
+pub(super) fn check_m(op: &'static str, m: u32) -> Result<usize> {
     if !(1..=4).contains(&m) {
         let detail = format!("tables of 2^{m} entries where 2^1 to 2^4 are possible");
         return Err(MpcError::Shape { op, detail });

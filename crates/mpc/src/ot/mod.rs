@@ -11,6 +11,7 @@ mod correlated;
 mod dealer;
 mod ferret;
 mod hash;
+mod lanes;
 mod lookup;
 mod multiples;
 mod plan;
@@ -26,6 +27,7 @@ mod vaes;
 mod wire;
 
 pub use correlated::Chosen;
+pub use lanes::ChosenLanes;
 pub use lookup::ChosenOf;
 pub use multiples::ChosenBits;
 pub use pool::{CotKind, OtStatistics, State};

@@ -50,9 +50,10 @@ fn a_step_takes_half_a_round() {
 fn thresholds_cost_less_than_comparisons() {
     let x = vec![3u64; COUNT];
     let ring = Ring::new(16);
-    assert_eq!(cost(|party| below_many(party, &x, ring, &[-1, 0, 1])).0, 250.0);
+    let (wire, used, _) = cost(|party| below_many(party, &x, ring, &[-1, 0, 1]));
+    assert_eq!((wire, used), (228.0, 27.0));
     let (wire, used, _) = cost(|party| below_many(party, &x, ring, &[-2048 * 4, -2048, 2048 * 3]));
-    assert_eq!((wire, used), (122.0, 24.0));
+    assert_eq!((wire, used), (108.0, 22.0));
 }
 
 #[test]

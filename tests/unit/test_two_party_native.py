@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -156,6 +160,27 @@ def test_simulated_links_are_counted_not_slept() -> None:
             native.two_party_pair(link=wrong)
 
 
+def test_an_interrupt_ends_a_call_that_waits() -> None:
+    script = """
+import sys
+from tacita import _native
+listener = _native.TwoPartyListener("localhost", 0, insecure_plain=True)
+client = _native.TwoParty.dial("localhost", listener.port, insecure_plain=True, timeout=60.0)
+server = listener.accept(10.0, timeout=60.0)
+print("waiting", flush=True)
+try:
+    server.receive(1)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT) == 7
+
+
 class TestConnections:
     @pytest.fixture
     def listener(self, certificate: tuple[str, str]) -> Iterator[Any]:
@@ -166,6 +191,15 @@ class TestConnections:
         pin = native.certificate_fingerprint(certificate[0])
         assert len(pin) == 64
         exchange(connected(listener, fingerprint=pin.upper()))
+
+    def test_a_waiting_call_can_be_aborted(self, listener: Any, certificate: tuple[str, str]) -> None:
+        client, _server = connected(listener, ca=certificate[0])
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.receive, 1)
+            time.sleep(0.05)
+            client.abort()
+            with pytest.raises(native.PeerError, match="closed"):
+                waiting.result(WAIT)
 
     def test_nobody_comes(self, listener: Any) -> None:
         assert listener.accept(0.01) is None

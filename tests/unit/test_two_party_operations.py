@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -268,6 +271,55 @@ def test_an_opened_value_a_profile_and_counters(parties: tuple[Any, Any]) -> Non
         "used_as_sender": counts["used_as_receiver"],
         "used_as_receiver": counts["used_as_sender"],
     }
+
+
+def test_a_peer_that_leaves_in_the_middle_of_an_operation_is_a_peer_error() -> None:
+    pair = native.two_party_pair(timeout=60.0)
+    both(pair, lambda party: party.setup())
+
+    def leaving(party: Any, share: Array) -> str | None:
+        if not party.is_client:
+            party.receive(1 << 20)  # not what the operation sends first
+            return None
+        with pytest.raises(native.PeerError) as caught:
+            party.gelu(share)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        x = fixed(np.linspace(-1, 1, 50))
+        client, server = pool.submit(leaving, pair[0], x[0]), pool.submit(leaving, pair[1], x[1])
+        with pytest.raises(native.PeerError, match="were expected"):
+            server.result(60)
+        pair[1].close()
+        assert "closed" in client.result(60)
+
+
+def test_a_session_between_two_processes_over_tls(tmp_path: Path) -> None:
+    certificate, key = native.generate_certificate(str(tmp_path), ["localhost"])
+    listener = native.TwoPartyListener("localhost", 0, certificate=certificate, key=key)
+    x = of(9).integers(-1000, 1000, 300)
+    left, right = split(x, 64)
+    np.save(tmp_path / "share.npy", left)
+    script = """
+import sys, numpy as np
+from tacita import _native
+folder, port = sys.argv[1], int(sys.argv[2])
+pin = _native.certificate_fingerprint(folder + "/certificate.pem")
+client = _native.TwoParty.dial("localhost", port, fingerprint=pin, timeout=60.0)
+client.handshake(bytes(32))
+client.setup()
+client.reveal(client.to_arithmetic(client.negative(np.load(folder + "/share.npy"), 64), 8))
+client.close()
+"""
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(listener.port)]) as process:
+        server = listener.accept(30.0, timeout=60.0)
+        server.handshake(bytes(32))
+        server.setup()
+        share = server.to_arithmetic(server.negative(right, 64), 8)
+        negative = server.receive_revealed(share, 8)
+        server.close()
+        assert process.wait(30) == 0
+    np.testing.assert_array_equal(negative, x < 0)
 
 
 @pytest.mark.parametrize("kind", ["ferret", "softspoken"])

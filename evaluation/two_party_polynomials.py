@@ -29,7 +29,7 @@ Array = np.ndarray
 
 def normal(x: Array) -> Array:
     """Distribution function of the normal law."""
-    return 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return np.asarray(0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
 @dataclass(frozen=True)

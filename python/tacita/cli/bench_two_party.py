@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE
 from rich.table import Table
 
 from tacita.cli.console import err, out, progress, write_report
@@ -21,6 +20,7 @@ from tacita.plan.executor import Progress
 
 ROLES = ("client", "server")
 STEPS = ("set-up", "warm-up", "run")
+WIDTH = 100  # columns that a table needs at least, also where the output is no terminal
 DEPTH = 2  # operations inside operations that --profile shows; the JSON has all
 
 
@@ -118,35 +118,35 @@ def _show(report: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")
-    table = Table(*columns, box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(*columns, box=None, pad_edge=False)
     for name, f in report["cases"].items():
         table.add_row(
             name,
             f"{f['wall_seconds']:.2f}",
-            "{:.2f}, {:.2f}".format(*f["cpu_seconds"]),
+            "{:.2f}/{:.2f}".format(*f["cpu_seconds"]),
             f"{f['megabytes']:.2f}",
             str(f["rounds"]),
             f"{f['max_abs_error']:.1e}",
-            "{:.2f}, {:.2f}".format(*f["peak_rss_gb"]),
+            "{:.2f}/{:.2f}".format(*f["peak_rss_gb"]),
             _linked(f, "lan"),
             _linked(f, "wan"),
         )
-    out.print(table)
-    out.print("CPU s and GB: client, server. LAN s and WAN s: by bytes and rounds / measured.", soft_wrap=True)
+    out.print(table, width=max(out.width, WIDTH), crop=False)
+    out.print("CPU s and GB: client/server. LAN s and WAN s: by bytes and rounds/measured.", soft_wrap=True)
 
 
 def _linked(figures: dict[str, Any], link: str) -> str:
     """Computed / measured."""
     if figures["link"] == link:
-        return f"- / {figures['wall_seconds']:.2f}"
+        return f"-/{figures['wall_seconds']:.1f}"
     computed, measured = figures.get(f"{link}_seconds"), figures.get(f"{link}_measured_seconds")
-    return " / ".join("-" if seconds is None else f"{seconds:.2f}" for seconds in (computed, measured))
+    return "/".join("-" if seconds is None else f"{seconds:.1f}" for seconds in (computed, measured))
 
 
 def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
     out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
     columns = ("operation", "calls", "s", "CPU s", "sent MB", "received MB", "rounds")
-    table = Table(*columns, box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         if row["operation"].count("/") >= DEPTH:
             continue
@@ -154,9 +154,9 @@ def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
             row["operation"],
             str(row["calls"]),
             f"{row['seconds']:.3f}",
-            f"{row['client_cpu_seconds']:.3f}, {row['server_cpu_seconds']:.3f}",
+            f"{row['client_cpu_seconds']:.3f}/{row['server_cpu_seconds']:.3f}",
             f"{row['sent'] / 1e6:.3f}",
             f"{row['received'] / 1e6:.3f}",
             str(row["rounds"]),
         )
-    out.print(table)
+    out.print(table, width=max(out.width, WIDTH), crop=False)

@@ -7,6 +7,7 @@
 //! receiver nothing. Per COT: one AES call for the trees, d = 10 reads of the k blocks.
 mod lpn;
 mod params;
+mod rows;
 mod tree;
 
 pub(super) use params::{Set, LARGE, SMALL};
@@ -49,7 +50,7 @@ pub(super) fn bits_ahead(set: &Set, input: &[u8]) -> Vec<u8> {
     for (leaves, bits) in trees {
         leaves[tree::point(bits.iter().copied())] = 1;
     }
-    lpn::encode(set, &input[..set.k], &mut out);
+    lpn::encode_bits(set, &input[..set.k], &mut out);
     out
 }
 

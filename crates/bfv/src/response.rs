@@ -162,13 +162,16 @@ pub fn open(
     let kept = keep.map_or(params.n(), <[usize]>::len);
     check_len("response", bytes, response_len(params, kappa, kept))?;
     let (a, b) = bytes.split_at(packed_len(params.n(), kappa));
-    let product = times_secret(params, secret, a, kappa);
+    let mut product = times_secret(params, secret, a, kappa);
     let (low, mut reader) = (u128::MAX >> (128 - kappa), Reader::new(b));
-    let share = (0..kept).map(|i| {
-        let b = reader.get_wide(kappa - B_DROP) << B_DROP;
-        b.wrapping_add(product[keep.map_or(i, |k| k[i])]) & low
-    });
-    Ok(share.collect())
+    let share = (0..kept)
+        .map(|i| {
+            let b = reader.get_wide(kappa - B_DROP) << B_DROP;
+            b.wrapping_add(product[keep.map_or(i, |k| k[i])]) & low
+        })
+        .collect();
+    product.zeroize();
+    Ok(share)
 }
 
 /// a s over the integers, modulo 2^128.

@@ -2,6 +2,7 @@
 //! `RAYON_NUM_THREADS=1 cargo run --release -p tacita-mpc --example linear_cost [k m n]`.
 use std::time::Duration;
 use tacita_mpc::channel::memory_pair;
+use tacita_mpc::linear::table::{TableClient, TableServer, TableShape};
 use tacita_mpc::linear::{client_times_server, share_times_weights, Dims};
 use tacita_mpc::profile::cpu_seconds;
 use tacita_mpc::share::Z64;
@@ -63,6 +64,35 @@ fn case(name: &str, dims: Dims, private: bool) -> Result<()> {
         "{name}: {cpu:.3} CPU-s for both parties, {:.3} MB to the server, {:.3} MB back, peak {} MiB",
         sent as f64 / 1e6,
         received as f64 / 1e6,
+        peak_mib()
+    );
+    Ok(())
+}
+
+/// An encrypted table of BERT-tiny's shape: making it, and looking 128 tokens up.
+fn lookup() -> Result<()> {
+    let (rows, columns, bits) = (30522, 128, 26);
+    let shape = TableShape { rows, columns, bits };
+    let values: Vec<i64> = noise(rows * columns, 3)
+        .map(|v| (v % (1 << 19)) as i64 - (1 << 18))
+        .collect();
+    let began = cpu_seconds();
+    let server = TableServer::new(&values, shape)?;
+    let client = TableClient::from_message(server.message(), shape)?;
+    let made = cpu_seconds() - began;
+    let tokens: Vec<usize> = noise(128, 4).map(|v| v as usize % rows).collect();
+    let (left, right) = memory_pair(Duration::from_secs(300));
+    let began = cpu_seconds();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| server.lookup(&mut Party::new(Role::Server, Box::new(right)), 128));
+        client.lookup(&mut Party::new(Role::Client, Box::new(left)), &tokens)?;
+        other.join().expect("the server's thread panicked")
+    })?;
+    println!(
+        "embedding of 128 tokens ({rows} x {columns}): once {made:.3} CPU-s and {:.2} MB; {:.3} CPU-s and {:.3} MB a lookup, peak {} MiB",
+        shape.table_len()? as f64 / 1e6,
+        cpu_seconds() - began,
+        shape.lookup_len(128)? as f64 / 1e6,
         peak_mib()
     );
     Ok(())

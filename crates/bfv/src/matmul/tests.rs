@@ -170,3 +170,62 @@ fn wrong_inputs_are_refused() {
     };
     assert!(Plan::new(params, dims, 64, 12, Plain::Shares, &Costs::default()).is_err());
 }
+
+/// The peer's chooser prices transforms of weights at nothing, and takes (128, 64, 1) for 128 x 768 x 768: 9216 transforms a prime.
+#[test]
+fn the_chooser_prices_weight_transforms() {
+    let (params, _, _) = keys();
+    let dims = Dims {
+        k: 128,
+        m: 768,
+        n: 768,
+        batch: 1,
+    };
+    let plan = |costs: &Costs| Plan::new(params, dims, 64, 12, Plain::Weights { log_norm: 24 }, costs).unwrap();
+    let transforms = |plan: &Plan| plan.layout.grid.m_blocks() * plan.layout.grid.n_blocks();
+    let costs = Costs {
+        byte: 1.0,
+        ..Costs::default()
+    };
+    let free = Costs {
+        transform: 0.0,
+        encode: 0.0,
+        merge: 0.0,
+        ..costs
+    };
+    let dear = Costs {
+        transform: 40.0 * costs.transform,
+        ..costs
+    };
+    let (usual, blind) = (plan(&costs), plan(&free));
+    assert!(
+        usual.price.cpu < with_prices(&blind, &costs),
+        "{usual:?} against {blind:?}"
+    );
+    assert!(transforms(&plan(&dear)) < transforms(&usual));
+    // The price is what its parts cost: 40 transforms instead of one, for every plain polynomial and both primes.
+    let same = |costs: &Costs| with_prices(&usual, costs);
+    let per_polynomial = (same(&dear) - same(&costs)) / (transforms(&usual) * NARROW) as f64;
+    assert!(
+        (10.0..39.01).contains(&(per_polynomial / costs.transform)),
+        "{per_polynomial}"
+    );
+}
+
+fn with_prices(plan: &Plan, costs: &Costs) -> f64 {
+    costs.price(&keys().0, &plan.layout, &plan.budget, plan.crossed()).cpu
+}
+
+#[test]
+fn the_target_shapes_are_planned_within_their_bytes() {
+    let weights = Plain::Weights { log_norm: 24 };
+    for (dims, most) in [
+        ((128, 768, 768, 1), 4e6),
+        ((1, 50257, 768, 1), 1.3e6),
+        ((16, 768, 3072, 1), 2.5e6),
+    ] {
+        let price = planned(dims, 64, 12, weights).price;
+        let bytes = (price.bytes[0] + price.bytes[1]) as f64;
+        assert!(bytes < most && price.cpu < 1e9, "{dims:?}: {price:?}");
+    }
+}

@@ -12,10 +12,12 @@
 //!
 //! Wire: one message of requests (82 bits a value of X at default options, block padding apart), one of responses (about 61 + 57 bits a
 //! result). One round. Windows come from the cost table ([`Costs`]), by public numbers alone.
+pub mod embedding;
 mod local;
 mod protocol;
 mod stages;
 mod state;
+pub mod table;
 
 pub use local::multiply;
 pub use protocol::{

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from tacita.cli.console import err, out, progress, write_report
@@ -131,8 +132,12 @@ def _show(report: dict[str, Any]) -> None:
             _linked(f, "lan"),
             _linked(f, "wan"),
         )
-    out.print(table, width=max(out.width, WIDTH), crop=False)
+    _wide(table)
     out.print("CPU s and GB: client/server. LAN s and WAN s: by bytes and rounds/measured.", soft_wrap=True)
+
+
+def _wide(table: Table) -> None:
+    Console(highlight=False, width=max(out.width, WIDTH)).print(table)
 
 
 def _linked(figures: dict[str, Any], link: str) -> str:
@@ -159,4 +164,4 @@ def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
             f"{row['received'] / 1e6:.3f}",
             str(row["rounds"]),
         )
-    out.print(table, width=max(out.width, WIDTH), crop=False)
+    _wide(table)

@@ -20,7 +20,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from tacita.checkpoint import embed, load
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import PeerError
+from tacita.errors import InputError, PeerError
 from tacita.models.bert import reference
 from tacita.protocol import handshake
 from tacita.protocol.party import Identity, dial, new_identity
@@ -192,6 +192,25 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
     party.close()
     assert_serves(server, tmp_path)
     assert "another plan" in server.output
+
+
+def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
+    with serving(tmp_path, "--insecure-plain-tcp", "--hidden-embeddings") as served:
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
+        assert not client.part.tables and client.part.encrypted
+        model = load(served.model)
+        for text in TEXTS[1:]:
+            wanted = reference(model, *embed(model, text, 16)).logits
+            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.05)
+        with pytest.raises(InputError, match="pair"):
+            client.classify(("bad", "good"))
+        with pytest.raises(InputError, match="tokens"):
+            client.classify("film " * 40)
+        client.end()
+        party.close()
+        done = classify(served.target, "bad", "--insecure-plain-tcp")  # which keeps the part in its own cache
+        assert done.returncode == 0, done.stderr + served.output
 
 
 def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) -> None:

@@ -40,8 +40,13 @@ def test_the_client_embeds_as_the_server_would(part: PublicPart) -> None:
 
 def test_no_tensor_of_the_encoder_is_published(part: PublicPart) -> None:
     assert all(name.startswith("embeddings.") for name in part.tables)
-    hidden = public_part(replace(part.plan, embeddings="hidden"), CHECKPOINT)
+    plan = make_two_party_plan(CHECKPOINT, 16, TEXTS, embeddings="hidden")
+    hidden = public_part(plan, CHECKPOINT, b"encrypted")
     assert not hidden.tables and len(encode(hidden)) < len(encode(part))
+    assert decode(encode(hidden)) == hidden
+    for wrong in (replace(hidden, encrypted=b""), replace(part, encrypted=b"encrypted")):
+        with pytest.raises(FileError, match="encrypted table"):
+            decode(encode(wrong))
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

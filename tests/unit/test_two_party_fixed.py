@@ -20,6 +20,7 @@ from tacita.backends.two_party.integers import Fixed, Format, constant, encode, 
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
+from tacita.plan.hidden_embedding import WORDS, padded_words
 from tacita.plan.two_party import make_two_party_plan
 
 FITS = Path(__file__).parents[2] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
@@ -129,6 +130,21 @@ def test_random_models_keep_their_answers(pooling: str, activation: str) -> None
     found, wanted, overflows = logits(checkpoint, texts, 16)
     assert np.abs(found - wanted).max() < 0.03
     assert not overflows
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
+    checkpoint = make_random_checkpoint(labels=())
+    checkpoint = replace(checkpoint, config=replace(checkpoint.config, embedding_norm=norm))
+    texts = ["a fine film", "the plot is dull , dull , dull", "never boring"]
+    plan = make_two_party_plan(checkpoint, 16, texts, embeddings="hidden")
+    rows = [padded_words(checkpoint, text, 16) for text in texts]
+    words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
+    ops = FixedTensors(plan.formats, np.stack([mask for _, mask in rows]))
+    found = two_party.run(ops, plan.model(checkpoint), ops.words(words)).floats[:, 0]
+    wanted = np.array([reference(checkpoint, *embed(checkpoint, text, 16)).logits for text in texts])
+    assert np.abs(found - wanted).max() < 0.03
+    assert not ops.overflows
 
 
 def test_padding_changes_nothing_but_the_last_place() -> None:

@@ -24,6 +24,7 @@ mod two_party_listener;
 mod two_party_nonlinear;
 mod two_party_products;
 mod two_party_setup;
+mod two_party_table;
 
 use pyo3::prelude::*;
 
@@ -38,6 +39,9 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<secret::SecretKey>()?;
     m.add_class::<two_party::TwoParty>()?;
     m.add_class::<two_party_listener::TwoPartyListener>()?;
+    m.add_class::<two_party_table::TableServer>()?;
+    m.add_class::<two_party_table::TableClient>()?;
+    m.add_function(wrap_pyfunction!(two_party_table::table_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::two_party_pair, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::generate_certificate, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::certificate_fingerprint, m)?)?;

@@ -70,7 +70,8 @@ def run(
     public_embeddings: Annotated[
         bool,
         typer.Option(
-            "--public-embeddings/--hidden-embeddings", help="Whether clients are given the embedding tables."
+            "--public-embeddings/--hidden-embeddings",
+            help="Give clients the embedding tables, or let them look words up in an encrypted one.",
         ),
     ] = True,
     once: Annotated[bool, typer.Option("--once", help="End after the first client.", show_default=False)] = False,
@@ -80,10 +81,9 @@ def run(
     threads: Threads = 0,
 ) -> None:
     """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
-    if not public_embeddings:
-        raise InputError("--hidden-embeddings: not in this release", hint="--public-embeddings publishes the tables")
     identity = _identity(host, identity_of(certificate, key), new_certificate, insecure_plain_tcp)
-    server = _server(model, tokens, read_texts(calibration))
+    embeddings = "published" if public_embeddings else "hidden"
+    server = _server(model, tokens, read_texts(calibration), embeddings)
     listener = Listener(host, port, identity=identity, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
     _announce(server, host, listener.port, identity)
     while True:
@@ -109,7 +109,7 @@ def _identity(host: str, given: Identity | None, folder: Path | None, plain: boo
     return new_identity(folder, sorted({host, "localhost"}))
 
 
-def _server(model: Path, tokens: int, texts: list[str] | None) -> TwoPartyServer:
+def _server(model: Path, tokens: int, texts: list[str] | None, embeddings: str) -> TwoPartyServer:
     checkpoint = load(model)
     began = time.monotonic()
     with progress("calibrate") as report:
@@ -118,14 +118,16 @@ def _server(model: Path, tokens: int, texts: list[str] | None) -> TwoPartyServer
             spent = time.monotonic() - began
             report(Progress("text", done, total, spent, spent / done * (total - done)))
 
-        plan = make_two_party_plan(checkpoint, tokens, texts, progress=seen)
+        plan = make_two_party_plan(checkpoint, tokens, texts, embeddings=embeddings, progress=seen)
     return TwoPartyServer(plan, checkpoint)
 
 
 def _announce(server: TwoPartyServer, host: str, port: int, identity: Identity | None) -> None:
     plan: TwoPartyPlan = server.plan
     out.print(f"{plan.name}: {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, plan {plan.hash[:12]}")
-    out.print(f"published to every client: sizes, calibrated ranges, tokenizer, embedding ({size(server.public_bytes)})", soft_wrap=True)
+    what = "encrypted embedding" if plan.embedding else "embedding"
+    part = f"sizes, calibrated ranges, tokenizer, {what} ({size(server.public_bytes)})"
+    out.print(f"sent to every new client: {part}", soft_wrap=True)
     out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
     if identity:
         out.print(f"certificate {identity.certificate}, SHA-256 {fingerprint(identity.certificate)}", soft_wrap=True)

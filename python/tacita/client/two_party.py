@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tacita.backends.two_party.base import Array
+from tacita.backends.two_party.residues import Share
 from tacita.backends.two_party.shares import SharedTensors, Watch
-from tacita.checkpoint import embed
-from tacita.checkpoint.embed import Text
+from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint.embed import Text, tokenize
 from tacita.errors import InputError, PeerError
 from tacita.models import two_party
-from tacita.plan.two_party import TwoPartyPlan
+from tacita.plan.hidden_embedding import padded_words
+from tacita.plan.two_party import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
-from tacita.protocol.party import Party
+from tacita.protocol.party import Party, received_table
 from tacita.protocol.public_part import PublicPart
 
 
@@ -41,8 +44,8 @@ class TwoPartyClient:
         self._party = party
         with talking("greeting"):
             self.part: PublicPart = handshake.greet(party, cache, loaded)
-        require_published(self.plan)
         self._model = self.plan.model()
+        self._table = self._received_table()
         self._ready = False
 
     @property
@@ -52,13 +55,33 @@ class TwoPartyClient:
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> TwoPartyAnswer:
         """The server's model on a text that it does not see. Raises InputError before anything is sent."""
-        hidden, mask = embed(self.part.front, text, self.plan.tokens)
+        plan = self.plan
+        given, mask = self._given(text)
         with talking("classification"):
             self._party.send(handshake.CLASSIFY)
             self._set_up(watch)
-            ops = SharedTensors(self._party.native, self.plan.formats, self.plan.tokens, mask=mask, watch=watch)
-            shared = two_party.run(ops, self._model, ops.own(hidden))
-            return judge(self.plan, ops.reveal(shared)[0])
+            ops = SharedTensors(self._party.native, plan.formats, plan.tokens, mask=mask, watch=watch)
+            shared = two_party.run(ops, self._model, self._entered(ops, given))
+            return judge(plan, ops.reveal(shared)[0])
+
+    def _given(self, text: Text) -> tuple[Array | list[int], Array]:
+        """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not fit."""
+        if self._table is None:
+            return embed(self.part.front, text, self.plan.tokens)
+        return rows_of(self.part.front, text, self.plan.tokens)
+
+    def _entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
+        """This party's share of what the model starts from."""
+        if isinstance(given, list):
+            return ops.words(self._party.native.lookup(self._table, given), words_ring(self.plan))
+        return ops.own(given)
+
+    def _received_table(self) -> Any:
+        """The hidden word table, if the plan hides it."""
+        config = self.plan.config
+        if self.plan.embedding is None:
+            return None
+        return received_table(self.part.encrypted, (config.vocab, config.hidden), words_ring(self.plan))
 
     def _set_up(self, watch: Watch) -> None:
         """Keys and correlations, once a session."""
@@ -82,13 +105,14 @@ def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
     return TwoPartyAnswer(label, logits, (doubt,) if size > plan.answer else ())
 
 
-def require_published(plan: TwoPartyPlan) -> None:
-    """Raises InputError for a server that hides its embedding, which this release cannot ask."""
-    if plan.embeddings != "published":
-        raise InputError(
-            "the server hides its embedding tables, which this release does not support",
-            hint="the server must run with --public-embeddings",
-        )
+def rows_of(front: Checkpoint, text: Text, tokens: int) -> tuple[list[int], Array]:
+    """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many tokens."""
+    ids, types = tokenize(front, text)
+    if any(types):
+        raise InputError("a pair of texts, and the server hides its embedding", hint="pass a single text")
+    if len(ids) > tokens:
+        raise InputError(f"the text has {len(ids)} tokens, the server takes {tokens}", hint="shorten it")
+    return padded_words(front, text, tokens)
 
 
 @contextmanager

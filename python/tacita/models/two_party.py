@@ -12,7 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import AttentionBounds, Dense, Interval, Norm, NormBounds, Operations, T, W
+from tacita.backends.two_party.base import (
+    AttentionBounds,
+    Dense,
+    EmbeddingBounds,
+    Interval,
+    Norm,
+    NormBounds,
+    Operations,
+    T,
+    W,
+)
 from tacita.models.bert import BertConfig, layer_prefix
 from tacita.schemes import bumblebee
 
@@ -33,34 +43,60 @@ class LayerBounds:
 
 @dataclass(frozen=True)
 class TwoPartyModel:
-    """The parts in the order of the walk. pooler: None for the mean. classifier: None for a model without one."""
+    """The parts in the order of the walk.
 
+    front: None where the client embeds by itself. pooler: None for the mean. classifier: None for a model without one.
+    """
+
+    front: bumblebee.Front | None
     layers: tuple[bumblebee.Layer, ...]
     pooler: bumblebee.Pooler | None
     classifier: Dense | None
 
 
 def build(
-    config: BertConfig, bounds: tuple[LayerBounds, ...], pooler: Interval | None, tensors: Tensors
+    config: BertConfig,
+    bounds: tuple[LayerBounds, ...],
+    pooler: Interval | None,
+    tensors: Tensors,
+    hidden: tuple[EmbeddingBounds, int] | None = None,
 ) -> TwoPartyModel:
-    """The parts of a model. tensors: by Hugging Face's names, or None at the client."""
+    """The parts of a model.
+
+    tensors: by Hugging Face's names, or None at the client. hidden: bounds of the embedding and tokens, where that stays hidden.
+    """
     top = None
     if config.pooling == "cls":
         assert pooler is not None
         top = bumblebee.Pooler(_dense("pooler.dense", config.hidden, config.hidden, tensors), pooler)
     classifier = _dense("classifier", config.hidden, config.classes, tensors) if config.classes else None
     layers = tuple(_layer(config, index, bound, tensors) for index, bound in enumerate(bounds))
-    return TwoPartyModel(layers, top, classifier)
+    front = _front(config, *hidden, tensors) if hidden else None
+    return TwoPartyModel(front, layers, top, classifier)
 
 
 def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
-    """Hidden states after the embedding (tokens, hidden) -> answer (1, outputs)."""
+    """Hidden states after the embedding, or rows of a hidden word table, (tokens, hidden) -> answer (1, outputs)."""
+    if model.front:
+        hidden = bumblebee.embed(ops, model.front, hidden)
     last = len(model.layers) - 1
     for index, part in enumerate(model.layers):
         alone = model.pooler is not None and index == last
         hidden = bumblebee.layer(ops, part, hidden, f"layer {index}", first_only=alone)
     pooled = bumblebee.pool(ops, model.pooler, hidden)
     return ops.linear(pooled, model.classifier) if model.classifier else pooled
+
+
+def known_rows(config: BertConfig, tokens: int, tensors: Mapping[str, Array]) -> Array:
+    """Position rows plus that of token type 0: what is added to the words of a single text."""
+    rows = tensors["embeddings.position_embeddings.weight"][:tokens]
+    return np.asarray(rows + tensors["embeddings.token_type_embeddings.weight"][0] if config.types else rows)
+
+
+def _front(config: BertConfig, bounds: EmbeddingBounds, tokens: int, tensors: Tensors) -> bumblebee.Front:
+    rows = None if tensors is None else known_rows(config, tokens, tensors)
+    norm = _norm("embeddings.LayerNorm", config, bounds.norm, tensors) if bounds.norm else None
+    return bumblebee.Front(rows, norm)
 
 
 def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors) -> bumblebee.Layer:

@@ -18,6 +18,7 @@ from typing import Any
 from tacita.backends.two_party.base import (
     GELU_FORMS,
     AttentionBounds,
+    EmbeddingBounds,
     Formats,
     Interval,
     Norm,
@@ -26,6 +27,7 @@ from tacita.backends.two_party.base import (
     range_bits,
     score_range,
     score_ring,
+    table_ring,
 )
 from tacita.backends.two_party.functions import norm_layout
 from tacita.checkpoint import Checkpoint
@@ -35,7 +37,8 @@ from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
 from tacita.models.retrained import ORDINARY
 from tacita.models.two_party import LayerBounds, TwoPartyModel, build
-from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate
+from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate, load_texts
+from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
 
 FORMAT = "tacita-two-party"
@@ -45,6 +48,7 @@ EMBEDDINGS = ("published", "hidden")
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
 MOST_TOKENS = 512
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
+MOST_TABLE_RING = 32
 LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
@@ -53,8 +57,9 @@ REMAKE = "the peer runs another release, or the connection is not to a tacita se
 class TwoPartyPlan:
     """See the module's docstring.
 
-    name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden". layers: intervals of each.
-    pooler: interval of the argument of tanh, None with mean pooling. answer: bound of a logit. decimals: logits are rounded to.
+    name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
+    of it). layers: intervals of each. pooler: interval of the argument of tanh, None with mean pooling. answer: bound of a logit.
+    decimals: logits are rounded to.
     """
 
     name: str
@@ -62,6 +67,7 @@ class TwoPartyPlan:
     tokens: int
     embeddings: str
     formats: Formats
+    embedding: EmbeddingBounds | None
     layers: tuple[LayerBounds, ...]
     pooler: Interval | None
     answer: float
@@ -78,7 +84,9 @@ class TwoPartyPlan:
 
     def model(self, checkpoint: Checkpoint | None = None) -> TwoPartyModel:
         """The parts of the walk; with weights for the party that has them."""
-        return build(self.config, self.layers, self.pooler, checkpoint.tensors if checkpoint else None)
+        tensors = checkpoint.tensors if checkpoint else None
+        hidden = (self.embedding, self.tokens) if self.embedding else None
+        return build(self.config, self.layers, self.pooler, tensors, hidden)
 
 
 def make_two_party_plan(
@@ -98,13 +106,20 @@ def make_two_party_plan(
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, tokens)
-    found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
+    embedding = None
+    if embeddings == "hidden":
+        texts = list(load_texts() if texts is None else texts)
+        embedding, samples = hidden_embedding(checkpoint, tokens, texts, margin)
+        found = calibrate(checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False)
+    else:
+        found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
     plan = TwoPartyPlan(
         name=checkpoint.name[:MAX_NAME],
         config=checkpoint.config,
         tokens=tokens,
         embeddings=embeddings,
         formats=formats or Formats(),
+        embedding=embedding,
         layers=layer_bounds(checkpoint, found.layers),
         pooler=found.pooler,
         answer=found.answer,
@@ -115,6 +130,13 @@ def make_two_party_plan(
     except FileError as error:
         raise CheckpointError(f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats") from None
     return plan
+
+
+def words_ring(plan: TwoPartyPlan) -> int:
+    """Bits in which rows of a hidden word table are shared. Raises PlanError for a plan that publishes it."""
+    if plan.embedding is None:
+        raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
+    return table_ring(plan.formats, plan.embedding)
 
 
 def require_ordinary(config: BertConfig) -> None:
@@ -165,6 +187,9 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
+    yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
+    if plan.embedding:
+        yield from _embedding_rules(plan.embedding, config, formats)
     yield from _format_rules(formats)
     for index, layer in enumerate(plan.layers):
         yield from _layer_rules(f"layer {index}", layer, config, formats)
@@ -177,9 +202,23 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
     yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
     yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
     yield "product fraction", 8 <= formats.product_fraction <= formats.fraction
+    yield "table", 8 <= formats.table <= formats.fraction
     yield "gelu", formats.gelu in GELU_FORMS
     yield "inverse", 8 <= formats.inverse <= 24
     yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
+
+
+def _embedding_rules(bounds: EmbeddingBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
+    yield "embedding's entries", 0.0 < bounds.entry <= MOST and table_ring(formats, bounds) <= MOST_TABLE_RING
+    yield "embedding's norm", (bounds.norm is not None) == config.embedding_norm
+    if bounds.norm:
+        yield from _norm_rules("embedding's norm", bounds.norm, config)
+
+
+def _norm_rules(what: str, norm: NormBounds, config: BertConfig) -> Iterable[tuple[str, bool]]:
+    yield f"{what} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
+    yield f"{what} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
+    yield f"{what} {norm}", _normalises(config, norm)
 
 
 def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
@@ -197,9 +236,7 @@ def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: For
     inner = range_bits(*layer.activation) + formats.fraction + 2
     yield f"{name}: activation {layer.activation}", inner <= formats.ring - formats.weight
     for what, norm in (("first norm", layer.norm1), ("second norm", layer.norm2)):
-        yield f"{name}: {what} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
-        yield f"{name}: {what} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
-        yield f"{name}: {what} {norm}", _normalises(config, norm)
+        yield from _norm_rules(f"{name}: {what}", norm, config)
 
 
 def _normalises(config: BertConfig, bounds: NormBounds) -> bool:
@@ -221,8 +258,9 @@ def layer_bounds(checkpoint: Checkpoint, layers: Iterable[LayerCalibration]) -> 
 
 def _bounds(checkpoint: Checkpoint, name: str, layer: LayerCalibration) -> LayerBounds:
     inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
-    gammas = [checkpoint.tensors[f"{name}{part}.LayerNorm.weight"] for part in ("attention.output", "output")]
-    first, second = (2.0 ** math.ceil(math.log2(float(abs(gamma).max()) or 1.0)) for gamma in gammas)
+    first, second = (
+        power_above(checkpoint.tensors[f"{name}{part}.LayerNorm.weight"]) for part in ("attention.output", "output")
+    )
     return LayerBounds(
         attention=AttentionBounds(layer.scores, layer.context),
         activation=layer.activation,

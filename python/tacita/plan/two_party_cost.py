@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacita.plan.two_party import TwoPartyPlan
+from tacita.plan.two_party import TwoPartyPlan, words_ring
 
 GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
 RELU = 420
@@ -33,7 +33,7 @@ class _Rows:
 def expected_bytes(plan: TwoPartyPlan) -> int:
     """Of one text, without the set-up of the session."""
     config = plan.config
-    bits = 0.0
+    bits = _look_up(plan) if plan.embedding else 0.0
     for index in range(config.layers):
         alone = config.pooling == "cls" and index == config.layers - 1
         bits += _layer(plan, _Rows(plan.tokens, 1 if alone else plan.tokens))
@@ -46,6 +46,13 @@ def expected_bytes(plan: TwoPartyPlan) -> int:
     return int(bits / 8)
 
 
+def _look_up(plan: TwoPartyPlan) -> float:
+    """Rows of the hidden table, their extension, and the norm after them."""
+    values = plan.tokens * plan.config.hidden
+    bits = 2.0 * (words_ring(plan) + 5) * _whole(values) + plan.formats.ring * values
+    return bits + _norm(plan.tokens, plan.config.hidden) if plan.config.embedding_norm else bits
+
+
 def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
     config, hidden, wide = plan.config, plan.config.hidden, plan.config.intermediate
     activation = RELU if config.activation == "relu" else GELU[plan.formats.gelu]
@@ -53,8 +60,11 @@ def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
     total += _linear(rows.kept, hidden, hidden) + _linear(rows.kept, hidden, wide) + _linear(rows.kept, wide, hidden)
     total += _attention(plan, rows)
     total += activation * rows.kept * wide
-    elements = rows.kept * hidden
-    return total + 2 * (NORM * elements + NORM_SLOT * _whole(elements) + ROW * rows.kept)
+    return total + 2 * _norm(rows.kept, hidden)
+
+
+def _norm(rows: int, hidden: int) -> float:
+    return NORM * rows * hidden + NORM_SLOT * _whole(rows * hidden) + ROW * rows
 
 
 def _attention(plan: TwoPartyPlan, rows: _Rows) -> float:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacita.errors import InputError, PeerError
 from tacita.protocol import engine
 
@@ -94,6 +97,18 @@ def dial(
             **files,
         )
     return Party(native)
+
+
+def encrypt_table(values: NDArray[np.int64], ring: int) -> Any:
+    """The engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2): `message()` is what clients get."""
+    with engine.translated(PeerError, "embedding table"):
+        return engine.native().TableServer(np.ascontiguousarray(values), ring)
+
+
+def received_table(message: bytes, shape: tuple[int, int], ring: int) -> Any:
+    """The client half, from the server's message. Raises PeerError for one that is not of this shape."""
+    with engine.translated(PeerError, "embedding table"):
+        return engine.native().TableClient(message, *shape, ring)
 
 
 class Listener:

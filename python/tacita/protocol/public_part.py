@@ -1,10 +1,11 @@
 """What a server publishes of its model to every client of the two-party mode, as bytes.
 
 The plan, the tokenizer and, when the embedding is published, the embedding tables with their LayerNorm: with these the client
-turns a text into hidden states by itself. Layout, little endian:
+turns a text into hidden states by itself. When it is hidden, the word table encrypted under a key of the server instead, from which the
+client chooses without telling what. Layout, little endian:
 
-    magic (10) | plan length u32 | tokenizer length u32 | table count u16 | bytes an element u8 for each table
-    | plan, canonical JSON | tokenizer.json | tables, floats, in alphabetical order
+    magic (10) | plan length u32 | tokenizer length u32 | length of the encrypted table u64 | table count u16
+    | bytes an element u8 for each table | plan, canonical JSON | tokenizer.json | encrypted table | tables, floats, in alphabetical order
 
 Names and shapes of the tables follow from the plan. Everything comes from a peer: lengths are capped before they are used.
 """
@@ -15,7 +16,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -31,7 +32,7 @@ from tacita.plan.two_party import TwoPartyPlan, parse_plan
 Array = NDArray[np.float64]
 
 MAGIC = b"TACITA-PP\0"
-HEAD = struct.Struct("<10sIIH")
+HEAD = struct.Struct("<10sIIQH")
 MAX_PLAN_BYTES = 1 << 20
 MAX_BYTES = 1 << 30  # of the whole part; BERT-large's tables in float32 are 130 MB
 ELEMENT = {2: "<f2", 4: "<f4", 8: "<f8"}
@@ -40,11 +41,15 @@ HINT = "the server is not a tacita server of this release, or the copy is damage
 
 @dataclass(frozen=True)
 class PublicPart:
-    """plan; tokenizer: content of tokenizer.json; tables: embedding tensors by Hugging Face's names, none when they are hidden."""
+    """plan; tokenizer: content of tokenizer.json; tables: embedding tensors by Hugging Face's names, none when they are hidden.
+
+    encrypted: the word table as the engine encrypts it, when it is hidden.
+    """
 
     plan: TwoPartyPlan
     tokenizer: str
     tables: Mapping[str, Array]
+    encrypted: bytes = field(default=b"", repr=False)
 
     @cached_property
     def front(self) -> Checkpoint:
@@ -57,12 +62,15 @@ class PublicPart:
         return Checkpoint(self.plan.name, config, MappingProxyType(dict(self.tables)), tokenizer, sha256="")
 
 
-def public_part(plan: TwoPartyPlan, checkpoint: Checkpoint) -> PublicPart:
-    """What the plan says is published of this checkpoint. Raises CheckpointError when it has no tokenizer."""
+def public_part(plan: TwoPartyPlan, checkpoint: Checkpoint, encrypted: bytes = b"") -> PublicPart:
+    """What the plan says is published of this checkpoint. Raises CheckpointError when it has no tokenizer.
+
+    encrypted: the word table, for a plan that hides it.
+    """
     if checkpoint.tokenizer is None:
         raise CheckpointError("two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json")
     tables = {name: checkpoint.tensors[name] for name in table_shapes(plan)}
-    return PublicPart(plan, checkpoint.tokenizer.to_str(), tables)
+    return PublicPart(plan, checkpoint.tokenizer.to_str(), tables, encrypted)
 
 
 def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
@@ -80,9 +88,9 @@ def encode(part: PublicPart) -> bytes:
     """The bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
     plan, tokenizer = part.plan.to_bytes(), part.tokenizer.encode()
     tables = [_narrowest(part.tables[name]) for name in table_shapes(part.plan)]
-    head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(tables))
+    head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(part.encrypted), len(tables))
     sizes = bytes(table.dtype.itemsize for table in tables)
-    return b"".join([head, sizes, plan, tokenizer, *(table.tobytes() for table in tables)])
+    return b"".join([head, sizes, plan, tokenizer, part.encrypted, *(table.tobytes() for table in tables)])
 
 
 def digest(data: bytes) -> bytes:
@@ -94,7 +102,7 @@ def decode(data: bytes) -> PublicPart:
     """The inverse of `encode`. Raises FileError on anything else."""
     if len(data) < HEAD.size or len(data) > MAX_BYTES:
         raise _damaged(f"{len(data)} bytes")
-    magic, plan_length, tokenizer_length, count = HEAD.unpack_from(data)
+    magic, plan_length, tokenizer_length, table_length, count = HEAD.unpack_from(data)
     if magic != MAGIC or plan_length > MAX_PLAN_BYTES or tokenizer_length > MAX_TOKENIZER_BYTES:
         raise _damaged("not a public part")
     reader = _Reader(data, HEAD.size)
@@ -103,10 +111,13 @@ def decode(data: bytes) -> PublicPart:
     shapes = table_shapes(plan)
     if len(shapes) != count or not set(sizes) <= set(ELEMENT):
         raise _damaged(f"{count} tables, the plan has {len(shapes)}")
+    if bool(table_length) != (plan.embeddings == "hidden"):
+        raise _damaged(f"an encrypted table of {table_length} bytes, with {plan.embeddings} embeddings")
     tokenizer = reader.text(tokenizer_length)
+    encrypted = reader.take(table_length)
     tables = {name: reader.table(shape, size) for (name, shape), size in zip(shapes.items(), sizes, strict=True)}
     reader.end()
-    return PublicPart(plan, tokenizer, MappingProxyType(tables))
+    return PublicPart(plan, tokenizer, MappingProxyType(tables), encrypted)
 
 
 class _Reader:

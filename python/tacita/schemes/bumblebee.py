@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacita.backends.two_party.base import AttentionBounds, Dense, Interval, Norm, Operations, T, W
+from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm, Operations, T, W
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,26 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Front:
+    """Embedding after a private look-up: position and type rows (tokens, hidden), None at the client, and the norm if there is one."""
+
+    rows: Array | None
+    norm: Norm | None
+
+
+@dataclass(frozen=True)
 class Pooler:
     """tanh(dense(first row)). interval: of the argument of tanh."""
 
     dense: Dense
     interval: Interval
+
+
+def embed(ops: Operations[T, W], front: Front, words: T) -> T:
+    """Rows of the word table -> hidden states."""
+    ops.stage("embedding")
+    summed = ops.plus(words, front.rows)
+    return ops.norm(summed, front.norm) if front.norm else summed
 
 
 def layer(ops: Operations[T, W], part: Layer, x: T, name: str, *, first_only: bool = False) -> T:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from tacita.backends.two_party.integers import encode as integers
+from tacita.backends.two_party.residues import Share
 from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, PeerError, TacitaError
 from tacita.models import two_party
-from tacita.plan.two_party import TwoPartyPlan, require_ordinary
+from tacita.plan.hidden_embedding import WORDS
+from tacita.plan.two_party import TwoPartyPlan, require_ordinary, words_ring
 from tacita.protocol import engine, handshake
-from tacita.protocol.party import Party
+from tacita.protocol.party import Party, encrypt_table
 from tacita.protocol.public_part import encode, public_part
 
 
@@ -32,7 +36,8 @@ class TwoPartyServer:
             raise CheckpointError("serve: the plan is of another model", hint="make it again")
         self.plan = plan
         self._model = plan.model(checkpoint)
-        self._public = encode(public_part(plan, checkpoint))
+        self._table = _encrypted(plan, checkpoint)
+        self._public = encode(public_part(plan, checkpoint, self._table.message() if self._table else b""))
 
     @property
     def public_bytes(self) -> int:
@@ -66,5 +71,18 @@ class TwoPartyServer:
     def _classify(self, party: Party, watch: Watch) -> None:
         """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
         ops = SharedTensors(party.native, self.plan.formats, self.plan.tokens, mask=None, watch=watch)
-        hidden = ops.theirs((self.plan.tokens, self.plan.config.hidden))
-        ops.give(two_party.run(ops, self._model, hidden))
+        ops.give(two_party.run(ops, self._model, self._entered(ops, party)))
+
+    def _entered(self, ops: SharedTensors, party: Party) -> Share:
+        """This party's share of what the model starts from."""
+        plan = self.plan
+        if self._table is None:
+            return ops.theirs((plan.tokens, plan.config.hidden))
+        return ops.words(party.native.lookup_served(self._table, plan.tokens), words_ring(plan))
+
+
+def _encrypted(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Any:
+    """The word table under a key of this server, if the plan hides it."""
+    if plan.embedding is None:
+        return None
+    return encrypt_table(integers(checkpoint.tensors[WORDS], plan.formats.table), words_ring(plan))

@@ -30,6 +30,7 @@ class Formats:
     product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied (in rings just large enough,
     see `score_ring` and `mix_ring`: the price of such a product grows with twice the bits). inverse: fraction bits of a row's inverse;
     normal_ring: of its product with the mixed values, by default what one plaintext prime multiplies. gelu: one of `GELU_FORMS`.
+    table: fraction bits of a hidden embedding table.
     """
 
     ring: int = 64
@@ -39,6 +40,7 @@ class Formats:
     inverse: int = 16
     normal_ring: int = 32
     gelu: str = "abs4"
+    table: int = 16
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ class NormBounds:
     centred: float
     variance: Interval
     gamma: float
+
+
+@dataclass(frozen=True)
+class EmbeddingBounds:
+    """What is public of a hidden embedding: a power of two above every sum of table entries; None for no norm after it."""
+
+    entry: float
+    norm: NormBounds | None
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,11 @@ def score_ring(formats: Formats, bounds: AttentionBounds) -> int:
     return 2 * formats.product_fraction + score_range(bounds) + 3
 
 
+def table_ring(formats: Formats, bounds: EmbeddingBounds) -> int:
+    """Bits in which the rows of a hidden table are shared."""
+    return formats.table + range_bits(0.0, bounds.entry) + 2
+
+
 def mix_ring(formats: Formats, bounds: AttentionBounds, tokens: int) -> int:
     """The least ring for numerators, which are below 1.1, times values."""
     return POWER + formats.product_fraction + range_bits(0.0, 1.1 * tokens * bounds.context) + 2
@@ -132,6 +147,9 @@ class Operations(Protocol[T, W]):
 
     def linear(self, x: T, dense: Dense, add: T | None = None) -> T:
         """(..., rows, inputs) -> (..., rows, outputs), plus `add` of the result's shape."""
+
+    def plus(self, x: T, rows: Array | None) -> T:
+        """x plus rows of its shape that the party with the model knows."""
 
     def columns(self, x: T, parts: int) -> tuple[T, ...]:
         """The tensor cut into `parts` equal blocks of columns."""

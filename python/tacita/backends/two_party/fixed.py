@@ -56,6 +56,15 @@ class FixedTensors:
         """The client's hidden states (..., tokens, hidden)."""
         return Fixed(encode(hidden, self._formats.fraction), self._formats.fraction)
 
+    def words(self, rows: Array) -> Fixed:
+        """Rows of a hidden table (..., tokens, hidden)."""
+        return Fixed(encode(rows, self._formats.table), self._formats.table)
+
+    def plus(self, x: Fixed, rows: Array | None) -> Fixed:
+        """Rounded to the fraction of x."""
+        assert rows is not None
+        return Fixed(x.values + encode(rows, x.fraction), x.fraction)
+
     def linear(self, x: Fixed, dense: Dense, add: Fixed | None = None) -> Fixed:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
         assert dense.weight is not None and dense.bias is not None

@@ -27,6 +27,11 @@ class PlainTensors:
         result: Array = x @ dense.weight.T + dense.bias
         return result if add is None else result + add
 
+    def plus(self, x: Array, rows: Array | None) -> Array:
+        """See the contract."""
+        assert rows is not None
+        return x + rows
+
     def columns(self, x: Array, parts: int) -> tuple[Array, ...]:
         """See the contract."""
         return shapes.columns(x, parts)

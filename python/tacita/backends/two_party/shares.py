@@ -31,7 +31,7 @@ from tacita.backends.two_party.base import (
     score_ring,
 )
 from tacita.backends.two_party.integers import encode
-from tacita.backends.two_party.residues import Share, from_floats, opened, zeros
+from tacita.backends.two_party.residues import Share, Words, from_floats, opened, zeros
 
 Watch = Callable[[str], None]
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
@@ -77,6 +77,14 @@ class SharedTensors:
         mine = self._answer(x)
         total = self._party.receive_revealed(mine.values, mine.ring)
         return opened(mine.like(total), np.zeros_like(total))
+
+    def words(self, values: Words, ring: int) -> Share:
+        """What a look-up in a hidden table left, modulo 2^ring."""
+        return Share(values, ring, self._formats.table)
+
+    def plus(self, x: Share, rows: Array | None) -> Share:
+        """Local."""
+        return x if rows is None else x.plus(from_floats(rows, x.fraction, x.ring))
 
     def linear(self, x: Share, dense: Dense, add: Share | None = None) -> Share:
         """One product of shares and weights; bias and `add` are local."""
@@ -150,6 +158,7 @@ class SharedTensors:
     def norm(self, x: Share, norm: Norm) -> Share:
         """By the engine, on what the linear map before it left."""
         f, bounds = self._formats, norm.bounds
+        x = self._factor(x, x.fraction, max(x.ring, f.ring))
         values = self._party.layer_norm(
             np.ascontiguousarray(x.values),
             norm.gamma,

@@ -63,7 +63,7 @@ fn powers(party: &mut Party, x: &[u64]) -> Result<[Vec<u64>; 4]> {
     Ok([second, third, fourth, sixth])
 }
 
-/// GELU by the paper's segments. 4783 bits on the wire for each element.
+/// GELU by the paper's segments. 4757 bits on the wire for each element.
 pub(super) fn gelu(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, range: u32) -> Result<Vec<u64>> {
     check_range("gelu", range, WORK.frac)?;
     let coarse = coarse(range, COARSE);

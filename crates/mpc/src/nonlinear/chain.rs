@@ -54,7 +54,7 @@ impl Chain {
         Fixed::new(2 * frac + 2, frac)
     }
 
-    /// The format of what [`Chain::evaluate`] returns.
+    /// The format of the value's shares for f fraction bits: those of 2^-exponent times the value, read as the value.
     pub fn output(&self, frac: u32) -> Fixed {
         Fixed::new(frac + 2, (frac as i32 - self.exponent) as u32)
     }

@@ -23,6 +23,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
+from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import InputError
 from tacita.models.bert import reference
 from tacita.plan import executor
@@ -37,7 +38,9 @@ from tacita.plan.leveled import candidates, noise_of
 from tacita.plan.plan import ParameterInfo, Plan
 from tacita.plan.requests import pack, read
 from tacita.plan.scheme import shape_of
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.server import Server
+from tacita.server.two_party import TwoPartyServer
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -47,10 +50,15 @@ __all__ = [
     "Objective",
     "Plan",
     "Server",
+    "TwoPartyAnswer",
+    "TwoPartyClient",
+    "TwoPartyPlan",
+    "TwoPartyServer",
     "choose_plan",
     "classify_batch_locally",
     "classify_locally",
     "load",
+    "make_two_party_plan",
     "plan",
     "reference_logits",
 ]

@@ -1,0 +1,71 @@
+"""The commands' parts that need no connection: addresses, certificates, progress, what a text will cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from random_checkpoint import make_random_checkpoint
+
+from tacita.cli.two_party import Stopwatch, address, cost_line, expectation, identity_of, steps
+from tacita.errors import InputError
+from tacita.plan.executor import Progress
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.plan.two_party_cost import expected_bytes
+
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+
+
+@pytest.fixture(scope="module")
+def plan() -> TwoPartyPlan:
+    return make_two_party_plan(make_random_checkpoint(), 16, TEXTS)
+
+
+def test_addresses() -> None:
+    assert address("example.org:7007") == ("example.org", 7007)
+    assert address("[::1]:7007") == ("::1", 7007)
+    for wrong in ("", "host", "host:", ":1", "host:0", "host:65536", "host:x"):
+        with pytest.raises(InputError, match="HOST:PORT"):
+            address(wrong)
+
+
+def test_a_certificate_comes_with_its_key() -> None:
+    assert identity_of(None, None) is None
+    assert identity_of(Path("a"), Path("b")) is not None
+    for halves in ((Path("a"), None), (None, Path("b"))):
+        with pytest.raises(InputError, match="together"):
+            identity_of(*halves)
+
+
+def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan) -> None:
+    told: list[Progress] = []
+    watch = Stopwatch(plan, told.append)
+    for step in steps(plan):
+        watch(step)
+    watch.stop()
+    assert [now.index for now in told] == list(range(len(steps(plan))))
+    assert set(watch.seconds) == set(steps(plan))
+    hidden = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings="hidden")
+    assert set(steps(hidden)) - set(steps(plan)) == {"embedding"}
+
+
+def test_the_time_left_is_that_of_an_earlier_text(plan: TwoPartyPlan) -> None:
+    told: list[Progress] = []
+    watch = Stopwatch(plan, told.append, expected=dict.fromkeys(steps(plan), 2.0))
+    watch("layer 0 attention")
+    assert told[0].left == 2.0 * (len(steps(plan)) - 1)
+
+
+def test_costs_in_words() -> None:
+    line = cost_line({"bytes_sent": 1e6, "bytes_received": 2e6, "rounds": 7}, 3.0)
+    assert line == "3.0 s, 3.0 MB (1.0 MB sent, 2.0 MB received), 7 rounds"
+
+
+def test_expected_traffic_grows_with_tokens_and_shrinks_with_what_is_not_needed(plan: TwoPartyPlan) -> None:
+    longer = make_two_party_plan(make_random_checkpoint(), 64, TEXTS)
+    mean = make_two_party_plan(make_random_checkpoint(pooling="mean"), 16, TEXTS)
+    hidden = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings="hidden")
+    assert expected_bytes(longer) > expected_bytes(plan)
+    assert expected_bytes(mean) > expected_bytes(plan)  # its last layer runs on all rows
+    assert expected_bytes(hidden) > expected_bytes(plan)
+    assert "MB a text" in expectation(plan)

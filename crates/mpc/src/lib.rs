@@ -17,6 +17,8 @@ pub mod profile;
 pub mod session;
 pub mod share;
 #[cfg(test)]
+mod tampering;
+#[cfg(test)]
 mod testing;
 
 pub use error::{MpcError, Result};

@@ -7,7 +7,6 @@ against each other.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np

@@ -22,6 +22,8 @@ mod receiver;
 mod sender;
 mod several;
 mod softspoken;
+#[cfg(test)]
+mod transcripts;
 mod transpose;
 mod vaes;
 mod wire;

@@ -106,7 +106,7 @@ pub fn softmax_parts(
     party.measured("softmax", |party| scores.parts(party, power, inverse))
 }
 
-/// Softmax of every row of a (rows, cols) matrix with |x| < 2^range; error at most 2e-3.
+/// Softmax of every row of a (rows, cols) matrix with |x| < 2^range; error at most 3e-4.
 ///
 /// Cost for each element: that of [`softmax_parts`], one product of 32 bits with the row's inverse, and the way to `to`: 2523 bits.
 ///

@@ -27,7 +27,7 @@ fn softmax_of_many_shapes() {
     ] {
         let x: Vec<f64> = noise(rows * cols, 5).iter().map(|n| n * scale).collect();
         let error = softmax_error(&x, cols);
-        assert!(error < 2e-3, "({rows}, {cols}) scale {scale}: {error}");
+        assert!(error < 3e-4, "({rows}, {cols}) scale {scale}: {error}");
     }
 }
 
@@ -39,7 +39,7 @@ fn softmax_of_masked_rows() {
     x[2 * cols..2 * cols + 3].copy_from_slice(&[1.0, 2.0, 3.0]);
     x[3 * cols..].copy_from_slice(&noise(cols, 3));
     x[3 * cols + 7] = 1000.0;
-    assert!(softmax_error(&x, cols) < 2e-3);
+    assert!(softmax_error(&x, cols) < 3e-4);
     assert_eq!(softmax_error(&[], 3), 0.0);
 }
 
@@ -142,7 +142,7 @@ fn layer_norm_of_ordinary_rows() {
     for (rows, cols, scale) in [(5, 128, 4.0), (1, 768, 1.0), (3, 2, 10.0), (0, 64, 1.0), (2, 384, 0.5)] {
         let x: Vec<f64> = noise(rows * cols, 7).iter().map(|n| scale * (n + 3.0)).collect();
         let error = norm_error(&x, norm(rows, cols, 2.0 * scale, 0.05 * scale));
-        assert!(error < 1.5e-3, "({rows}, {cols}) scale {scale}: {error}");
+        assert!(error < 3e-4, "({rows}, {cols}) scale {scale}: {error}");
     }
 }
 
@@ -157,7 +157,7 @@ fn layer_norm_of_rows_of_very_different_deviations_and_outliers() {
     x[5] += 110.0;
     x[3 * cols + 9] -= 100.0;
     let error = norm_error(&x, norm(rows, cols, 120.0, 0.1));
-    assert!(error < 4e-3, "{error}");
+    assert!(error < 1.5e-3, "{error}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -13,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -222,6 +224,47 @@ def test_the_comparison_case_scores_bits() -> None:
     assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 0.0
     bits[3] ^= 1
     assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 1.0
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """evaluation/two_party_figures.py."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "evaluation"))
+    return importlib.import_module("two_party_figures")
+
+
+def measured(**more: object) -> dict[str, object]:
+    found = {"wall_seconds": 1.5, "cpu_seconds": [0.25, 0.75], "megabytes": 3.0, "rounds": 7, "max_abs_error": 1e-3}
+    return found | {"peak_rss_gb": [0.1, 0.2], "lan_seconds": 1.6, "wan_seconds": 2.0} | more
+
+
+def test_the_tables_hold_what_was_measured_and_nothing_else(figures: ModuleType) -> None:
+    machine = {"machine": "a test", "cores": 2, "threads": 1, "transport": "TLS 1.3", "yardstick_ms": 0.9}
+    ferret = measured(cots_per_second=12.3e6, bytes_per_cot=0.17)
+    cases = {"gelu_65536": measured(wan_measured_seconds=2.5), "ferret": ferret}
+    lines = list(figures.ours(machine | {"cases": cases}))
+    rows = [line for line in lines if line.startswith("| GELU") or line.startswith("| softmax")]
+    assert rows == [
+        "| GELU, 2^16 values | 1.50 | 0.25, 0.75 | 3.00 | 7 | 1.0e-03 | 0.10, 0.20 | 1.6, 2.0 / 2.5 | "
+        "1.5 CPU-s a party, 26 MB, 2e-2 |"
+    ]
+    assert "12.3 million a second a core at 0.17 bytes" in lines[-1]
+
+
+def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: ModuleType) -> None:
+    peer = measured(cpu_seconds=[3.0, 2.0], megabytes=12.0)
+    row = {"case": "less_65536", "note": "", "peer": peer, "ours": measured(loopback_megabytes=4.0)}
+    alone = {"case": "gelu_65536", "note": "", "peer": peer, "ours": None}
+    lines = list(figures.beside({"rows": [row, alone]}))
+    assert len(lines) == 3 and lines[-1].endswith("| 5.0 | 3.0 |")
+
+
+def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
+    page = figures.README.read_text(encoding="utf-8")
+    assert page.count(figures.BEGIN) == page.count(figures.END) == 1
+    assert figures.replaced(f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END) == (
+        f"a\n{figures.BEGIN}new\n{figures.END}b\n"
+    )
 
 
 @pytest.mark.native

@@ -226,6 +226,20 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
         assert "session of 1 text" in served.output
 
 
+def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> None:
+    with serving(tmp_path, "--insecure-plain-tcp") as served:
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
+
+        def die(step: str) -> None:
+            if step == "layer 0 feed-forward":
+                served.process.kill()
+
+        with pytest.raises(PeerError):
+            client.classify(TEXTS[0], die)
+        party.close()
+
+
 def test_control_c_ends_the_server(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp") as served:
         served.process.send_signal(signal.SIGINT)

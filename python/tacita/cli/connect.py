@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tacita.cli.lines import Line, checked, report_problems
 from tacita.cli.two_party import address, cost_line, expectation, show_profile, watching
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
-from tacita.errors import InputError
+from tacita.errors import InputError, PeerError
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb
 from tacita.plan.two_party import TwoPartyPlan
@@ -70,7 +71,8 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
         client = _greeted(party)
         good, spoiled = _fitting(client, lines, file)
         results = _classified(client, party, good)
-        client.end()
+        with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
+            client.end()
         figures = _report(client.plan, results, party, time.monotonic() - began)
     finally:
         party.close()

@@ -113,5 +113,6 @@ fn main() -> Result<()> {
         "(1 x 50257) x (50257 x 768), client times server",
         dims(1, 50257, 768),
         true,
-    )
+    )?;
+    lookup()
 }

@@ -139,7 +139,7 @@ mod tests {
             columns: 20,
             bits: 26,
         };
-        let value = |i: usize| (i as i64 * 0x5_1234_5671 >> 3) % (1 << 24);
+        let value = |i: usize| ((i as i64 * 0x5_1234_5671) >> 3) % (1 << 24);
         let table: Vec<i64> = (0..6000).map(value).collect();
         let tokens = [0, 299, 17];
         let (a, b) = run_pair(

@@ -10,7 +10,7 @@
 //! fixed-point values carry 2f fraction bits and are truncated by f = 18 next, so the default of 2^12 units is 2^-6 of the last bit that
 //! stays. Weights with a common left factor (queries, keys, values) belong into *one* matrix side by side: X then travels once.
 //!
-//! Wire: one message of requests (82 bits a value of X at default options, block padding apart), one of responses (about 61 + 57 bits a
+//! Wire: one message of requests (about 80 bits a coefficient at default options: each value of X once or, to save merges, in blocks with gaps), one of responses (about 61 + 57 bits a
 //! result). One round. Windows come from the cost table ([`Costs`]), by public numbers alone.
 pub mod embedding;
 mod local;

@@ -11,7 +11,8 @@
 pub enum Tuning {
     /// Bits on the wire: mostly 2-bit digits.
     Bytes,
-    /// Bits, correlated transfers (processor time) and rounds by their usual worth: mostly 3-bit digits.
+    /// Bits, correlated transfers (processor time) and rounds by their usual worth: mostly 3-bit digits up to 32 bits; above, where the
+    /// rounds are many anyway and both take the same time, as [`Tuning::Bytes`].
     #[default]
     Balanced,
     /// Rounds: the widest digits there are, 3 bits and 4 in the first step. For a handful of values.
@@ -19,9 +20,10 @@ pub enum Tuning {
 }
 
 impl Tuning {
-    /// Prices, in tenths of a bit on the wire, of one correlated transfer and of one step.
-    const fn prices(self) -> (u64, u64) {
+    /// Prices, in tenths of a bit on the wire, of one correlated transfer and of one step, for values of `bits` bits.
+    const fn prices(self, bits: u32) -> (u64, u64) {
         match self {
+            Self::Balanced if bits > 32 => (4, 1),
             Self::Bytes => (4, 1),
             Self::Balanced => (80, 10),
             Self::Rounds => (400, 2000),
@@ -99,7 +101,7 @@ impl Shape {
 
 /// The cheapest steps, lowest digit first (dynamic programming over the position and whether the lanes have parted).
 pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
-    let (transfer, round) = tuning.prices();
+    let (transfer, round) = tuning.prices(shape.bits);
     let bits = shape.bits as usize;
     let mut best = vec![[(0u64, 0u32); 2]; bits + 1];
     for at in (0..bits).rev() {
@@ -172,7 +174,10 @@ mod tests {
     #[test]
     fn the_digits_in_use_are_the_documented_ones() {
         assert_eq!(comparison_cost(64, Tuning::Bytes), (310, 93));
-        assert_eq!(comparison_cost(64, Tuning::Balanced), (390, 83));
+        assert_eq!(comparison_cost(64, Tuning::Balanced), (310, 93));
+        assert_eq!(comparison_cost(64, Tuning::Rounds), (390, 83));
+        assert_eq!(comparison_cost(33, Tuning::Balanced), (191, 42));
+        assert_eq!(comparison_cost(34, Tuning::Balanced), (160, 48));
         assert_eq!(comparison_cost(16, Tuning::Bytes), (70, 21));
         assert_eq!(comparison_cost(16, Tuning::Balanced), (86, 19));
         assert_eq!(digits(Shape::single(15), Tuning::Balanced), [3; 5]);

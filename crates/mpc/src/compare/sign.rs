@@ -38,7 +38,7 @@ impl Window {
 
 /// XOR shares of 1{x < 0}, exact for every x.
 ///
-/// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated transfers, with 63 bits 390 and 83.
+/// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated transfers, with 63 bits 310 and 93.
 ///
 /// # Errors
 /// Those of the channel.

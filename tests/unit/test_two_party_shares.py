@@ -146,7 +146,7 @@ def test_norm(session: Session, rows: int) -> None:
 def test_mean_of_the_real_rows(session: Session) -> None:
     x = RNG.normal(size=(TOKENS, 12))
     found = run(session, lambda ops, t: ops.mean(t[0]), shared(x, 64, 18))
-    np.testing.assert_allclose(found, x[None, :REAL].mean(axis=1), atol=20 * UNIT)
+    np.testing.assert_allclose(found, x[None, :REAL].mean(axis=1), atol=2.0**-13)
 
 
 def answers(session: Session, plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -17,6 +17,9 @@ from typing import Any
 
 from tacita.backends.two_party.base import (
     GELU_FORMS,
+    MEAN_RING,
+    MEAN_VALUE,
+    MEAN_WEIGHT,
     AttentionBounds,
     EmbeddingBounds,
     Formats,
@@ -49,6 +52,7 @@ MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
 MOST_TOKENS = 512
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 MOST_TABLE_RING = 32
+MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
 LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
@@ -194,6 +198,7 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     for index, layer in enumerate(plan.layers):
         yield from _layer_rules(f"layer {index}", layer, config, formats)
     yield "pooler", (plan.pooler is not None) == (config.pooling == "cls")
+    yield "mean", config.pooling == "cls" or plan.layers[-1].largest < MOST_MEAN
     yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
 
 

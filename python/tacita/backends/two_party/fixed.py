@@ -14,6 +14,9 @@ import numpy as np
 
 from tacita.backends.two_party import functions, shapes
 from tacita.backends.two_party.base import (
+    MEAN_RING,
+    MEAN_VALUE,
+    MEAN_WEIGHT,
     POWER,
     Array,
     AttentionBounds,
@@ -134,10 +137,10 @@ class FixedTensors:
         return functions.tanh(low, f.ring - f.weight, bits)
 
     def mean(self, x: Fixed) -> Fixed:
-        """The client's weights 1/n of the real rows times the shared rows, both at `fraction` bits."""
-        f = self._formats
-        share = encode(self._mask / self._mask.sum(axis=-1, keepdims=True), f.fraction)
-        return self._held(matmul(share[..., None, :], x.at(f.fraction).values), 2 * f.fraction, f.ring - f.weight)
+        """The client's weights 1/n of the real rows times the shared rows."""
+        share = encode(self._mask / self._mask.sum(axis=-1, keepdims=True), MEAN_WEIGHT)
+        mean = matmul(share[..., None, :], x.at(MEAN_VALUE).values)
+        return self._held(mean, MEAN_WEIGHT + MEAN_VALUE, MEAN_RING)
 
     def _held(self, values: Integers, fraction: int, ring: int) -> Fixed:
         """Counts what a ring of so many bits, less one for its bound, could not hold."""

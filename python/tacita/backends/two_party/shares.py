@@ -16,6 +16,9 @@ import numpy as np
 
 from tacita.backends.two_party import shapes
 from tacita.backends.two_party.base import (
+    MEAN_RING,
+    MEAN_VALUE,
+    MEAN_WEIGHT,
     POWER,
     Array,
     AttentionBounds,
@@ -183,12 +186,11 @@ class SharedTensors:
 
     def mean(self, x: Share) -> Share:
         """The client's weights 1/n of the real rows, which it alone knows, times the shared rows."""
-        f, (tokens, _) = self._formats, x.values.shape
-        low = self._factor(x, f.fraction, f.ring - f.weight)
+        low = self._factor(x, MEAN_VALUE, MEAN_RING)
         if self._mask is None:
-            weights = zeros((1, 1, tokens), f.fraction, low.ring)
+            weights = zeros((1, 1, len(x.values)), MEAN_WEIGHT, MEAN_RING)
         else:
-            weights = from_floats((self._mask / self._mask.sum())[None, None], f.fraction, low.ring)
+            weights = from_floats((self._mask / self._mask.sum())[None, None], MEAN_WEIGHT, MEAN_RING)
         product = self._product(weights, low.like(low.values[None]))
         return product.like(product.values[0])
 

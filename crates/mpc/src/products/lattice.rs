@@ -73,10 +73,10 @@ fn read(keyed: &[Keyed], mut message: &[u8]) -> Result<Vec<EncryptedSlots>> {
 
 /// `local` plus one's share of the sum of (client's share of the operand) * (server's multiplier). One response per block and prime.
 pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64>) -> Result<Vec<u64>> {
-    let Some((operand, _)) = parts.first().filter(|_| !local.is_empty()) else {
+    let Some(first) = parts.first().filter(|_| !local.is_empty()) else {
         return Ok(local);
     };
-    let (lifting, ring) = (operand.lifting.clone(), operand.ring());
+    let (lifting, ring) = (first.operand.lifting.clone(), first.operand.ring());
     let keyed = keys(party, &lifting)?;
     for group in groups(local.len(), keyed[0].0.n()) {
         let shares = if party.is_client() {
@@ -124,11 +124,12 @@ fn respond_block(
     for (j, (ring, key)) in keyed.iter().enumerate() {
         let Some(public) = key.public() else { continue };
         let mut sum = Sum::zero(ring);
-        for (operand, multiplier) in parts {
-            let Some(multiplier) = multiplier else { continue };
+        for part in parts {
+            let Some(multiplier) = &part.multiplier else { continue };
+            let at = part.only.unwrap_or(block.start / ring.n());
             let mut plain = AlignedVec::scratch(ring.n());
             lifting.plain(j, &multiplier[block.clone()], &mut plain);
-            sum.add_product(ring, &operand.encrypted[block.start / ring.n()][j], plain);
+            sum.add_product(ring, &part.operand.encrypted[at][j], plain);
         }
         let (bytes, share) = slots::respond(ring, public, sum)?;
         message.extend(bytes);

@@ -16,14 +16,16 @@
 mod lattice;
 mod narrow;
 mod operand;
+mod rows;
 mod state;
 
 pub use narrow::square_narrow;
 pub use operand::Operand;
+pub use rows::{scaled_rows_by_server, sums_of_squares, Rows};
 pub use state::State;
 
 use crate::{MpcError, Party, Result, Ring};
-use operand::{check_alike, multipliers};
+use operand::{check_alike, multipliers, Part};
 
 impl Party {
     /// Makes the client's lattice secret. Public keys (about 177 kB for each width of plaintext primes) travel when first used.
@@ -94,7 +96,7 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Ve
 pub fn times_server(party: &mut Party, x: &Operand, w: Option<&[u64]>) -> Result<Vec<u64>> {
     check_weights("times_server", party, w, x.len())?;
     let local = w.map_or_else(|| vec![0; x.len()], |w| x.times(w));
-    let parts = [(x, w.map(<[u64]>::to_vec))];
+    let parts = [Part::new(x, w.map(<[u64]>::to_vec))];
     party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 
@@ -110,7 +112,8 @@ pub fn scaled_by_server(party: &mut Party, x: &Operand, y: &Operand, w: Option<&
     let both = share_operand(party, &x.times(y.share_values()), x.ring(), x.slack())?;
     let local = w.map_or_else(|| vec![0; x.len()], |w| both.times(w));
     let cross = |o: &Operand| w.map(|w| o.times(w));
-    let parts = [(&both, w.map(<[u64]>::to_vec)), (x, cross(y)), (y, cross(x))];
+    let own = Part::new(&both, w.map(<[u64]>::to_vec));
+    let parts = [own, Part::new(x, cross(y)), Part::new(y, cross(x))];
     party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 

@@ -9,6 +9,7 @@
 //!
 //! A (2b) is a batch of OLEs whose multiplier is below 2^(k-1) instead of 2^(m-1): the prime has k + m - slack bits instead of
 //! 2m - slack. v (A + b) takes a correlated transfer each way, of m-k-1 bits.
+use super::operand::Part;
 use super::{lattice, Operand};
 use crate::{MpcError, Party, Result, Ring};
 
@@ -52,7 +53,7 @@ pub fn square_narrow(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: 
             .map(|(&a, s)| to.add(to.mul(a, a), s << (k + 1)))
             .collect();
         let multiplier = (!party.is_client()).then_some(own);
-        lattice::evaluate(party, &[(&operand, multiplier)], local)
+        lattice::evaluate(party, &[Part::new(&operand, multiplier)], local)
     })
 }
 

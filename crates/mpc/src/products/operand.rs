@@ -67,18 +67,34 @@ impl Drop for Operand {
     }
 }
 
-/// An operand and what the server multiplies it by (`None` at the client).
-pub(super) type Part<'a> = (&'a Operand, Option<Vec<u64>>);
+/// One cross term: the client's values of an operand times what the server multiplies them by (`None` at the client).
+pub(super) struct Part<'a> {
+    pub(super) operand: &'a Operand,
+    /// The operand's ciphertext that serves every block of the result; `None`: the one in the block's own place.
+    pub(super) only: Option<usize>,
+    pub(super) multiplier: Option<Vec<u64>>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(operand: &'a Operand, multiplier: Option<Vec<u64>>) -> Self {
+        Self {
+            operand,
+            only: None,
+            multiplier,
+        }
+    }
+}
 
 /// The cross terms, operand by operand: each term x y gives y0 to x and x0 to y, a square 2 x0 to x.
 pub(super) fn multipliers<'a>(terms: &[(&'a Operand, &'a Operand)], client: bool) -> Vec<Part<'a>> {
     let mut parts: Vec<Part<'a>> = vec![];
     for (x, y) in terms.iter().flat_map(|&(x, y)| [(x, y), (y, x)]) {
-        let at = parts.iter().position(|(o, _)| std::ptr::eq(*o, x)).unwrap_or_else(|| {
-            parts.push((x, (!client).then(|| vec![0; x.len()])));
+        let known = parts.iter().position(|part| std::ptr::eq(part.operand, x));
+        let at = known.unwrap_or_else(|| {
+            parts.push(Part::new(x, (!client).then(|| vec![0; x.len()])));
             parts.len() - 1
         });
-        if let Some(sum) = &mut parts[at].1 {
+        if let Some(sum) = &mut parts[at].multiplier {
             for (sum, y) in sum.iter_mut().zip(&y.share) {
                 *sum = x.ring.add(*sum, *y);
             }

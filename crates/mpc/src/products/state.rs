@@ -36,7 +36,8 @@ impl Key {
     }
 }
 
-const SLOTS: usize = 8192;
+/// Elements of a ciphertext.
+pub(super) const SLOTS: usize = 8192;
 
 pub(super) fn set_up(party: &mut Party) -> Result<()> {
     let secret = party.is_client().then(|| Secret::generate(SLOTS)).transpose()?;

@@ -46,18 +46,22 @@ fn rows_cost_what_is_documented() {
         cost(16384, |party, x| softmax(party, x, 128, 128, WIDE, 11, WIDE)).0,
         2523.0,
     );
-    let norm = Norm {
-        rows: 64,
-        cols: 128,
+    let norm = |rows, cols| Norm {
+        rows,
+        cols,
         bound: 8.0,
         least: 0.1,
         gamma: 2.0,
         epsilon: 1e-5,
     };
-    let layer = |party: &mut Party, x: &[u64]| {
-        let gamma = vec![1.0; 128];
-        let gamma = (!party.is_client()).then_some(gamma.as_slice());
-        layer_norm(party, x, WIDE, &norm, gamma, None, WIDE)
+    let layer = |rows: usize, cols: usize| {
+        let run = move |party: &mut Party, x: &[u64]| {
+            let gamma = vec![1.0; cols];
+            let gamma = (!party.is_client()).then_some(gamma.as_slice());
+            layer_norm(party, x, WIDE, &norm(rows, cols), gamma, None, WIDE)
+        };
+        cost(rows * cols, run).0
     };
-    assert_near("layer norm", cost(8192, layer).0, 2075.0);
+    assert_near("layer norm", layer(64, 128), 2075.0);
+    assert_near("layer norm of four ciphertexts", layer(128, 256), 1430.0);
 }

@@ -264,6 +264,10 @@ def test_a_server_must_be_told_how_it_is_secured(options: list[str]) -> None:
 def test_a_client_must_be_told_whom_to_trust() -> None:
     from test_cli import run
 
-    for options in (["127.0.0.1:1"], ["nowhere", "--insecure-plain-tcp"], ["127.0.0.1:1", "--trust", "x", "--key", "y"]):
+    for options in (
+        ["127.0.0.1:1"],
+        ["nowhere", "--insecure-plain-tcp"],
+        ["127.0.0.1:1", "--trust", "x", "--key", "y"],
+    ):
         status, _, err = run("classify", "bad", "--connect", *options)
         assert status == 2 and "error:" in err

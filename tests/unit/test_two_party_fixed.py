@@ -100,7 +100,13 @@ def test_constants_round_halves_away_from_zero_like_the_engine() -> None:
 
 
 def test_ranges_count_their_bits() -> None:
-    assert [range_bits(*pair) for pair in ((-1.0, 0.5), (-0.1, 0.1), (-3.9, 4.0), (0.0, 7.99), (-8.0, 1.0))] == [1, 1, 3, 3, 4]
+    assert [range_bits(*pair) for pair in ((-1.0, 0.5), (-0.1, 0.1), (-3.9, 4.0), (0.0, 7.99), (-8.0, 1.0))] == [
+        1,
+        1,
+        3,
+        3,
+        4,
+    ]
     assert hiding((-4.0, 5.0)) == 20.0
     formats = Formats()
     assert mixed_fraction(formats, 7.9) + formats.inverse + 3 + 2 == formats.normal_ring
@@ -150,7 +156,9 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
 def test_padding_changes_nothing_but_the_last_place() -> None:
     checkpoint = api.load(api.DEFAULT_MODEL)
     short, long = (logits(checkpoint, [FILMS[0]], tokens, calibration=FILMS)[0] for tokens in (8, 32))
-    np.testing.assert_allclose(short, long, atol=1e-4)  # the sum's span, and its last place with it, depend on the columns
+    np.testing.assert_allclose(
+        short, long, atol=1e-4
+    )  # the sum's span, and its last place with it, depend on the columns
 
 
 def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:

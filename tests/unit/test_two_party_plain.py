@@ -13,7 +13,9 @@ from tacita.models import two_party
 from tacita.models.bert import reference
 
 NORM = NormBounds(1.0, (0.5, 1.0), 1.0)
-UNKNOWN = two_party.LayerBounds(AttentionBounds((0.0, 1.0), 1.0), (0.0, 1.0), NORM, NORM, 1.0)  # plain looks at none of them
+UNKNOWN = two_party.LayerBounds(
+    AttentionBounds((0.0, 1.0), 1.0), (0.0, 1.0), NORM, NORM, 1.0
+)  # plain looks at none of them
 
 
 def model_of(checkpoint: Checkpoint) -> two_party.TwoPartyModel:

@@ -60,7 +60,9 @@ def shared(x: np.ndarray, ring: int, fraction: int) -> tuple[Share, Share]:
     return Share(reduced(whole - mask, ring), ring, fraction), Share(mask, ring, fraction)
 
 
-def run(session: Session, step: Callable[[SharedTensors, list[Share]], Share], *inputs: tuple[Share, Share]) -> np.ndarray:
+def run(
+    session: Session, step: Callable[[SharedTensors, list[Share]], Share], *inputs: tuple[Share, Share]
+) -> np.ndarray:
     """The opened result of one operation."""
 
     def work(party: Party) -> Share:
@@ -89,7 +91,9 @@ def fixed(step: Callable[[FixedTensors, list[Any]], Any], *inputs: np.ndarray, f
 def test_linear_with_a_sum(session: Session) -> None:
     dense = Dense("d", 24, 10, RNG.normal(size=(10, 24)), RNG.normal(size=10))
     x, y = RNG.normal(size=(TOKENS, 24)), RNG.normal(size=(TOKENS, 10))
-    found = run(session, lambda ops, t: ops.linear(t[0], weights(ops, dense), add=t[1]), shared(x, 64, 18), shared(y, 64, 18))
+    found = run(
+        session, lambda ops, t: ops.linear(t[0], weights(ops, dense), add=t[1]), shared(x, 64, 18), shared(y, 64, 18)
+    )
     expected = fixed(lambda ops, t: ops.linear(t[0], dense, add=t[1]), x, y, fraction=18)
     assert np.abs(found - expected).max() < 2 * UNIT
 
@@ -149,7 +153,9 @@ def test_mean_of_the_real_rows(session: Session) -> None:
     np.testing.assert_allclose(found, x[None, :REAL].mean(axis=1), atol=2.0**-13)
 
 
-def answers(session: Session, plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def answers(
+    session: Session, plan: TwoPartyPlan, checkpoint: Checkpoint, text: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(by shares, by fixed, by float)."""
     hidden, mask = embed(checkpoint, text, plan.tokens)
 

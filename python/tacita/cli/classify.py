@@ -63,7 +63,9 @@ Connect = Annotated[
 ]
 Trust = Annotated[
     Path | None,
-    typer.Option("--trust", help="With --connect: PEM file of the server's certificate, or its signer's.", show_default=False),
+    typer.Option(
+        "--trust", help="With --connect: PEM file of the server's certificate, or its signer's.", show_default=False
+    ),
 ]
 Seconds = dict[str, float]
 Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar

@@ -132,7 +132,9 @@ def make_two_party_plan(
     try:
         check(plan)
     except FileError as error:
-        raise CheckpointError(f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats") from None
+        raise CheckpointError(
+            f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats"
+        ) from None
     return plan
 
 

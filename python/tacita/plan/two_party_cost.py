@@ -13,7 +13,8 @@ from tacita.plan.two_party import TwoPartyPlan, words_ring
 GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
 RELU = 420
 EXP, TANH = 2250, 2000
-NORM, NORM_SLOT = 130, 2020  # bits an element, and a slot of the ciphertexts that carry it
+NORM, NORM_SLOT = 130, 1144  # bits an element, and a slot of the ciphertexts that carry it
+NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 900  # bits a slot
 ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
@@ -64,7 +65,7 @@ def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
 
 
 def _norm(rows: int, hidden: int) -> float:
-    return NORM * rows * hidden + NORM_SLOT * _whole(rows * hidden) + ROW * rows
+    return NORM * rows * hidden + NORM_SLOT * _whole(rows * hidden) + NORM_ROWS * _whole(rows) + ROW * rows
 
 
 def _attention(plan: TwoPartyPlan, rows: _Rows) -> float:

@@ -96,7 +96,11 @@ class Norm:
 
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 POWER = 14  # fraction bits of exponentials
-MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = 46, 20, 14  # of a mean: modulus, fraction bits of its weights 1/n and of what is averaged
+MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = (
+    46,
+    20,
+    14,
+)  # of a mean: modulus, fraction bits of its weights 1/n and of what is averaged
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
 
 

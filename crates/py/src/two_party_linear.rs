@@ -35,13 +35,17 @@ fn dims(op: &str, shape: &[usize]) -> PyResult<(Dims, Vec<usize>)> {
     Ok((Dims { k, m, n, batch }, result))
 }
 
-fn options(slack: u32, log_norm: u32) -> PyResult<Options> {
+fn options(slack: u32, log_norm: u32, opened: bool) -> PyResult<Options> {
     if !(2..=40).contains(&slack) || !(1..=64).contains(&log_norm) {
         return Err(TacitaError::new_err(format!(
             "slack {slack} and log_norm {log_norm}: 2 to 40 and 1 to 64 are allowed"
         )));
     }
-    Ok(Options { slack, log_norm })
+    Ok(Options {
+        slack,
+        log_norm,
+        opened,
+    })
 }
 
 /// A matrix of one party, if it is there.
@@ -53,7 +57,7 @@ fn optional<'a, T: numpy::Element>(op: &str, x: Option<&'a PyReadonlyArrayDyn<'_
 impl TwoParty {
     /// Shares of x times the server's integer weights (None at the client), errors below 2^slack units; columns of the weights have
     /// norms up to 2^log_norm.
-    #[pyo3(signature = (x, weights, shape, bits, *, slack=12, log_norm=24))]
+    #[pyo3(signature = (x, weights, shape, bits, *, slack=12, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_weights<'py>(
         &self,
@@ -64,9 +68,10 @@ impl TwoParty {
         bits: u32,
         slack: u32,
         log_norm: u32,
+        opened: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "share_times_weights";
-        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm)?);
+        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm, opened)?);
         let (values, weights) = (flat(op, &x)?, optional(op, weights.as_ref())?);
         canonical(op, values, ring)?;
         let product = self.run(py, |party| {
@@ -76,7 +81,7 @@ impl TwoParty {
     }
 
     /// Shares of the client's matrix times the server's integers: `left` at the client, `right` at the server, None elsewhere.
-    #[pyo3(signature = (left, right, shape, bits, *, slack=12, log_norm=24))]
+    #[pyo3(signature = (left, right, shape, bits, *, slack=12, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn client_times_server<'py>(
         &self,
@@ -87,9 +92,10 @@ impl TwoParty {
         bits: u32,
         slack: u32,
         log_norm: u32,
+        opened: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "client_times_server";
-        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm)?);
+        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm, opened)?);
         let (left, right) = (optional(op, left.as_ref())?, optional(op, right.as_ref())?);
         canonical(op, left.unwrap_or_default(), ring)?;
         let product = self.run(py, |party| {
@@ -111,7 +117,7 @@ impl TwoParty {
     ) -> PyResult<Array<'py, u64>> {
         let op = "share_times_share";
         let (ring, (dims, result)) = (ring(op, bits)?, dims(op, &shape)?);
-        let options = options(slack, Options::default().log_norm)?;
+        let options = options(slack, Options::default().log_norm, false)?;
         let (left, right) = (flat(op, &x)?, flat(op, &y)?);
         canonical(op, left, ring)?;
         canonical(op, right, ring)?;

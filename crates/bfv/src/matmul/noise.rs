@@ -71,7 +71,30 @@ impl Budget {
     }
 }
 
+/// log2 of the share of the masked rounding below which noise must stay where a result is opened.
+const FLOODED: f64 = 40.0;
+
 impl Budget {
+    /// For a result that is opened: all primes, no dropped bits, noise below 2^-40 of the 2^4 units of 2^-kappa that the masked half
+    /// is rounded to.
+    ///
+    /// # Errors
+    /// [`BfvError::Shape`] when three primes do not hide that much.
+    pub fn opened(params: &Parameters, operands: Operands) -> Result<Self> {
+        let budget = Self::with_primes(params, WIDE, operands);
+        let noise = operands.norm.log2() + (SIGMA * DEVIATIONS).log2();
+        let rounding = log_q(params, WIDE) - f64::from(operands.bits + 9 - operands.slack);
+        budget
+            .filter(|_| noise + FLOODED <= rounding)
+            .ok_or_else(|| BfvError::Shape {
+                op: "noise budget",
+                detail: format!(
+                    "weights of norm 2^{:.1} are too large for a result that is opened",
+                    operands.norm.log2()
+                ),
+            })
+    }
+
     /// With a given number of primes, if that is enough for errors below 2^slack.
     pub fn with_primes(params: &Parameters, limbs: usize, operands: Operands) -> Option<Self> {
         let Operands {
@@ -138,6 +161,22 @@ mod tests {
         assert_eq!(budget(40, 8, 45.0).unwrap().rounding.limbs, NARROW);
         assert_eq!(budget(64, 8, 69.0).unwrap().rounding.limbs, WIDE);
         assert!(budget(64, 8, 86.0).is_err());
+    }
+
+    #[test]
+    fn what_is_opened_hides_its_noise() {
+        let params = parameters_olt().unwrap();
+        let operands = |log_norm: f64| Operands {
+            bits: 64,
+            slack: 12,
+            norm: log_norm.exp2(),
+            pack: 0,
+        };
+        let budget = Budget::opened(&params, operands(24.0)).unwrap();
+        assert_eq!((budget.rounding.limbs, budget.rounding.drop), (WIDE, 0));
+        let narrow = Budget::new(&params, operands(24.0)).unwrap();
+        assert_eq!(narrow.rounding.limbs, NARROW);
+        assert!(Budget::opened(&params, operands(46.0)).is_err());
     }
 
     #[test]

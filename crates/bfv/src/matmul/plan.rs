@@ -15,6 +15,13 @@ pub enum Plain {
         /// Bound for the columns.
         log_norm: u32,
     },
+    /// Weights whose product is opened to the key holder next: three primes, requests in full, nothing merged (so no further keys). The
+    /// noise that depends on the weights is then below 2^-40 of what the masks round away, as if it had been flooded; with two
+    /// primes it may reach 2^slack / 4 units, which is hidden in shares but not in an opened value.
+    Opened {
+        /// Bound for the columns.
+        log_norm: u32,
+    },
     /// Shares of the same ring.
     OneShare,
     /// Shares of the same ring; both matrices are encrypted, and both products lie in the same responses.
@@ -79,7 +86,11 @@ impl Plan {
             norm,
             pack,
         };
-        let budget = Budget::new(params, operands)?;
+        let budget = match plain {
+            Plain::Opened { .. } if pack == 0 => Budget::opened(params, operands)?,
+            Plain::Opened { .. } => return Err(merged()),
+            _ => Budget::new(params, operands)?,
+        };
         let crossed = plain == Plain::Shares;
         Ok(Self {
             bits,
@@ -96,11 +107,20 @@ impl Plan {
     }
 }
 
+fn merged() -> BfvError {
+    BfvError::Shape {
+        op: "plan of a product",
+        detail: "results that are opened next are not merged".into(),
+    }
+}
+
 /// Norm of the plain entries in the polynomials that one result's ciphertext is multiplied by.
 fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
     let (window, m) = (grid.window, grid.dims.m as f64);
     match plain {
-        Plain::Weights { log_norm } => f64::from(log_norm).exp2() * (window.nw as f64).sqrt(),
+        Plain::Weights { log_norm } | Plain::Opened { log_norm } => {
+            f64::from(log_norm).exp2() * (window.nw as f64).sqrt()
+        }
         Plain::OneShare => f64::from(bits - 1).exp2() * (m * window.nw as f64).sqrt(),
         Plain::Shares => f64::from(bits - 1).exp2() * (m * (window.nw + window.kw) as f64).sqrt(),
     }

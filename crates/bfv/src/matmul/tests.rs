@@ -43,7 +43,7 @@ fn run(plan: &Plan) -> u64 {
     let signed = |v: u64| ((v << (64 - bits)) as i64) >> (64 - bits);
     let x0: Vec<i64> = (0..batch * k * m).map(|i| signed(noise(3, i) & mask)).collect();
     let y: Vec<i64> = match plan.plain {
-        Plain::Weights { .. } => (0..batch * m * n)
+        Plain::Weights { .. } | Plain::Opened { .. } => (0..batch * m * n)
             .map(|i| (noise(4, i) % (1 << 15)) as i64 - (1 << 14))
             .collect(),
         Plain::OneShare | Plain::Shares => (0..batch * m * n).map(|i| signed(noise(4, i) & mask)).collect(),

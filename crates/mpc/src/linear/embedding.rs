@@ -68,7 +68,7 @@ fn table_price(shape: TableShape, tokens: usize, lookups: usize, costs: &Costs) 
 
 fn one_hot_price(shape: TableShape, tokens: usize, lookups: usize, costs: &Costs) -> Result<LookupPrice> {
     let (dims, ring, options) = one_hot(shape, tokens);
-    let Options { slack, log_norm } = options;
+    let Options { slack, log_norm, .. } = options;
     let plan = Plan::new(
         &parameters_olt()?,
         dims,
@@ -93,7 +93,15 @@ fn one_hot(shape: TableShape, tokens: usize) -> (Dims, Ring, Options) {
         batch: 1,
     };
     let log_norm = bits - 2 + rows.next_power_of_two().ilog2().div_ceil(2);
-    (dims, Ring::new(bits), Options { slack: 2, log_norm })
+    (
+        dims,
+        Ring::new(bits),
+        Options {
+            slack: 2,
+            log_norm,
+            opened: false,
+        },
+    )
 }
 
 /// Rows by a product with one-hot vectors: the client gives `tokens`, the server the `table` (row-major); `count` is public.

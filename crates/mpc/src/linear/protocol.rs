@@ -4,7 +4,6 @@ use super::stages;
 use super::state::{Options, SharesPlan};
 use crate::{MpcError, Party, Result, Ring};
 use std::borrow::Cow;
-use tacita_bfv::matmul::plan::Plain;
 use tacita_bfv::matmul::{Dims, Plan};
 
 /// Shares of `left` (client's: batch x k x m) times `right` (server's: batch x m x n, small signed integers), default options.
@@ -39,7 +38,7 @@ pub fn client_times_server_with(
         if sizes.empty(dims) {
             return Ok(vec![0; sizes.out]);
         }
-        let plan = party.linear_plan(dims, ring, options.slack, Plain::Weights { log_norm })?;
+        let plan = party.linear_plan(dims, ring, options.slack, options.weights())?;
         check_norms(right.unwrap_or_default(), dims, log_norm)?;
         let work = Work {
             plan: &plan,
@@ -183,7 +182,7 @@ impl<'a> Work<'a> {
 /// One round for all products: the client's requests in one message, the server's responses in another.
 fn run(party: &mut Party, work: &[Work<'_>]) -> Result<Vec<Vec<u64>>> {
     for w in work {
-        party.linear_keys_for(w.plan.budget.rounding.limbs)?;
+        party.linear_keys_for(w.plan)?;
     }
     if party.is_client() {
         ask(party, work)

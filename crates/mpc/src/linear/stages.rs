@@ -1,5 +1,5 @@
 //! The stages of a product under a plan: encrypting, evaluating, opening. Message lengths follow from the plan.
-use super::state::Keys;
+use super::state::{key_limbs, Keys};
 use crate::{Result, Ring};
 use rayon::prelude::*;
 use tacita_bfv::matmul::product::{evaluate, Inputs};
@@ -70,7 +70,7 @@ pub fn respond_all(
         right,
         crossed: crossed.map(|x| decode(other).map(|cts| (cts, x))).transpose()?,
     };
-    let responses = evaluate(&keys.params, keys.server(form.limbs)?, plan, inputs)?;
+    let responses = evaluate(&keys.params, keys.server(key_limbs(plan))?, plan, inputs)?;
     let mut out = vec![0; outputs(plan)];
     let mut message = Vec::with_capacity(responses.iter().map(|r| r.bytes.len()).sum());
     for (r, Response { bytes, share }) in responses.into_iter().enumerate() {

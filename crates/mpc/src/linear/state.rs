@@ -14,12 +14,29 @@ pub struct Options {
     /// Every column of the weights has Euclidean norm at most 2^log_norm, in units of their last place. 24 is a norm of 64 at
     /// f = 18, where trained layers have 1 to 10. A tighter bound saves one bit of every encrypted value per bit.
     pub log_norm: u32,
+    /// The client learns the result next (logits): noise must not tell anything about the weights. About twice the bytes.
+    pub opened: bool,
+}
+
+impl Options {
+    /// What the server's side of the plan is.
+    pub(super) fn weights(self) -> Plain {
+        let log_norm = self.log_norm;
+        if self.opened {
+            Plain::Opened { log_norm }
+        } else {
+            Plain::Weights { log_norm }
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (slack, log_norm) = (12, 24);
-        Self { slack, log_norm }
+        Self {
+            slack: 12,
+            log_norm: 24,
+            opened: false,
+        }
     }
 }
 
@@ -113,10 +130,10 @@ impl Party {
         })
     }
 
-    /// Makes sure that both sides have keys for `limbs` primes: another 8 MB for three, at their first use.
-    pub(super) fn linear_keys_for(&mut self, limbs: usize) -> Result<()> {
+    /// Makes sure that both sides have the keys of a plan: another 8 MB to merge ciphertexts of three primes, at their first use.
+    pub(super) fn linear_keys_for(&mut self, plan: &Plan) -> Result<()> {
         self.setup_linear()?;
-        if limbs != WIDE {
+        if key_limbs(plan) != WIDE {
             return Ok(());
         }
         let Some(mut keys) = self.linear.keys.take() else {
@@ -156,6 +173,15 @@ impl Keys {
             Side::Server(narrow, _) if limbs == NARROW => Ok(narrow),
             _ => Err(missing()),
         }
+    }
+}
+
+/// Primes of the keys that a plan needs. Where nothing is merged the public key is enough, and that has all primes always.
+pub(super) fn key_limbs(plan: &Plan) -> usize {
+    if plan.layout.pack == 0 {
+        NARROW
+    } else {
+        plan.budget.rounding.limbs
     }
 }
 

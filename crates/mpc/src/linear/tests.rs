@@ -34,7 +34,13 @@ fn dims(k: usize, m: usize, n: usize, batch: usize) -> Dims {
 }
 
 fn weights_case(d: Dims, bits: u32, slack: u32, x: &[i64], w: &[i64]) {
-    let (ring, options) = (Ring::new(bits), Options { slack, log_norm: 24 });
+    let (ring, options) = (
+        Ring::new(bits),
+        Options {
+            slack,
+            ..Options::default()
+        },
+    );
     let (x1, x0) = split(ring, x, 5);
     let (a, b) = run_pair(
         |p| share_times_weights_with(p, &x1, None, d, ring, options),
@@ -61,6 +67,28 @@ fn share_times_weights_at_odd_shapes_and_rings() {
 }
 
 #[test]
+fn opened_products_take_three_primes_but_no_further_keys() {
+    let (d, ring) = (dims(1, 128, 2, 1), Ring::new(64));
+    let options = Options {
+        opened: true,
+        ..Options::default()
+    };
+    let (x, w) = (small(128, 1, 30), small(256, 2, 18));
+    let (x1, x0) = split(ring, &x, 5);
+    let ((a, sent), b) = run_pair(
+        |p| {
+            p.setup_linear()?;
+            let before = p.sent();
+            let a = share_times_weights_with(p, &x1, None, d, ring, options)?;
+            Ok((a, p.sent() - before))
+        },
+        |p| share_times_weights_with(p, &x0, Some(&w), d, ring, options),
+    );
+    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &w, d, ring), ring) < 1 << 12);
+    assert!(sent < 200_000, "{sent} bytes: one request of three primes");
+}
+
+#[test]
 fn extreme_values_are_values_like_others() {
     let d = dims(2, 3, 4, 1);
     let x = [i64::MIN, -1, i64::MAX, 0, 1, i64::MIN + 1];
@@ -83,7 +111,14 @@ fn private_inputs_on_either_side() {
 }
 
 fn shares_case(d: Dims, bits: u32, slack: u32) {
-    let (ring, options) = (Ring::new(bits), Options { slack, log_norm: 0 });
+    let (ring, options) = (
+        Ring::new(bits),
+        Options {
+            slack,
+            log_norm: 0,
+            opened: false,
+        },
+    );
     let (x, y) = (small(d.batch * d.k * d.m, 1, bits), small(d.batch * d.m * d.n, 2, bits));
     let ((x1, x0), (y1, y0)) = (split(ring, &x, 5), split(ring, &y, 6));
     let (a, b) = run_pair(

@@ -84,7 +84,7 @@ def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
         alone = model.pooler is not None and index == last
         hidden = bumblebee.layer(ops, part, hidden, f"layer {index}", first_only=alone)
     pooled = bumblebee.pool(ops, model.pooler, hidden)
-    return ops.linear(pooled, model.classifier) if model.classifier else pooled
+    return ops.linear(pooled, model.classifier, opened=True) if model.classifier else pooled
 
 
 def known_rows(config: BertConfig, tokens: int, tensors: Mapping[str, Array]) -> Array:

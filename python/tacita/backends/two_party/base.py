@@ -150,8 +150,8 @@ class Operations(Protocol[T, W]):
     def stage(self, name: str) -> None:
         """Says that this step of the model begins (progress, report)."""
 
-    def linear(self, x: T, dense: Dense, add: T | None = None) -> T:
-        """(..., rows, inputs) -> (..., rows, outputs), plus `add` of the result's shape."""
+    def linear(self, x: T, dense: Dense, add: T | None = None, *, opened: bool = False) -> T:
+        """(..., rows, inputs) -> (..., rows, outputs), plus `add` of the result's shape. opened: the client learns the result next."""
 
     def plus(self, x: T, rows: Array | None) -> T:
         """x plus rows of its shape that the party with the model knows."""

@@ -68,7 +68,7 @@ class FixedTensors:
         assert rows is not None
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
-    def linear(self, x: Fixed, dense: Dense, add: Fixed | None = None) -> Fixed:
+    def linear(self, x: Fixed, dense: Dense, add: Fixed | None = None, *, opened: bool = False) -> Fixed:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
         assert dense.weight is not None and dense.bias is not None
         f = self._formats

@@ -21,7 +21,7 @@ class PlainTensors:
     def stage(self, name: str) -> None:
         """Nothing to tell."""
 
-    def linear(self, x: Array, dense: Dense, add: Array | None = None) -> Array:
+    def linear(self, x: Array, dense: Dense, add: Array | None = None, *, opened: bool = False) -> Array:
         """See the contract."""
         assert dense.weight is not None and dense.bias is not None
         result: Array = x @ dense.weight.T + dense.bias

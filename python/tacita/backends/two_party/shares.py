@@ -89,13 +89,13 @@ class SharedTensors:
         """Local."""
         return x if rows is None else x.plus(from_floats(rows, x.fraction, x.ring))
 
-    def linear(self, x: Share, dense: Dense, add: Share | None = None) -> Share:
-        """One product of shares and weights; bias and `add` are local."""
+    def linear(self, x: Share, dense: Dense, add: Share | None = None, *, opened: bool = False) -> Share:
+        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
         f = self._formats
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         weights = None if dense.weight is None else np.ascontiguousarray(encode(dense.weight.T, f.weight))
         shape = (rows, dense.inputs, dense.outputs)
-        product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring)
+        product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
         if dense.bias is not None:
             result = result.plus(from_floats(dense.bias, fraction, f.ring))

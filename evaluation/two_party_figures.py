@@ -26,6 +26,7 @@ TITLES = {
     "softmax_960_180": "softmax, 960 rows of 180",
     "less_65536": "2^16 exact 64-bit comparisons",
     "default_model": "sst2-tiny, 128 tokens",
+    "tiny_shape": "2 whole layers, hidden 128, 128 tokens",
     "minilm": "MiniLM-L6, real weights, 128 tokens",
     "bert_base_shape": "BERT-base's shape, random weights, 128 tokens",
 }
@@ -97,7 +98,7 @@ def _row(name: str, f: Mapping[str, Any]) -> str:
         f"{f['max_abs_error']:.1e}",
         "{:.2f}, {:.2f}".format(*f["peak_rss_gb"]),
         ", ".join(_link(f, link) for link in ("lan", "wan")),
-        ASKED[name],
+        ASKED.get(name, "-"),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -111,7 +112,8 @@ def _accuracy(f: Mapping[str, Any]) -> str:
     return (
         f"Accuracy on {f['sentences']} validation sentences: {100 * f['accuracy']:.2f} % with the protocol's fixed-point arithmetic, "
         f"{100 * f['reference_accuracy']:.2f} % in float, same label {100 * f['agreement']:.2f} %, logits within "
-        f"{f['fixed_max_abs_error']:.4f}; {f['protocol_sentences']} of them by the protocol itself, "
+        f"{f['fixed_max_abs_error']:.4f}; {f['protocol_sentences']} of them by the protocol itself (padded to "
+        f"32, 64 or 128 tokens): {100 * f['protocol_accuracy']:.2f} %, same label {100 * f['protocol_agreement']:.2f} %, "
         f"logits within {f['max_abs_error']:.4f} of float."
     )
 

@@ -35,7 +35,7 @@ FIELDS = {
 }  # fmt: skip
 REQUIRED = {
     "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret", "default_model",
-    "minilm", "bert_base_shape", "accuracy",
+    "tiny_shape", "minilm", "bert_base_shape", "accuracy",
 }  # fmt: skip
 FAKE = Settings(world="two_party_world")
 PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)

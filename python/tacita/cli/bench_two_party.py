@@ -53,6 +53,9 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", help="SST-2's validation.tsv for the case accuracy.", show_default=False),
 ]
+Sentences = Annotated[
+    int, typer.Option("--sentences", help="Of the case accuracy, by the protocol itself; 0: all of them.", min=0)
+]
 Threads = Annotated[int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)]
 Profile = Annotated[bool, typer.Option("--profile", help="Also show what every operation took.")]
 
@@ -64,6 +67,7 @@ def two_party(
     tls: Tls = True,
     model: ModelFolder = None,
     data: Data = None,
+    sentences: Sentences = 8,
     threads: Threads = 1,
     profile: Profile = False,
 ) -> None:
@@ -71,7 +75,7 @@ def two_party(
 
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why.
     """
-    how = Settings(tls=tls, threads=threads, model=model, data=data)
+    how = Settings(tls=tls, threads=threads, model=model, data=data, sentences=sentences or None)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     report = summary(how) | {"link": links[0].name, "cases": {}}
     skipped: dict[str, str] = {}

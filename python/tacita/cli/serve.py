@@ -34,9 +34,11 @@ from tacita.cli.two_party import (
 from tacita.errors import InputError, PeerError
 from tacita.plan.executor import Progress
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.plan.two_party_cost import for_link
 from tacita.protocol.party import Identity, Listener, Party, fingerprint, new_identity
 from tacita.server.two_party import TwoPartyServer
 
+BANDWIDTH = 1000.0
 WAIT = 0.5  # seconds between two looks at Ctrl-C
 
 
@@ -74,6 +76,12 @@ def run(
             help="Give clients the embedding tables, or let them look words up in an encrypted one.",
         ),
     ] = True,
+    bandwidth: Annotated[
+        float,
+        typer.Option(
+            "--bandwidth", help="Of the link to the clients, Mbit/s: decides how transfers are made.", min=0.1
+        ),
+    ] = BANDWIDTH,
     once: Annotated[bool, typer.Option("--once", help="End after the first client.", show_default=False)] = False,
     timeout: Timeout = TIMEOUT_DEFAULT,
     profile: Profile = False,
@@ -83,7 +91,7 @@ def run(
     """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
     identity = _identity(host, identity_of(certificate, key), new_certificate, insecure_plain_tcp)
     embeddings = "published" if public_embeddings else "hidden"
-    server = _server(model, tokens, read_texts(calibration), embeddings)
+    server = _server(model, tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
     listener = Listener(host, port, identity=identity, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
     _announce(server, host, listener.port, identity)
     while True:
@@ -109,7 +117,7 @@ def _identity(host: str, given: Identity | None, folder: Path | None, plain: boo
     return new_identity(folder, sorted({host, "localhost"}))
 
 
-def _server(model: Path, tokens: int, texts: list[str] | None, embeddings: str) -> TwoPartyServer:
+def _server(model: Path, tokens: int, texts: list[str] | None, embeddings: str, link: float) -> TwoPartyServer:
     checkpoint = load(model)
     began = time.monotonic()
     with progress("calibrate") as report:
@@ -119,7 +127,7 @@ def _server(model: Path, tokens: int, texts: list[str] | None, embeddings: str) 
             report(Progress("text", done, total, spent, spent / done * (total - done)))
 
         plan = make_two_party_plan(checkpoint, tokens, texts, embeddings=embeddings, progress=seen)
-    return TwoPartyServer(plan, checkpoint)
+    return TwoPartyServer(for_link(plan, link), checkpoint)
 
 
 def _announce(server: TwoPartyServer, host: str, port: int, identity: Identity | None) -> None:

@@ -87,7 +87,7 @@ class TwoPartyClient:
         """Keys and correlations, once a session."""
         if not self._ready:
             watch("set-up")
-            self._party.set_up()
+            self._party.set_up(self.plan.correlations)
         self._ready = True
 
     def end(self) -> None:

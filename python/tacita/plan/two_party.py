@@ -41,6 +41,7 @@ from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
 from tacita.models.retrained import ORDINARY
 from tacita.models.two_party import LayerBounds, TwoPartyModel, build
 from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate, load_texts
+from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
 
@@ -63,7 +64,7 @@ class TwoPartyPlan:
 
     name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
     of it). layers: intervals of each. pooler: interval of the argument of tanh, None with mean pooling. answer: bound of a logit.
-    decimals: logits are rounded to.
+    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plan.correlations`).
     """
 
     name: str
@@ -76,6 +77,7 @@ class TwoPartyPlan:
     pooler: Interval | None
     answer: float
     decimals: int
+    correlations: str = "ferret"
 
     @cached_property
     def hash(self) -> str:
@@ -190,6 +192,7 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "activation", config.activation in ACTIVATIONS and config.pooling in POOLINGS
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield "labels", len(config.labels) <= MAX_CLASSES and all(len(label) <= MAX_LABEL for label in config.labels)
+    yield "correlations", plan.correlations in KINDS
     yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST

@@ -6,8 +6,9 @@ them, so good to a fifth. Small products fill a ciphertext only in part, which i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tacita.plan.correlations import quicker
 from tacita.plan.two_party import TwoPartyPlan, words_ring
 
 GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
@@ -20,6 +21,7 @@ ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
 SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
 COEFFICIENTS = 8192  # of a ciphertext
+TRANSFERS = {"activation": 40, "score": 40, "norm": 3}  # correlated transfers an element, to a third
 SET_UP = 4_200_000  # bytes, once a session
 
 
@@ -45,6 +47,22 @@ def expected_bytes(plan: TwoPartyPlan) -> int:
     if config.classes:
         bits += _linear(1, config.hidden, config.classes)
     return int(bits / 8)
+
+
+def expected_transfers(plan: TwoPartyPlan) -> int:
+    """Correlated transfers of one text."""
+    config, total = plan.config, 0
+    for index in range(config.layers):
+        rows = 1 if config.pooling == "cls" and index == config.layers - 1 else plan.tokens
+        total += TRANSFERS["activation"] * rows * config.intermediate
+        total += TRANSFERS["score"] * config.heads * rows * plan.tokens
+        total += 2 * TRANSFERS["norm"] * rows * config.hidden
+    return total
+
+
+def for_link(plan: TwoPartyPlan, bits_per_second: float) -> TwoPartyPlan:
+    """The plan with the correlated transfers that are quicker over such a link, for a session of one text."""
+    return replace(plan, correlations=quicker(expected_transfers(plan), bits_per_second))
 
 
 def _look_up(plan: TwoPartyPlan) -> float:

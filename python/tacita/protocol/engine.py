@@ -73,7 +73,12 @@ def translated(kind: type[TacitaError] = FileError, what: str = "") -> Iterator[
 
 
 def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[TacitaError]:
-    ours = {"LevelError": LevelError, "KeyMissingError": KeyMissingError, "FormatError": FileError, "PeerError": PeerError}
+    ours = {
+        "LevelError": LevelError,
+        "KeyMissingError": KeyMissingError,
+        "FormatError": FileError,
+        "PeerError": PeerError,
+    }
     for name, kind in ours.items():
         if isinstance(error, getattr(module, name, ())):
             return kind

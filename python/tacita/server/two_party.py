@@ -59,7 +59,7 @@ class TwoPartyServer:
                 while handshake.asked(party):
                     if not ready:
                         watch("set-up")
-                        party.set_up()
+                        party.set_up(self.plan.correlations)
                     ready = True
                     self._classify(party, watch)
                     texts += 1

@@ -75,9 +75,15 @@ fn assert_uniform(message: &[u8], what: &str) {
     let mut counts = [0u32; 256];
     message.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
     let expected = message.len() as f64 / 256.0;
-    let chi: f64 = counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
+    let chi: f64 = counts
+        .iter()
+        .map(|&c| (f64::from(c) - expected).powi(2) / expected)
+        .sum();
     let deviations = (chi - 255.0) / 510f64.sqrt();
-    assert!(expected < 5.0 || deviations.abs() < 6.5, "{what}: chi-square {chi:.0} of 255");
+    assert!(
+        expected < 5.0 || deviations.abs() < 6.5,
+        "{what}: chi-square {chi:.0} of 255"
+    );
 }
 
 #[test]
@@ -89,7 +95,10 @@ fn every_message_looks_uniform_whatever_the_inputs() {
             assert!(long(&receiver) >= 6 && long(&sender) >= 4, "{kind:?}");
             for (side, messages) in [("receiver", receiver), ("sender", sender)] {
                 for (i, message) in messages.iter().enumerate().filter(|(_, m)| m.len() >= 1000) {
-                    let what = format!("{kind:?}, inputs {bit}, message {i} of the {side}, {} bytes", message.len());
+                    let what = format!(
+                        "{kind:?}, inputs {bit}, message {i} of the {side}, {} bytes",
+                        message.len()
+                    );
                     // The points of the base OTs: Ristretto's encodings have a sign and a top bit of 0: the bytes between are looked at.
                     let inner = || message.chunks(32).flat_map(|point| point[1..31].to_vec()).collect();
                     let looked_at: Vec<u8> = if i == 1 { inner() } else { message.clone() };
@@ -105,5 +114,9 @@ fn the_statistics_catch_what_they_should() {
     let caught = |message: Vec<u8>| std::panic::catch_unwind(|| assert_uniform(&message, "biased")).is_err();
     assert!(caught(vec![0; 4000]));
     assert!(caught((0..8000).map(|i| [0x0f, 0xf0][i % 2]).collect()));
-    assert!(!caught((0..8192u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (i % 251) as u8).collect()));
+    assert!(!caught(
+        (0..8192u32)
+            .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (i % 251) as u8)
+            .collect()
+    ));
 }

@@ -1,8 +1,8 @@
 """Accuracy of the two-party mode: all validation sentences by the protocol's arithmetic, some of them by the protocol itself.
 
 The fixed-point interpreter has the protocols' formats, roundings and polynomials and runs every sentence; what it leaves out is
-the last unit that sharing adds at random. The protocol answers the first sentences, and both are held against the float model and
-against each other.
+the last unit that sharing adds at random. The protocol answers the first sentences (or all), padded to one of three lengths, and both
+are held against the float model and against each other.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from tacita.checkpoint import Checkpoint, embed, load
+from tacita.checkpoint.embed import tokenize
 from tacita.errors import InputError
 from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
-from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, DefaultModel, Walk
+from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, Agreed, DefaultModel, Walk
 from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 
 DATA = ROOT.parent / "shared" / "data" / "sst2" / "validation.tsv"
-SUBSET = 8  # sentences by the protocol
+BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
 AT_ONCE = 16  # sentences of one call of the interpreter
 
 
@@ -40,9 +41,23 @@ class Accuracy(DefaultModel):
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = load(DEFAULT_MODEL)
-        walk = Walk(party, self.agreed(model, client=party.is_client), model.config.hidden, report)
-        inputs = [embed(model, text, self.tokens) for text, _ in read(options)[:SUBSET]]
-        return Prepared(lambda: None, lambda: np.stack([walk.answer(*each) for each in inputs]))
+        texts = [text for text, _ in read(options)[: options.sentences]]
+        sizes = [bucket(model, text) for text in texts]
+        walks = {size: self._walk(party, model, size) for size in sorted(set(sizes))}
+
+        def run() -> Array:
+            found = []
+            for at, (text, size) in enumerate(zip(texts, sizes, strict=True)):
+                report(f"sentence {at + 1} of {len(texts)}", at / len(texts))
+                found.append(walks[size].answer(*embed(model, text, size)))
+            return np.stack(found)
+
+        return Prepared(lambda: None, run)
+
+    def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
+        plan = make_two_party_plan(model, tokens)
+        agreed = Agreed(plan.formats, tokens, plan.model(None if party.is_client else model))
+        return Walk(party, agreed, model.config.hidden, lambda stage, done: None)
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
@@ -61,10 +76,17 @@ class Accuracy(DefaultModel):
             "fixed_max_abs_error": float(np.abs(fixed - wanted).max()),
             "overflows": overflows,
             "protocol_sentences": len(client),
+            "protocol_accuracy": _share(client, labels[: len(client)]),
             "protocol_agreement": _share(client, few.argmax(axis=1)),
             "protocol_to_fixed_max_abs_error": float(np.abs(client - fixed[: len(client)]).max()),
             "max_abs_error": float(np.abs(client - few).max()),
         }
+
+
+def bucket(model: Checkpoint, text: str) -> int:
+    """The fixed number of tokens for a sentence: all that the server learns of its length."""
+    length = len(tokenize(model, text)[0])
+    return next((size for size in BUCKETS if length <= size), BUCKETS[-1])
 
 
 def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:

@@ -34,6 +34,7 @@ class Settings:
     data: Path | None = None
     small: bool = False
     world: str = WORLD
+    sentences: int | None = 8
 
 
 def cases(settings: Settings | None = None) -> Mapping[str, Case]:
@@ -101,4 +102,6 @@ def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
 
 def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Order:
     model, data = (str(path.absolute()) if path else None for path in (how.model, how.data))
-    return Order(how.world, name, role, link.name, how.tls, folder, how.threads, model, data, how.small)
+    return Order(
+        how.world, name, role, link.name, how.tls, folder, how.threads, model, data, how.small, sentences=how.sentences
+    )

@@ -24,12 +24,16 @@ FRACTION = 18  # bits of the fixed point between blocks
 
 @dataclass(frozen=True)
 class Options:
-    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for tests."""
+    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for tests.
+
+    sentences: how many of them the protocol itself answers, None for all.
+    """
 
     model: Path | None = None
     data: Path | None = None
     threads: int = 1
     small: bool = False
+    sentences: int | None = 8
 
 
 @dataclass(frozen=True)

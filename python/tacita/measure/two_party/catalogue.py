@@ -9,7 +9,7 @@ from tacita.measure.two_party.case import Case
 from tacita.measure.two_party.correlations import Ferret
 from tacita.measure.two_party.elementwise import Gelu, Less, Softmax
 from tacita.measure.two_party.matrices import PrivateTimesPrivate, ShareTimesWeights
-from tacita.measure.two_party.models import BertBaseShape, DefaultModel, MiniLm
+from tacita.measure.two_party.models import BertBaseShape, DefaultModel, MiniLm, TinyShape
 from tacita.measure.two_party.session import connect, listen
 
 __all__ = ["CASES", "connect", "listen"]
@@ -22,6 +22,7 @@ ALL: tuple[Case, ...] = (
     Less(),
     Ferret(),
     DefaultModel(),
+    TinyShape(),
     MiniLm(),
     BertBaseShape(),
     Accuracy(),

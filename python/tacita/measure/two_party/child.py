@@ -51,6 +51,7 @@ class Order:
     data: str | None = None
     small: bool = False
     timeout: float = 600.0
+    sentences: int | None = 8
 
     @property
     def client(self) -> bool:
@@ -61,7 +62,7 @@ class Order:
     def options(self) -> Options:
         """The case's options."""
         model, data = (Path(name) if name else None for name in (self.model, self.data))
-        return Options(model, data, self.threads, self.small)
+        return Options(model, data, self.threads, self.small, self.sentences)
 
     def as_json(self) -> str:
         """One line."""

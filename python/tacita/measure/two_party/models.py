@@ -1,4 +1,4 @@
-"""Whole models, 128 tokens: the default model, MiniLM-L6, and BERT-base's shape with random weights."""
+"""Whole models, 128 tokens: the default model, MiniLM-L6, and shapes with random weights: BERT-base's, the peer's two layers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import importlib.util
 import os
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,18 @@ class BertBaseShape(Model):
         bounds = layer_bounds(model, found.layers)
         parts = two_party.build(model.config, bounds, found.pooler, None if client else model.tensors)
         return Agreed(Formats(), self.tokens, parts)
+
+
+class TinyShape(BertBaseShape):
+    """2 whole layers, hidden 128, 2 heads, 512 wide, random weights: the peer's case, every layer on all tokens; the mean is compared."""
+
+    name = "tiny_shape"
+    slow = False
+
+    def config(self, options: Options) -> BertConfig:
+        base = super().config(Options(small=True))
+        hidden, wide = (64, 128) if options.small else (128, 512)
+        return replace(base, hidden=hidden, intermediate=wide, pooling="mean", labels=())
 
 
 def _installed() -> Path | None:

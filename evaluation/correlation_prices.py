@@ -1,0 +1,55 @@
+"""Prices of correlated transfers: `PRICES` of `tacita.plan.correlations`.
+
+    python evaluation/correlation_prices.py
+
+Both parties in one process, in memory, half of the transfers in each direction; on two cores a party has one to itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tacita.plan.correlations import KINDS
+from tacita.protocol import engine
+
+FEW, MANY = 10_000, 20_000_000
+
+
+def main() -> None:
+    for kind in KINDS:
+        few, many = (_measured(kind, count) for count in (FEW, MANY))
+        seconds = (many[1] - few[1]) / (many[0] - few[0])
+        size = (many[2] - few[2]) / (many[0] - few[0])
+        start = max(0.0, few[2] - size * FEW)
+        print(f'"{kind}": Price({seconds:.3g}, {size:.3g}, {start:.3g}),')
+
+
+def _measured(kind: str, count: int) -> tuple[float, float, float]:
+    """(transfers made, seconds, bytes)."""
+    pair = engine.native().two_party_pair(timeout=100.0)
+    _both(pair, lambda party: party.setup(kind, products=False))
+    before = _bytes(pair[0])
+    began = time.monotonic()
+    _both(pair, lambda party: party.reserve_cots(count // 2, count // 2))
+    spent = time.monotonic() - began
+    made = pair[0].cots()
+    return made["made_as_sender"] + made["made_as_receiver"], spent, _bytes(pair[0]) - before
+
+
+def _both(pair: tuple[Any, Any], work: Callable[[Any], None]) -> None:
+    threads = [threading.Thread(target=work, args=(party,)) for party in pair]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _bytes(party: Any) -> float:
+    return float(party.bytes_sent + party.bytes_received)
+
+
+if __name__ == "__main__":
+    main()

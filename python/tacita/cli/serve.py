@@ -1,7 +1,8 @@
-"""`tacita serve`: a model that two-party clients can ask, one after another."""
+"""`tacita serve`: a model that two-party clients can ask, some at the same time."""
 
 from __future__ import annotations
 
+import threading
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -82,6 +83,9 @@ def run(
             "--bandwidth", help="Of the link to the clients, Mbit/s: decides how transfers are made.", min=0.1
         ),
     ] = BANDWIDTH,
+    clients: Annotated[
+        int, typer.Option("--clients", help="Sessions at the same time; more clients wait.", min=1, max=256)
+    ] = 4,
     once: Annotated[bool, typer.Option("--once", help="End after the first client.", show_default=False)] = False,
     timeout: Timeout = TIMEOUT_DEFAULT,
     profile: Profile = False,
@@ -94,12 +98,14 @@ def run(
     server = _server(model, tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
     listener = Listener(host, port, identity=identity, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
     _announce(server, host, listener.port, identity)
+    places = threading.BoundedSemaphore(clients)
     while True:
         if (party := _next(listener, timeout, threads)) is None:
             continue
-        _serve(server, party, profile)
         if once:
-            return
+            return _serve(server, party, profile)
+        places.acquire()
+        threading.Thread(target=_serve_in, args=(places, server, party, profile), daemon=True).start()
 
 
 def _identity(host: str, given: Identity | None, folder: Path | None, plain: bool) -> Identity | None:
@@ -150,6 +156,14 @@ def _next(listener: Listener, timeout: float, threads: int) -> Party | None:
     except PeerError as error:
         fail(error)
         return None
+
+
+def _serve_in(places: threading.BoundedSemaphore, server: TwoPartyServer, party: Party, profile: bool) -> None:
+    """A session of its own thread: a client that stalls keeps nobody else waiting."""
+    try:
+        _serve(server, party, profile)
+    finally:
+        places.release()
 
 
 def _serve(server: TwoPartyServer, party: Party, profile: bool) -> None:

@@ -1,4 +1,4 @@
-"""The server of two-party sessions: one client after another, each until it leaves, fails or falls silent."""
+"""The server of two-party sessions: each client until it leaves, fails or falls silent. Sessions may run in threads of their own."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from tacita.cli import estimate_two_party
 from tacita.cli.console import duration, out, several, size, write_report
 from tacita.cli.evaluate import Memory
 from tacita.cli.options import (
@@ -24,7 +26,7 @@ from tacita.cli.options import (
     Model,
     Preset,
     Prices,
-    Scheme,
+    SchemeName,
     Texts,
     Tokens,
     Variant,
@@ -41,6 +43,22 @@ from tacita.server.session import MEMORY_GB
 
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", help="An existing plan; without it one is made.", show_default=False)
+]
+
+
+class EstimatedScheme(StrEnum):
+    """Those that run on ciphertexts, and the one of two parties."""
+
+    auto = "auto"
+    thor = "thor"
+    arion = "arion"
+    moai = "moai"
+    bumblebee = "bumblebee"
+
+
+AnyScheme = Annotated[
+    EstimatedScheme | None,
+    typer.Option("--scheme", help="Packing and circuit; bumblebee: two parties.", show_default=False),
 ]
 KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
 
@@ -63,7 +81,7 @@ class StageEstimate:
 def run(
     plan: PlanFile = None,
     model: Model = MODEL_DEFAULT,
-    scheme: Scheme = None,
+    scheme: AnyScheme = None,
     inputs: Inputs = None,
     objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
@@ -75,6 +93,8 @@ def run(
     json: Json = None,
 ) -> None:
     """Say what a run would cost."""
+    if scheme is EstimatedScheme.bumblebee and plan is None:
+        return estimate_two_party.run(model, tokens, read_texts(texts), inputs, json)
     if plan is not None:
         found = Plan.load(plan)
     else:
@@ -83,7 +103,7 @@ def run(
             tokens=tokens,
             preset=preset,
             functions=functions,
-            scheme=scheme,
+            scheme=SchemeName(scheme.value) if scheme else None,
             inputs=inputs,
             objective=objective,
             texts=read_texts(texts),

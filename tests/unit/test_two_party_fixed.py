@@ -13,10 +13,10 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.approx import gelu
 from tacita.backends.two_party import chains, functions
-from tacita.backends.two_party.base import Formats, hiding, mixed_fraction, range_bits
+from tacita.backends.two_party.base import Dense, Formats, hiding, mixed_fraction, range_bits
 from tacita.backends.two_party.chains import Chain, Stage
 from tacita.backends.two_party.fixed import FixedTensors
-from tacita.backends.two_party.integers import Fixed, Format, constant, encode, rescaled
+from tacita.backends.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
@@ -169,3 +169,12 @@ def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
     ops = FixedTensors(plan.formats, mask)
     two_party.run(ops, replace(plan, layers=(layer,)).model(checkpoint), ops.input(hidden))
     assert set(ops.overflows) == {"layer 0 feed-forward"}
+
+
+def test_weights_become_integers_once() -> None:
+    """By number of fraction bits, transposed; the second text finds them."""
+    dense = Dense("map", 2, 3, np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), np.zeros(3))
+    first = weight_integers(dense, 4)
+    assert first.tolist() == [[8, 16, 2], [-4, 0, 32]] and first.flags.c_contiguous
+    assert weight_integers(dense, 4) is first
+    assert weight_integers(dense, 5).tolist() == [[16, 32, 3], [-8, 0, 64]]

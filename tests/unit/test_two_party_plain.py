@@ -50,7 +50,8 @@ def test_the_client_builds_the_same_parts_without_weights() -> None:
     mine = two_party.build(config, bounds, (-1.0, 1.0), None)
     theirs = two_party.build(config, bounds, (-1.0, 1.0), checkpoint.tensors)
     for ours, other in zip(mine.layers, theirs.layers, strict=True):
-        for name in ("query", "key_value", "all", "attended", "wide", "narrow"):
-            left, right = getattr(ours, name), getattr(other, name)
+        assert len(ours.projections) == len(other.projections) and ours.first_only == other.first_only
+        pairs = [(getattr(ours, name), getattr(other, name)) for name in ("attended", "wide", "narrow")]
+        for left, right in [*zip(ours.projections, other.projections, strict=True), *pairs]:
             assert (left.inputs, left.outputs) == (right.inputs, right.outputs)
             assert left.weight is None and right.weight.shape == (right.outputs, right.inputs)

@@ -79,10 +79,8 @@ def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
     """Hidden states after the embedding, or rows of a hidden word table, (tokens, hidden) -> answer (1, outputs)."""
     if model.front:
         hidden = bumblebee.embed(ops, model.front, hidden)
-    last = len(model.layers) - 1
     for index, part in enumerate(model.layers):
-        alone = model.pooler is not None and index == last
-        hidden = bumblebee.layer(ops, part, hidden, f"layer {index}", first_only=alone)
+        hidden = bumblebee.layer(ops, part, hidden, f"layer {index}")
     pooled = bumblebee.pool(ops, model.pooler, hidden)
     return ops.linear(pooled, model.classifier, opened=True) if model.classifier else pooled
 
@@ -101,15 +99,15 @@ def _front(config: BertConfig, bounds: EmbeddingBounds, tokens: int, tensors: Te
 
 def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors) -> bumblebee.Layer:
     name, hidden, wide = layer_prefix(index), config.hidden, config.intermediate
-    scale = 1.0 / math.sqrt(config.head_size)
+    scale, alone = 1.0 / math.sqrt(config.head_size), config.pooling == "cls" and index == config.layers - 1
     query = _dense(f"{name}attention.self.query", hidden, hidden, tensors, scale)
     key = _dense(f"{name}attention.self.key", hidden, hidden, tensors)
     value = _dense(f"{name}attention.self.value", hidden, hidden, tensors)
+    together = (_stacked("query_key_value", query, key, value),)
+    projections = (query, _stacked("key_value", key, value)) if alone else together
     return bumblebee.Layer(
         heads=config.heads,
-        query=query,
-        key_value=_stacked("key_value", key, value),
-        all=_stacked("query_key_value", query, key, value),
+        projections=projections,
         attended=_dense(f"{name}attention.output.dense", hidden, hidden, tensors),
         norm1=_norm(f"{name}attention.output.LayerNorm", config, bounds.norm1, tensors),
         wide=_dense(f"{name}intermediate.dense", hidden, wide, tensors),

@@ -14,15 +14,14 @@ from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interv
 
 @dataclass(frozen=True)
 class Layer:
-    """One encoder layer. query is scaled by 1/sqrt(head size); key_value: keys, then values; all: queries, keys, values.
+    """One encoder layer. projections: queries (scaled by 1/sqrt(head size)), keys and values as one map; two maps, the queries apart,
+    where only the first token of the result is wanted.
 
     bounds: of attention. activation: interval of what enters it. kind: gelu or relu.
     """
 
     heads: int
-    query: Dense
-    key_value: Dense
-    all: Dense
+    projections: tuple[Dense, ...]
     attended: Dense
     norm1: Norm
     wide: Dense
@@ -31,6 +30,11 @@ class Layer:
     bounds: AttentionBounds
     activation: Interval
     kind: str
+
+    @property
+    def first_only(self) -> bool:
+        """Whether the layer's result is that of the first token alone."""
+        return len(self.projections) == 2
 
 
 @dataclass(frozen=True)
@@ -56,24 +60,25 @@ def embed(ops: Operations[T, W], front: Front, words: T) -> T:
     return ops.norm(summed, front.norm) if front.norm else summed
 
 
-def layer(ops: Operations[T, W], part: Layer, x: T, name: str, *, first_only: bool = False) -> T:
-    """Hidden states -> hidden states; of the first token alone if that is all that is wanted."""
+def layer(ops: Operations[T, W], part: Layer, x: T, name: str) -> T:
+    """Hidden states -> hidden states; of the first token alone if that is all that the layer gives."""
     ops.stage(f"{name} attention")
-    mixed = attention(ops, part, x, first_only=first_only)
-    kept = ops.rows(x, 1) if first_only else x
+    mixed = attention(ops, part, x)
+    kept = ops.rows(x, 1) if part.first_only else x
     y = ops.norm(ops.linear(mixed, part.attended, add=kept), part.norm1)
     ops.stage(f"{name} feed-forward")
     inner = ops.activation(ops.linear(y, part.wide), part.kind, part.activation)
     return ops.norm(ops.linear(inner, part.narrow, add=y), part.norm2)
 
 
-def attention(ops: Operations[T, W], part: Layer, x: T, *, first_only: bool) -> T:
+def attention(ops: Operations[T, W], part: Layer, x: T) -> T:
     """softmax(Q K^T) V, heads side by side: (rows, hidden)."""
-    if first_only:
-        query = ops.linear(ops.rows(x, 1), part.query)
-        key, value = ops.columns(ops.linear(x, part.key_value), 2)
+    if part.first_only:
+        queries, keys_values = part.projections
+        query = ops.linear(ops.rows(x, 1), queries)
+        key, value = ops.columns(ops.linear(x, keys_values), 2)
     else:
-        query, key, value = ops.columns(ops.linear(x, part.all), 3)
+        query, key, value = ops.columns(ops.linear(x, part.projections[0]), 3)
     scores = ops.scores(ops.heads(query, part.heads), ops.heads(key, part.heads), part.bounds)
     weights = ops.softmax(scores, part.bounds)
     return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.bounds))

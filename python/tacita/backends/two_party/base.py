@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,11 @@ class Dense:
     outputs: int
     weight: Array | None
     bias: Array | None
+
+    @cached_property
+    def integers(self) -> dict[int, NDArray[np.int64]]:
+        """W^T (inputs, outputs) by fraction bits, those asked for (`integers.weight_integers`): made once, not for every text."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,14 @@ def mixed_fraction(formats: Formats, bound: float) -> int:
     the two bits that its extension needs.
     """
     return formats.normal_ring - 2 - range_bits(0.0, bound) - formats.inverse
+
+
+@dataclass(frozen=True)
+class Weights(Generic[T]):
+    """Unnormalised attention: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum (..., rows, 1)."""
+
+    numerators: T
+    inverse: T
 
 
 class Operations(Protocol[T, W]):

@@ -8,7 +8,6 @@ not wrapped but counted, by stage, in `overflows`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tacita.backends.two_party.base import (
     Formats,
     Interval,
     Norm,
+    Weights,
     hiding,
     mix_ring,
     mixed_fraction,
@@ -31,15 +31,7 @@ from tacita.backends.two_party.base import (
     score_range,
     score_ring,
 )
-from tacita.backends.two_party.integers import Fixed, Integers, constant, encode, matmul
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Numerators exp(score - largest), 0 for padding, and the inverse of each row's sum (..., rows, 1)."""
-
-    numerators: Fixed
-    inverse: Fixed
+from tacita.backends.two_party.integers import Fixed, Integers, constant, encode, matmul, weight_integers
 
 
 class FixedTensors:
@@ -72,7 +64,7 @@ class FixedTensors:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
         assert dense.weight is not None and dense.bias is not None
         f = self._formats
-        result = matmul(x.at(f.fraction).values, encode(dense.weight.T, f.weight))
+        result = matmul(x.at(f.fraction).values, weight_integers(dense, f.weight))
         result = result + encode(dense.bias, f.fraction + f.weight)
         if add is not None:
             result = result + add.at(f.fraction).at(f.fraction + f.weight).values
@@ -100,7 +92,7 @@ class FixedTensors:
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
         return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, score_ring(f, bounds))
 
-    def softmax(self, scores: Fixed, bounds: AttentionBounds) -> Weights:
+    def softmax(self, scores: Fixed, bounds: AttentionBounds) -> Weights[Fixed]:
         """Padded keys are moved out of the range of exp first."""
         f, away = self._formats, hiding(bounds.scores)
         padded = (self._mask == 0.0)[..., None, None, :]
@@ -109,7 +101,7 @@ class FixedTensors:
         self._bounded(hidden, bits)
         return Weights(*functions.softmax_parts(hidden, score_ring(f, bounds), bits, f.inverse))
 
-    def mix(self, weights: Weights, values: Fixed, bounds: AttentionBounds) -> Fixed:
+    def mix(self, weights: Weights[Fixed], values: Fixed, bounds: AttentionBounds) -> Fixed:
         """Numerators times values, then the row's inverse."""
         f = self._formats
         mixed = matmul(weights.numerators.values, values.at(f.product_fraction).values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import Array
+from tacita.backends.two_party.base import Array, Dense
 
 Integers = NDArray[np.int64]
 EXACT = 1 << 53  # doubles hold every integer up to here
@@ -70,6 +70,15 @@ def constant(value: float, fraction: int) -> int:
 def encode(x: Array, fraction: int) -> Integers:
     """The nearest integers to x * 2^fraction."""
     return np.rint(np.ldexp(x, fraction)).astype(np.int64)
+
+
+def weight_integers(dense: Dense, fraction: int) -> Integers:
+    """W^T (inputs, outputs) of a map whose weights this party has, row by row in memory. Converted at the first call, then kept: for
+    BERT-base that is seconds a text, and as much memory as the weights take."""
+    assert dense.weight is not None
+    if fraction not in dense.integers:
+        dense.integers[fraction] = np.ascontiguousarray(encode(dense.weight.T, fraction))
+    return dense.integers[fraction]
 
 
 def matmul(x: Integers, y: Integers) -> Integers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tacita.backends.two_party.base import (
     Formats,
     Interval,
     Norm,
+    Weights,
     hiding,
     mix_ring,
     mixed_fraction,
@@ -33,20 +33,12 @@ from tacita.backends.two_party.base import (
     score_range,
     score_ring,
 )
-from tacita.backends.two_party.integers import encode
+from tacita.backends.two_party.integers import weight_integers
 from tacita.backends.two_party.residues import Share, Words, from_floats, opened, zeros
 
 Watch = Callable[[str], None]
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Shares of softmax numerators and of the inverse of each row's sum (rows, 1)."""
-
-    numerators: Share
-    inverse: Share
 
 
 class SharedTensors:
@@ -93,7 +85,7 @@ class SharedTensors:
         """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
         f = self._formats
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
-        weights = None if dense.weight is None else np.ascontiguousarray(encode(dense.weight.T, f.weight))
+        weights = None if dense.weight is None else weight_integers(dense, f.weight)
         shape = (rows, dense.inputs, dense.outputs)
         product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
@@ -124,7 +116,7 @@ class SharedTensors:
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
 
-    def softmax(self, scores: Share, bounds: AttentionBounds) -> Weights:
+    def softmax(self, scores: Share, bounds: AttentionBounds) -> Weights[Share]:
         """The client moves the scores of padded keys out of the range of exp in its own share."""
         f, away = self._formats, hiding(bounds.scores)
         if self._mask is not None:
@@ -138,7 +130,7 @@ class SharedTensors:
         numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
         return Weights(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
 
-    def mix(self, weights: Weights, values: Share, bounds: AttentionBounds) -> Share:
+    def mix(self, weights: Weights[Share], values: Share, bounds: AttentionBounds) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f = self._formats
         mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring))

@@ -1,11 +1,18 @@
-"""The Python interface: six lines from a model folder to an encrypted answer.
+"""The Python interface: from a model folder to an encrypted answer.
 
-plan = tacita.plan("models/sst2-tiny")
-client = tacita.Client(plan, model, "work")      # holds the secret key
-client.keygen()
-client.encrypt("a film of quiet beauty")
-tacita.Server(plan, model, "work").evaluate()    # holds public material only
-print(client.decrypt().label)
+>>> import tempfile
+>>> from tacita import api
+>>> model, work = api.load(api.DEFAULT_MODEL), tempfile.mkdtemp()
+>>> texts = ["a film of quiet beauty", "a waste of time"]
+>>> plan = api.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: "n16", 128-bit security
+>>> client = api.Client(plan, model, work, allow_insecure=True)                # makes and keeps the secret key
+>>> client.keygen()
+>>> request = client.encrypt(texts[0])
+>>> response = api.Server(plan, model, work, allow_insecure=True).evaluate()   # holds public material only
+>>> client.decrypt().label
+'positive'
+
+`allow_insecure` is for the toy ring of this example, which runs in seconds; without it presets below 128 bits are refused.
 """
 
 from __future__ import annotations

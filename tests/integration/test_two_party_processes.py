@@ -122,7 +122,7 @@ def assert_serves(server: Served, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + server.output
     model = load(server.model)
     wanted = reference(model, *embed(model, TEXTS[1], 16)).logits
-    assert json.loads(report.read_text())["results"][0]["logits"] == pytest.approx(list(wanted), abs=0.05)
+    assert json.loads(report.read_text())["results"][0]["logits"] == pytest.approx(list(wanted), abs=0.0016)
 
 
 def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_pat
     figures, model = json.loads(report.read_text()), load(server.model)
     for text, row in zip(TEXTS, figures["results"], strict=False):
         wanted = reference(model, *embed(model, text, 16)).logits
-        assert row["logits"] == pytest.approx(list(wanted), abs=0.05)
+        assert row["logits"] == pytest.approx(list(wanted), abs=0.0016)
         assert row["label"] == model.config.labels[int(wanted.argmax())]
         assert row["bytes_sent"] > 0 and row["rounds"] > 0
     first, second = figures["results"]
@@ -218,7 +218,7 @@ def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
         model = load(served.model)
         for text in TEXTS[1:]:
             wanted = reference(model, *embed(model, text, 16)).logits
-            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.05)
+            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.0016)
         with pytest.raises(InputError, match="pair"):
             client.classify(("bad", "good"))
         with pytest.raises(InputError, match="tokens"):

@@ -260,7 +260,7 @@ def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: Modul
 
 
 def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
-    page = figures.README.read_text(encoding="utf-8")
+    page = figures.PAGE.read_text(encoding="utf-8")
     assert page.count(figures.BEGIN) == page.count(figures.END) == 1
     assert figures.replaced(f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END) == (
         f"a\n{figures.BEGIN}new\n{figures.END}b\n"
@@ -271,10 +271,11 @@ def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("matmul_128_768_768", 1e-4),
-        ("matmul_1_50257_768", 1e-4),
-        ("gelu_65536", 2e-2),
-        ("softmax_960_180", 1e-2),
+        # twice what was measured; the last, random weights through two layers, is 0.03 to 0.07 by its random shares
+        ("matmul_128_768_768", 2e-5),
+        ("matmul_1_50257_768", 2e-5),
+        ("gelu_65536", 4.2e-3),
+        ("softmax_960_180", 5e-4),
         ("less_65536", 0.0),
         ("ferret", 0.0),
         ("bert_base_shape", 0.1),

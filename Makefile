@@ -1,7 +1,7 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv. Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
-#   make figures measure everything and write README's table      make two-party  the same for the two-party mode
+#   make figures measure, write docs/benchmarks.md                           make two-party  the same for the two-party mode
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,8 +1,8 @@
-"""Writes README's table of figures from the JSON files of `tacita bench engine` and `tacita demo`.
+"""Writes the first tables of docs/benchmarks.md from the JSON files of `tacita bench engine` and `tacita demo`.
 
     python evaluation/figures.py --engine engine.json --demo demo.json [--accuracy accuracy.json]
 
-Replaces the lines between the two markers in README.md. `make figures` measures and calls this.
+Replaces the lines between the two markers in docs/benchmarks.md. `make figures` measures and calls this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     engine, demo = (json.loads(path.read_text()) for path in (options.engine, options.demo))
     accuracy = json.loads(options.accuracy.read_text()) if options.accuracy else None
-    README.write_text(replaced(README.read_text(), "\n".join(table(engine, demo, accuracy)) + "\n"))
+    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(table(engine, demo, accuracy)) + "\n"))
 
 
 def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:

@@ -1,10 +1,11 @@
-"""Writes README's tables of the two-party mode from measured JSON.
+"""Writes the two-party tables of docs/benchmarks.md from measured JSON.
 
     tacita bench two-party --json two-party.json
     python evaluation/two_party_peer.py --python DIR/bin/python --json peer.json
     python evaluation/two_party_figures.py --bench two-party.json [--peer peer.json]
 
-Replaces the lines between the two markers in README.md; a case that was not measured has no row. `make two-party` does the first and last.
+Replaces the lines between the two markers in docs/benchmarks.md; a case that was not measured has no row.
+`make two-party` does the first and last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from figures import README, replaced
+from figures import PAGE, replaced
 
 BEGIN, END = "<!-- two-party: begin -->\n", "<!-- two-party: end -->\n"
 
@@ -50,7 +51,7 @@ def main() -> None:
     lines = list(ours(json.loads(options.bench.read_text())))
     if options.peer:
         lines += ["", *beside(json.loads(options.peer.read_text()))]
-    README.write_text(replaced(README.read_text(), "\n".join(lines) + "\n", BEGIN, END))
+    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(lines) + "\n", BEGIN, END))
 
 
 def ours(report: Mapping[str, Any]) -> Iterator[str]:

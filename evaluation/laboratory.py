@@ -88,7 +88,7 @@ class Laboratory:
 
     def _reference(self, hidden: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
         found = reference(self.model, hidden, mask)
-        return np.asarray(found.logits, float), found.trace
+        return np.asarray(found.trace["logits"], float), found.trace  # as decrypted, before a client normalises
 
     def _inspector(self, result: Run, trace: Any, stop_after: str) -> Callable[[str, Any], None]:
         clock = time.monotonic()

@@ -27,7 +27,7 @@ def random_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
         positions=POSITIONS,
         types=2,
         activation="gelu",
-        pooling="cls",
+        pooling="pooler",
         norm_eps=1e-12,
         labels=("negative", "positive"),
         embeddings=False,

@@ -23,7 +23,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=0)
     options.add_argument("--json", type=Path)
     args = options.parse_args()
-    model = load(args.model)
+    model = load(args.model, pooling="mean")
     made = plan(model, tokens=args.tokens)
     lab = Laboratory(made, model, threads=args.threads)
     request = embed(model, TEXT, args.tokens)

@@ -282,7 +282,7 @@ def _spoil(path: Path, damage: str) -> None:
 def _of_another_version(data: bytes, suffix: str) -> bytes:
     """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the places."""
     if suffix == ".json":
-        return data.replace(b'"version": 2', b'"version": 3')
+        return data.replace(b'"version": 3', b'"version": 4')
     place = 10 if suffix == ".ct" else 7
     return data[:place] + bytes([data[place] + 1]) + data[place + 1 :]
 

@@ -57,7 +57,7 @@ def load_example(task: str = "sst2") -> Example:
     tuned = task == "sst2"
     folder = DATA / ("bert_tiny_data_sst2" if tuned else "bert_tiny_data")
     labels = ("LABEL_0", "LABEL_1") if tuned else ()
-    config = BertConfig(2, 128, 2, 512, 1, 512, 2, "gelu", "cls", 1e-12, labels, embeddings=False)
+    config = BertConfig(2, 128, 2, 512, 1, 512, 2, "gelu", "pooler", 1e-12, labels, embeddings=False)
     tensors = _dense("pooler.dense", folder / "pooler/parms", "pooler_dense_{}")
     if tuned:
         tensors |= _dense("classifier", folder / "classifier/parms", "classifier_{}")

@@ -23,13 +23,16 @@ def make_random_checkpoint(
     vocab: int = 32,
     *,
     activation: str = "gelu",
-    pooling: str = "cls",
+    pooling: str = "pooler",
     positions: int = 64,
     labels: tuple[str, ...] = ("negative", "positive"),
+    normalise: bool = False,
     seed: int = 1,
 ) -> Checkpoint:
     """Random weights scaled so that scores, variances and activations have realistic sizes."""
-    config = BertConfig(layers, hidden, heads, ff, vocab, positions, 2, activation, pooling, 1e-12, labels)
+    config = BertConfig(
+        layers, hidden, heads, ff, vocab, positions, 2, activation, pooling, 1e-12, labels, normalise=normalise
+    )
     return from_tensors(config, random_tensors(config, seed), make_tokenizer(vocab), name="random")
 
 
@@ -61,7 +64,8 @@ def make_tokenizer(vocab: int) -> Tokenizer:
 
 
 def config_json(config: BertConfig) -> dict[str, object]:
-    return {
+    stated = {"classifier_pooling": config.pooling} if config.labels and config.pooling != "pooler" else {}
+    return stated | {
         "architectures": ["BertForSequenceClassification" if config.labels else "BertModel"],
         "model_type": "bert",
         "num_hidden_layers": config.layers,
@@ -80,7 +84,8 @@ def config_json(config: BertConfig) -> dict[str, object]:
 def write_folder(
     checkpoint: Checkpoint, folder: Path, *, prefix: str = "bert.", dtype: type[np.floating] = np.float32
 ) -> Path:
-    """Write config.json, model.safetensors and tokenizer.json; the classifier never has the prefix."""
+    """Write config.json, model.safetensors and tokenizer.json; the classifier never has the prefix. An encoder without pooler
+    gets the files of sentence-transformers."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config_json(checkpoint.config)))
     tensors = {
@@ -90,4 +95,23 @@ def write_folder(
     save_file(tensors, folder / "model.safetensors")
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(str(folder / "tokenizer.json"))
+    config = checkpoint.config
+    if not config.labels and config.pooling != "pooler":
+        write_sentence_files(folder, config.hidden, config.pooling, normalise=config.normalise)
     return folder
+
+
+def write_sentence_files(folder: Path, hidden: int, pooling: str, *, normalise: bool, **changes: object) -> None:
+    """modules.json and 1_Pooling as sentence-transformers writes them. pooling: cls or mean. changes: of 1_Pooling/config.json."""
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    flags = {f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")}
+    flags |= {f"pooling_mode_{name}": False for name in ("mean_sqrt_len_tokens", "weightedmean_tokens")}
+    flags["pooling_mode_cls_token" if pooling == "cls" else "pooling_mode_mean_tokens"] = True
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    stored = {"word_embedding_dimension": hidden, **flags, "include_prompt": True, **changes}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(stored))

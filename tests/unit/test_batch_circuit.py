@@ -45,6 +45,8 @@ SHAPES = {
     "two layers": (64, 16, 1, {"hidden": 16, "heads": 2, "ff": 80, "layers": 2}),
     "long": (128, 32, 1, {"hidden": 16, "heads": 2, "ff": 32, "layers": 2}),
     "no classifier": (128, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "classes": 0}),
+    "raw [CLS]": (128, 16, 1, {"hidden": 24, "heads": 3, "ff": 32, "pooling": "cls", "classes": 0}),
+    "raw [CLS] and classes": (64, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "cls", "layers": 2}),
     "mean": (128, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "classes": 3}),
     "mean, no classifier": (64, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "classes": 0}),
     "two lanes": (128, 16, 2, {"hidden": 16, "heads": 4, "ff": 30, "pooling": "mean", "classes": 5}),

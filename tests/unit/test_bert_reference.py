@@ -32,7 +32,7 @@ def test_padding_changes_no_logit_of_a_real_model():
     np.testing.assert_allclose(padded.logits, example.logits, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 @pytest.mark.parametrize("labels", [(), ("no", "yes", "maybe")])
 def test_answer_does_not_depend_on_padding_content(pooling, activation, labels):

@@ -9,8 +9,8 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
 
-from tacita.checkpoint import config as config_module
 from tacita.checkpoint import embed, load, pad_hidden
+from tacita.checkpoint import files as files_module
 from tacita.checkpoint import weights as weights_module
 from tacita.checkpoint.embed import tokenize
 from tacita.errors import CheckpointError, InputError
@@ -71,18 +71,6 @@ def test_tensors_are_read_only(folder):
     tensor = load(folder).tensors["classifier.bias"]
     with pytest.raises(ValueError, match="read-only"):
         tensor[0] = 1.0
-
-
-def test_base_model_with_and_without_pooler(tmp_path):
-    with_pooler = load(write_folder(make_random_checkpoint(labels=()), tmp_path / "a", prefix=""))
-    without = load(write_folder(make_random_checkpoint(labels=(), pooling="mean"), tmp_path / "b", prefix=""))
-    assert (with_pooler.config.pooling, without.config.pooling) == ("cls", "mean")
-    assert load(tmp_path / "a", pooling="mean").config.pooling == "mean"
-    (tmp_path / "a" / "1_Pooling").mkdir()
-    (tmp_path / "a" / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert load(tmp_path / "a").config.pooling == "mean"
-    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight"):
-        load(tmp_path / "b", pooling="cls")
 
 
 def test_relu_and_hidden_state_models(tmp_path):
@@ -163,7 +151,7 @@ def test_files_over_their_cap_and_folders_that_are_not(folder, monkeypatch):
     with pytest.raises(CheckpointError, match=r"allowed are 1\.\.1000"):
         load(folder)
     monkeypatch.undo()
-    (folder / "config.json").write_text(" " * (config_module.MAX_JSON_BYTES + 1))
+    (folder / "config.json").write_text(" " * (files_module.MAX_JSON_BYTES + 1))
     with pytest.raises(CheckpointError, match="bytes, allowed are"):
         load(folder)
     with pytest.raises(CheckpointError, match="is not a folder"):

@@ -45,6 +45,8 @@ SHAPES = {
     "relu": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "activation": "relu"}),
     "mean of tokens": (512, 16, {"hidden": 40, "heads": 2, "ff": 32, "pooling": "mean", "classes": 0}),
     "mean and classes": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean"}),
+    "raw [CLS]": (512, 16, {"hidden": 40, "heads": 2, "ff": 32, "pooling": "cls", "classes": 0}),
+    "raw [CLS] and classes": (1024, 16, {"hidden": 32, "heads": 2, "ff": 64, "pooling": "cls", "layers": 2}),
     "pooled vector": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "classes": 0}),
 }
 

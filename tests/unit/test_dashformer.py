@@ -92,8 +92,8 @@ def test_letters_may_be_written_together_and_others_are_refused(folder, lines):
 def test_fields_of_models_without_types_or_embedding_norm(tmp_path):
     made = make_random_checkpoint(pooling="mean")
     write_folder(made, tmp_path)
-    ordinary = load(tmp_path, pooling="mean")
-    fields = {"type_vocab_size": 0, "emb_layer_norm_before": False, "classifier_pooling": "mean"}
+    ordinary = load(tmp_path)
+    fields = {"type_vocab_size": 0, "emb_layer_norm_before": False}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
     kept = {n: t for n, t in load_file(tmp_path / "model.safetensors").items() if "LayerNorm" not in n[:30]}

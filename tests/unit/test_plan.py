@@ -25,7 +25,9 @@ from tacita.plan.plan import (
 
 def make_plan() -> Plan:
     return Plan(
-        model=ModelInfo("tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "cls", ("negative", "positive"), True),
+        model=ModelInfo(
+            "tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "pooler", False, ("negative", "positive"), True
+        ),
         tokens=128,
         scheme="rows",
         batch=1,
@@ -64,7 +66,7 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 2', '"version": 3'), "plan version 3, this program reads 2"),
+        (lambda text: text.replace('"version": 3', '"version": 4'), "plan version 4, this program reads 3"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field length"),

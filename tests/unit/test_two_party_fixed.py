@@ -128,7 +128,7 @@ def test_the_default_model_keeps_its_logits() -> None:
     assert not overflows
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_random_models_keep_their_answers(pooling: str, activation: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, activation=activation, labels=())

@@ -23,7 +23,7 @@ def model_of(checkpoint: Checkpoint) -> two_party.TwoPartyModel:
     return two_party.build(config, (UNKNOWN,) * config.layers, (-1.0, 1.0), checkpoint.tensors)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 @pytest.mark.parametrize("labels", [(), ("no", "yes", "maybe")])
 def test_plain_is_the_reference(pooling: str, activation: str, labels: tuple[str, ...]) -> None:
@@ -34,7 +34,7 @@ def test_plain_is_the_reference(pooling: str, activation: str, labels: tuple[str
     np.testing.assert_allclose(found[0], reference(checkpoint, hidden, mask).logits, atol=1e-12)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 def test_a_stack_of_texts_is_each_of_them(pooling: str) -> None:
     checkpoint = make_random_checkpoint(layers=1, pooling=pooling)
     samples = [embed(checkpoint, text, 8) for text in ("dull", "a fine film", "never boring , very good")]

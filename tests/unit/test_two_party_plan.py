@@ -43,7 +43,7 @@ def test_heads_with_peaked_scores_are_not_tempered() -> None:
 
 
 DAMAGES = {
-    "version": lambda d: d.update(version=2),
+    "version": lambda d: d.update(version=3),
     "unknown field": lambda d: d.update(more=1),
     "missing field": lambda d: d.pop("layers"),
     "tokens": lambda d: d.update(tokens=1 << 20),

@@ -172,7 +172,7 @@ def answers(
     return both(session, work)[0], expected, reference(checkpoint, hidden, mask).logits
 
 
-@pytest.mark.parametrize(("pooling", "activation"), [("cls", "gelu"), ("mean", "relu")])
+@pytest.mark.parametrize(("pooling", "activation"), [("pooler", "gelu"), ("cls", "gelu"), ("mean", "relu")])
 def test_a_random_model(session: Session, pooling: str, activation: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, activation=activation)
     text = "the plot is never boring"

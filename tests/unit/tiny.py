@@ -11,7 +11,7 @@ from tacita.models.circuit import CircuitSpecs, LayerSpecs
 
 
 def checkpoint(
-    *, layers=1, hidden=16, heads=2, ff=32, activation="gelu", pooling="cls", classes=2, seed=0
+    *, layers=1, hidden=16, heads=2, ff=32, activation="gelu", pooling="pooler", classes=2, normalise=False, seed=0
 ) -> Checkpoint:
     config = BertConfig(
         layers=layers,
@@ -26,6 +26,7 @@ def checkpoint(
         norm_eps=1e-12,
         labels=tuple(f"L{i}" for i in range(classes)),
         embeddings=False,
+        normalise=normalise,
     )
     rng = np.random.default_rng(seed)
     tensors = {}

@@ -1,24 +1,25 @@
 """config.json -> BertConfig: every field that changes the meaning of the weights is read or refused.
 
-Also reads sentence-transformers' `1_Pooling/config.json`, which says that a BertModel is mean-pooled, ModernBERT's field
-`classifier_pooling` ("cls", "mean"), ESM's `emb_layer_norm_before` (false: no LayerNorm after the embedding tables) and
-`type_vocab_size` 0 (no token types).
+Also reads ModernBERT's field `classifier_pooling` ("cls": the raw vector of [CLS]; "mean"), ESM's `emb_layer_norm_before`
+(false: no LayerNorm after the embedding tables) and `type_vocab_size` 0 (no token types). What an embedding is read from, the
+files of sentence-transformers say (`checkpoint.sentences`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tacita.checkpoint.files import read_json
+from tacita.checkpoint.sentences import Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
 from tacita.models.retrained import MOST_POWER, ORDINARY, Retrained
 
 ARCHITECTURES = ("BertForSequenceClassification", "BertModel")
-MAX_JSON_BYTES = 1 << 20
 MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES = 24, 4096, 512, 1 << 20, 4096
+CLASSIFIER_POOLINGS = ("cls", "mean")
 # fields with a single value that the encrypted circuit implements; absent means that value
 FIXED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 
@@ -28,21 +29,24 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
     path = folder / "config.json"
     data = read_json(path)
     classifies = _architecture(path, data) == "BertForSequenceClassification"
+    hidden = _integer(path, data, "hidden_size", MAX_HIDDEN)
+    answer = _classifier_pooling(folder, data, pooling) if classifies else _pooling(folder, hidden, pooling, has_pooler)
     config = BertConfig(
         layers=_integer(path, data, "num_hidden_layers", MAX_LAYERS),
-        hidden=_integer(path, data, "hidden_size", MAX_HIDDEN),
+        hidden=hidden,
         heads=_integer(path, data, "num_attention_heads", MAX_HIDDEN),
         intermediate=_integer(path, data, "intermediate_size", 4 * MAX_HIDDEN),
         vocab=_integer(path, data, "vocab_size", MAX_VOCAB),
         positions=_integer(path, data, "max_position_embeddings", MAX_POSITIONS),
         types=_integer(path, data, "type_vocab_size", 16, default=2, least=0),
         activation=_activation(path, data),
-        pooling=_pooling(folder, pooling, data.get("classifier_pooling"), classifies or has_pooler),
+        pooling=answer.pooling,
         norm_eps=_epsilon(path, data),
         labels=_labels(path, data) if classifies else (),
         embeddings=embeddings,
         retrained=_retrained(path, data),
         embedding_norm=_flag(path, data, "emb_layer_norm_before", True),
+        normalise=answer.normalise,
     )
     if config.hidden % config.heads:
         raise CheckpointError(
@@ -50,29 +54,6 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
             hint="the configuration does not belong to this model",
         )
     return config
-
-
-def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """A JSON object from a file of at most max_bytes. Errors: CheckpointError (absent, too large, not an
-    object).
-    """
-    check_size(path, max_bytes)
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError) as error:
-        raise CheckpointError(f"{path}: not JSON ({error})", hint="the file is damaged or truncated") from None
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: holds a {type(data).__name__}, not an object", hint="wrong file?")
-    return data
-
-
-def check_size(path: Path, max_bytes: int) -> None:
-    """CheckpointError unless `path` is a file of 1..max_bytes bytes."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file", hint="need config.json, model.safetensors, tokenizer.json")
-    size = path.stat().st_size
-    if not 0 < size <= max_bytes:
-        raise CheckpointError(f"{path}: {size} bytes, allowed are 1..{max_bytes}", hint="empty or not a model's file")
 
 
 def _architecture(path: Path, data: Mapping[str, Any]) -> str:
@@ -146,13 +127,34 @@ def _labels(path: Path, data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(given[str(i)]) for i in range(len(given)))
 
 
-def _pooling(folder: Path, asked: str | None, stated: str | None, has_pooler: bool) -> str:
-    for name in (asked, stated):
-        if name is not None and name not in POOLINGS:
-            raise CheckpointError(f"{folder}: pooling {name!r}", hint=f"supported: {', '.join(POOLINGS)}")
-    sentences = _sentence_pooling(folder / "1_Pooling" / "config.json")
-    return asked or stated or sentences or ("cls" if has_pooler else "mean")
+def _classifier_pooling(folder: Path, data: Mapping[str, Any], asked: str | None) -> Sentences:
+    """A classifier was trained on one pooling: BERT's on the tanh pooler, ModernBERT's on what `classifier_pooling` says."""
+    named = data.get("classifier_pooling")
+    if named not in (None, *CLASSIFIER_POOLINGS):
+        raise CheckpointError(f"{folder}: classifier_pooling {named!r}", hint=f"supported: {CLASSIFIER_POOLINGS}")
+    stated = str(named or "pooler")
+    if asked not in (None, stated):
+        raise CheckpointError(
+            f"{folder}: pooling {asked!r}, the classifier was trained on {stated!r}", hint="leave --pooling out"
+        )
+    files = None if asked else read_sentences(folder, data["hidden_size"])
+    if files and (files.pooling != stated or files.normalise):
+        raise CheckpointError(
+            f"{folder}: modules.json describes another answer ({files.pooling}) than the classifier's ({stated})",
+            hint=f"--pooling {stated} classifies; for embeddings, architectures must say BertModel",
+        )
+    return Sentences(stated, normalise=False)
 
 
-def _sentence_pooling(path: Path) -> str | None:
-    return "mean" if path.is_file() and read_json(path).get("pooling_mode_mean_tokens") is True else None
+def _pooling(folder: Path, hidden: int, asked: str | None, has_pooler: bool) -> Sentences:
+    """Of an encoder: the user's word, else the folder's files, else the pooler if its weights are stored."""
+    if asked is not None and asked not in POOLINGS:
+        raise CheckpointError(f"{folder}: pooling {asked!r}", hint=f"supported: {', '.join(POOLINGS)}")
+    if files := read_sentences(folder, hidden, asked):
+        return files
+    if asked is None and not has_pooler:
+        raise CheckpointError(
+            f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no pooler weights)",
+            hint="say --pooling cls or --pooling mean, as the model was trained",
+        )
+    return Sentences(asked or "pooler", normalise=False)

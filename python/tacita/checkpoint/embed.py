@@ -58,7 +58,7 @@ def tokenize(checkpoint: Checkpoint, text: Text) -> tuple[list[int], list[int]]:
     encoding = _encoding(checkpoint.tokenizer, parts)
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
-    if checkpoint.config.pooling == "cls" and not encoding.special_tokens_mask[0]:
+    if checkpoint.config.first_token and not encoding.special_tokens_mask[0]:
         raise CheckpointError("embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing")
     return list(encoding.ids), list(encoding.type_ids)
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.checkpoint.config import check_size, read_config
+from tacita.checkpoint.config import read_config
+from tacita.checkpoint.files import check_size
 from tacita.checkpoint.weights import check_tensors, has_tensor, read_raw, read_tensors
 from tacita.errors import CheckpointError
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.bert import BertConfig, check_names, tensor_shapes
 from tacita.models.retrained import ORDINARY
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Checkpoint:
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
     """Read config.json, model.safetensors and tokenizer.json of `folder`.
 
-    pooling: "cls" or "mean"; by default what the folder says (classifier or pooler: cls; sentence-
-    transformers or no pooler: mean). embeddings=False: start from hidden states; embedding tables and
+    pooling: "pooler", "cls" or "mean" (see `models.bert`); by default what the folder says: a classifier's own; else the files
+    of sentence-transformers; else the pooler, if its weights are there. The user's word goes before the files, but not before
+    what a classifier was trained on. embeddings=False: start from hidden states; embedding tables and
     tokenizer are not needed. Errors: CheckpointError naming the file, the tensor or field, both values, and
     a hint.
     """
@@ -71,6 +73,7 @@ def from_tensors(
     where: str = "from_tensors",
 ) -> Checkpoint:
     """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
+    check_names(config)
     shapes = tensor_shapes(config)
     config.retrained.check(config.layers)
     check_tensors(where, tensors, shapes)
@@ -90,6 +93,8 @@ def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
         del described["retrained"]
     if config.embedding_norm:
         del described["embedding_norm"]
+    if not config.normalise:
+        del described["normalise"]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.checkpoint.config import check_size
+from tacita.checkpoint.files import check_size
 from tacita.errors import CheckpointError
 
 Array = NDArray[np.float64]

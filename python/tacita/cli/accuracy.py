@@ -28,10 +28,12 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Pooling,
     Preset,
     Texts,
     Threads,
     Tokens,
+    load_model,
     read_texts,
 )
 from tacita.cli.report import parameters
@@ -66,6 +68,7 @@ def run(
     backend: Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")] = BackendName.sim,
     limit: Limit = 0,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     calibration: Texts = None,
@@ -76,7 +79,7 @@ def run(
 ) -> None:
     """Measure accuracy, agreement with the float model and the error of the logits."""
     examples = read_examples(data)[: limit or None]
-    checkpoint = load(model)
+    checkpoint = load_model(model, pooling)
     with progress("plan") as report:
         plan = api.plan(checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report)
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder, ExitStack() as stack:
@@ -148,7 +151,8 @@ def _answers(
 @lru_cache(maxsize=1)
 def _opened(plan: str, model: str) -> tuple[Plan, Checkpoint]:
     """Plan and model of a worker process."""
-    return parse(plan, "plan"), load(model)
+    found = parse(plan, "plan")
+    return found, load(model, pooling=found.model.pooling)
 
 
 def _locally(plan: str, model: str, backend: str, numbered: tuple[int, str]) -> tuple[api.Answer, float]:

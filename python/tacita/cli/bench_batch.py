@@ -29,10 +29,12 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Pooling,
     Preset,
     SchemeName,
     Threads,
     Tokens,
+    load_model,
 )
 from tacita.cli.report import parameters, security_line
 from tacita.errors import InputError
@@ -112,6 +114,7 @@ def batch(
     tokens: Tokens = TOKENS_DEFAULT,
     inputs: Inputs = None,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     texts: Labelled = None,
     backend: Backend = BackendName.ckks,
     preset: Preset = PRESET_DEFAULT,
@@ -125,7 +128,7 @@ def batch(
 
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
     """
-    checkpoint = load(model)
+    checkpoint = load_model(model, pooling)
     examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()]
     fitting = [(text, label) for text, label in examples if len(tokenize(checkpoint, text)[0]) <= tokens]
     chosen = _repeated(fitting, inputs)

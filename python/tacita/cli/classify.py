@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tacita import api
-from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint import Checkpoint
 from tacita.cli import connect as connection
 from tacita.cli.console import progress, write_report
 from tacita.cli.decrypt import UNTRUSTED
@@ -29,6 +29,7 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Pooling,
     Preset,
     Scheme,
     TextFile,
@@ -36,6 +37,7 @@ from tacita.cli.options import (
     Threads,
     Tokens,
     Variant,
+    load_model,
     read_texts,
 )
 from tacita.cli.planning import planned
@@ -86,6 +88,7 @@ def run(
     ] = None,
     file: TextFile = None,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     backend: Annotated[
         BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
     ] = BackendName.ckks,
@@ -114,7 +117,7 @@ def run(
         identity = identity_of(certificate, key)
         how = connection.Connection(connect, trust, identity, insecure_plain_tcp, timeout, threads, profile)
         return connection.classify(lines, file, how, json)
-    checkpoint = load(model)
+    checkpoint = load_model(model, pooling)
     lines = checked(checkpoint, lines, tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False
     if not (good := [line for line in lines if not line.problem]):

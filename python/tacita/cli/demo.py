@@ -21,6 +21,7 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Pooling,
     Preset,
     Threads,
     Tokens,
@@ -40,6 +41,7 @@ UNTRUSTED = 1
 def run(
     json: Json = None,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
@@ -50,7 +52,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
         steps = _Steps(Path(folder), model, threads, allow_insecure)
         out.print("[bold]plan[/bold] (public)")
-        steps.call("plan", "--tokens", str(tokens), "--preset", preset)
+        asked = ["--pooling", pooling.value] if pooling else []
+        steps.call("plan", "--tokens", str(tokens), "--preset", preset, *asked)
         out.print("[bold]client[/bold]")
         steps.call("keygen")
         plan = Plan.load(Workdir(Path(folder)).plan)
@@ -81,7 +84,7 @@ def _classify(steps: _Steps, plan: Plan, model: Path, sentence: str) -> Classifi
     found = steps.call("decrypt", accept=(0, UNTRUSTED))
     taken["decrypt"] = found["seconds"]["decrypt"]
     answer = api.Answer(found["label"], tuple(found["logits"]), tuple(found["warnings"]))
-    reference = tuple(float(v) for v in api.reference_logits(plan, load(model), sentence))
+    reference = tuple(float(v) for v in api.reference_logits(plan, load(model, pooling=plan.model.pooling), sentence))
     return Classified(sentence, answer, reference, taken)
 
 

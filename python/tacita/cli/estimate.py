@@ -24,12 +24,14 @@ from tacita.cli.options import (
     Inputs,
     Json,
     Model,
+    Pooling,
     Preset,
     Prices,
     SchemeName,
     Texts,
     Tokens,
     Variant,
+    load_model,
     read_prices,
     read_texts,
 )
@@ -81,6 +83,7 @@ class StageEstimate:
 def run(
     plan: PlanFile = None,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     scheme: AnyScheme = None,
     inputs: Inputs = None,
     objective: Goal = None,
@@ -94,12 +97,12 @@ def run(
 ) -> None:
     """Say what a run would cost."""
     if scheme is EstimatedScheme.bumblebee and plan is None:
-        return estimate_two_party.run(model, tokens, read_texts(texts), inputs, json)
+        return estimate_two_party.run(load_model(model, pooling), tokens, read_texts(texts), inputs, json)
     if plan is not None:
         found = Plan.load(plan)
     else:
         found = planned(
-            model,
+            load_model(model, pooling),
             tokens=tokens,
             preset=preset,
             functions=functions,

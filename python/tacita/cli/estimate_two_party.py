@@ -8,15 +8,15 @@ from typing import Any
 
 from rich.table import Table
 
-from tacita.checkpoint import load
+from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, several, size, write_report
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import LINKS, SET_UP, expected_bytes, expected_seconds, expected_transfers
 
 
-def run(model: Path, tokens: int, texts: Sequence[str] | None, inputs: int | None, json: Path | None) -> None:
+def run(model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int | None, json: Path | None) -> None:
     """Plans, prints and writes the estimate. Raises CheckpointError for models that the mode does not admit."""
-    plan = make_two_party_plan(load(model), tokens, texts)
+    plan = make_two_party_plan(model, tokens, texts)
     found = estimate(plan, inputs or 1)
     _show(plan, found)
     write_report(json, found)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tacita.api import DEFAULT_MODEL, Objective
+from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
 from tacita.plan import cost
 
@@ -21,6 +22,14 @@ class BackendName(StrEnum):
     ckks = "ckks"
 
 
+class PoolingName(StrEnum):
+    """How a text's vector is read from the last hidden states."""
+
+    pooler = "pooler"
+    cls = "cls"
+    mean = "mean"
+
+
 class SchemeName(StrEnum):
     """Packings and circuits to choose from."""
 
@@ -31,6 +40,15 @@ class SchemeName(StrEnum):
 
 
 Model = Annotated[Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)]
+Pooling = Annotated[
+    PoolingName | None,
+    typer.Option(
+        "--pooling",
+        help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of all tokens) "
+        "(default: what the model's folder says).",
+        show_default=False,
+    ),
+]
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
@@ -87,6 +105,11 @@ WORK_DEFAULT = Path("tacita-work")
 TOKENS_DEFAULT = 128
 PRESET_DEFAULT = "n16"
 VARIANT_DEFAULT = "tacita"
+
+
+def load_model(folder: Path, pooling: PoolingName | None) -> Checkpoint:
+    """The model of a folder, with the user's pooling where one was given. Raises CheckpointError."""
+    return load(folder, pooling=pooling.value if pooling else None)
 
 
 def read_texts(path: Path | None) -> list[str] | None:

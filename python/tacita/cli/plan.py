@@ -20,6 +20,7 @@ from tacita.cli.options import (
     Inputs,
     Json,
     Model,
+    Pooling,
     Preset,
     Prices,
     Scheme,
@@ -27,6 +28,7 @@ from tacita.cli.options import (
     Tokens,
     Variant,
     Work,
+    load_model,
     read_prices,
     read_texts,
 )
@@ -43,6 +45,7 @@ app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_
 def run(
     context: typer.Context,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     scheme: Scheme = None,
     inputs: Inputs = None,
     objective: Goal = None,
@@ -60,7 +63,7 @@ def run(
     path = Workdir(work).plan
     with step("plan", json) as timed:
         plan = planned(
-            model,
+            load_model(model, pooling),
             tokens=tokens,
             preset=preset,
             functions=functions,

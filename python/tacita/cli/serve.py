@@ -10,14 +10,16 @@ from typing import Annotated
 
 import typer
 
-from tacita.checkpoint import load
+from tacita.checkpoint import Checkpoint
 from tacita.cli.console import err, fail, out, progress, several, size
 from tacita.cli.options import (
     MODEL_DEFAULT,
     TOKENS_DEFAULT,
     Model,
+    Pooling,
     Texts,
     Threads,
+    load_model,
     read_texts,
 )
 from tacita.cli.two_party import (
@@ -52,6 +54,7 @@ class ServedScheme(StrEnum):
 def run(
     scheme: Annotated[ServedScheme, typer.Option("--scheme", help="Two-party protocol.")] = ServedScheme.bumblebee,
     model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)] = 0,
     tokens: Annotated[
@@ -95,7 +98,7 @@ def run(
     """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
     identity = _identity(host, identity_of(certificate, key), new_certificate, insecure_plain_tcp)
     embeddings = "published" if public_embeddings else "hidden"
-    server = _server(model, tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
+    server = _server(load_model(model, pooling), tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
     listener = Listener(host, port, identity=identity, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
     _announce(server, host, listener.port, identity)
     places = threading.BoundedSemaphore(clients)
@@ -123,8 +126,9 @@ def _identity(host: str, given: Identity | None, folder: Path | None, plain: boo
     return new_identity(folder, sorted({host, "localhost"}))
 
 
-def _server(model: Path, tokens: int, texts: list[str] | None, embeddings: str, link: float) -> TwoPartyServer:
-    checkpoint = load(model)
+def _server(
+    checkpoint: Checkpoint, tokens: int, texts: list[str] | None, embeddings: str, link: float
+) -> TwoPartyServer:
     began = time.monotonic()
     with progress("calibrate") as report:
 

@@ -14,6 +14,7 @@ from tacita.blocks.response import Answer as Decoded
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.client import keystore
+from tacita.client.rounding import rounded
 from tacita.errors import FileError, InputError
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
@@ -119,7 +120,7 @@ def judge(plan: Plan, decoded: Decoded) -> Answer:
     doubts = _doubts(plan, decoded)
     warnings = (f"outside the calibrated intervals: {doubts[0]}; do not trust the answer",) if doubts else ()
     values = np.nan_to_num(decoded.values)
-    logits = tuple(round(float(v), plan.decimals) + 0.0 for v in values)
+    logits = rounded(values, plan.decimals, plan.model.normalise)
     labels = plan.model.labels
     return Answer(labels[int(np.argmax(values))] if labels else None, logits, warnings)
 

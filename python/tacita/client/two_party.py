@@ -14,6 +14,7 @@ from tacita.backends.two_party.residues import Share
 from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
+from tacita.client.rounding import rounded
 from tacita.errors import InputError, PeerError
 from tacita.models import two_party
 from tacita.plan.hidden_embedding import padded_words
@@ -100,7 +101,7 @@ def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
     """Rounds the answer, and doubts one that lies outside what calibration says is possible."""
     size = float(np.max(np.abs(values)))
     doubt = f"an answer of magnitude {size:.1f}, calibrated up to {plan.answer:.1f}: do not trust it"
-    logits = tuple(round(float(v), plan.decimals) + 0.0 for v in values)
+    logits = rounded(values, plan.decimals, plan.config.normalise)
     label = plan.config.labels[int(np.argmax(values))] if plan.config.labels else None
     return TwoPartyAnswer(label, logits, (doubt,) if size > plan.answer else ())
 

@@ -1,7 +1,7 @@
 """A checkpoint as a circuit for many inputs at once: interleaved columns, as the stages of `schemes.batch`.
 
-The request is x (hidden states of all sequences) and mask (1/length at real tokens). With the tanh pooler the last layer
-runs on the first token only; the layers before it, and all layers with mean pooling, run on all tokens.
+The request is x (hidden states of all sequences) and mask (1/length at real tokens). With the tanh pooler or the raw [CLS]
+vector the last layer runs on the first token only; the layers before it, and all layers with mean pooling, run on all tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacita.blocks.columns import Meaning
 from tacita.checkpoint.load import Checkpoint
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import layer_prefix
-from tacita.models.circuit import CircuitSpecs, Probe, check_specs
+from tacita.models.circuit import CircuitSpecs, Probe, check_specs, unknown_pooling
 from tacita.packing.base import refuse
 from tacita.packing.cells import Cells
 from tacita.packing.interleaved import Array, BatchShape, Columns
@@ -90,8 +90,8 @@ def build_batch_circuit(
     check_specs(checkpoint, specs)
     if scheme not in SCHEMES:
         raise PlanError(f"no batch scheme {scheme!r}", hint=f"one of {', '.join(SCHEMES)}")
-    if shape.lanes > 1 and checkpoint.config.pooling == "cls":
-        raise refuse("interleaved", f"{shape.lanes} lanes with a [CLS] pooler", "use one lane")
+    if shape.lanes > 1 and checkpoint.config.first_token:
+        raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
     return _Builder(checkpoint, specs, shape, scheme).circuit()
 
 
@@ -104,7 +104,7 @@ class _Builder:
         self.cells = Cells(shape, self.config.hidden)
         double = Split.double(shape.tokens)
         self.splits = (Split.single(shape.tokens) if scheme == "moai" else double, double)
-        self.pooled = self.config.pooling == "cls"
+        self.first = self.config.first_token
         self.response = BatchResponse.of(self.config.outputs, self.columns, specs.answer)
         self.probes: dict[str, Probe] = {}
 
@@ -113,12 +113,11 @@ class _Builder:
         meaning = Meaning.bounded(self.specs.entry, self.config.hidden)
         count = self.config.layers
         for i in range(count):
-            build = self._last_layer if self.pooled and i + 1 == count else self._layer
+            build = self._last_layer if self.first and i + 1 == count else self._layer
             layer, meaning = build(i, meaning)
             stages += keeping(FIXED, layer, f"layer{i}.")
-        head = self._cell_head(meaning) if self.pooled else self._mean_head(meaning)
         request = BatchRequest(self.columns, self.specs.entry)
-        return BatchCircuit((*stages, *head), request, self.response, self.shape, self.probes)
+        return BatchCircuit((*stages, *self._head(meaning)), request, self.response, self.shape, self.probes)
 
     def _layer(self, i: int, entry: Meaning) -> tuple[list[Stage], Meaning]:
         """All tokens."""
@@ -155,15 +154,27 @@ class _Builder:
             *batch.cell_norm_stages(CellNorm(norm2, self.cells), "x", 2, self.response.check_cell[1]),
         ], end
 
-    def _cell_head(self, entry: Meaning) -> list[Stage]:
+    def _head(self, entry: Meaning) -> list[Stage]:
+        match self.config.pooling:
+            case "pooler":
+                return self._pooler_head(entry)
+            case "cls":
+                answering = CellAnswering.build(*self._classifier(), self.cells, entry, self.response)
+                return [batch.answer_stage(answering, "x")]
+            case "mean":
+                return self._mean_head(entry)
+            case unknown:
+                raise unknown_pooling(unknown)
+
+    def _pooler_head(self, entry: Meaning) -> list[Stage]:
         assert self.specs.tanh is not None  # check_specs
         pooler = CellPooler.build(*self._dense("pooler.dense"), self.cells, entry, self.specs.tanh)
         answering = CellAnswering.build(*self._classifier(), self.cells, pooler.exit, self.response)
-        return [*keeping(FIXED, batch.pooler_stages(pooler)), batch.answer_stage(answering)]
+        return [*keeping(FIXED, batch.pooler_stages(pooler)), batch.answer_stage(answering, "t")]
 
     def _mean_head(self, entry: Meaning) -> list[Stage]:
         answering = MeanAnswering.build(*self._classifier(), self.columns, entry, self.response)
-        return [*keeping(FIXED, [batch.mean_stage(answering)]), batch.answer_stage(answering)]
+        return [*keeping(FIXED, [batch.mean_stage(answering)]), batch.answer_stage(answering, "t")]
 
     def _norms(self, i: int) -> tuple[BatchNorm, BatchNorm]:
         s, c, lanes = self.specs.layers[i], self.config, self.shape.lanes

@@ -1,7 +1,8 @@
 """BERT: configuration, weight names and the float64 reference that every encrypted run is compared with.
 
 Data flow: hidden states after the embedding LayerNorm (from `checkpoint.embed`, or given) -> post-LN
-encoder layers -> pooled vector -> logits. Padded keys are excluded by an additive -inf mask; padded rows
+encoder layers -> pooled vector -> logits (or, for an embedding, the pooled vector, divided by its length where the
+model normalises). Padded keys are excluded by an additive -inf mask; padded rows
 are computed like all others. Matrices are in torch layout (out, in). Names are Hugging Face's, without the
 `bert.` prefix.
 """
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.approx import gelu, power, relu
-from tacita.errors import InputError
+from tacita.errors import CheckpointError, InputError
 from tacita.models.retrained import ORDINARY, Retrained
 
 if TYPE_CHECKING:
@@ -27,7 +28,12 @@ Array = NDArray[np.float64]
 Record = Callable[[str, Array], None]
 
 ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"gelu": gelu.exact, "relu": relu.exact}
-POOLINGS = ("cls", "mean")  # tanh pooler on [CLS]; mean over the real tokens
+POOLINGS = (
+    "pooler",
+    "cls",
+    "mean",
+)  # tanh(W x + b) of [CLS]; [CLS] as the last layer leaves it; mean over the real tokens
+LEAST_LENGTH = 1e-12  # below it a vector is divided by this, as torch.nn.functional.normalize does
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class BertConfig:
     classes: 0 when there is no classifier (BertModel); the answer is then the pooled vector. labels: one
     per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
     types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default nothing.
-    embedding_norm: whether a LayerNorm follows the sum of the embedding tables.
+    embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of `POOLINGS`.
+    normalise: whether the answer, then without a classifier, is divided by its length (`finished`).
     """
 
     layers: int
@@ -54,6 +61,12 @@ class BertConfig:
     embeddings: bool = True
     retrained: Retrained = ORDINARY
     embedding_norm: bool = True
+    normalise: bool = False
+
+    @property
+    def first_token(self) -> bool:
+        """Whether only the first token of the last layer is read: that layer then runs on one query."""
+        return self.pooling in ("pooler", "cls")
 
     @property
     def head_size(self) -> int:
@@ -71,7 +84,10 @@ class BertConfig:
 
 @dataclass(frozen=True)
 class Reference:
-    """logits: shape (outputs,). trace: every recorded intermediate by name, see `reference`."""
+    """logits: shape (outputs,), as a client sees the answer: normalised where the model normalises.
+
+    trace: every recorded intermediate by name, see `reference`.
+    """
 
     logits: Array
     trace: Mapping[str, Array]
@@ -87,7 +103,7 @@ def tensor_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     shapes = _embedding_shapes(config) if config.embeddings else {}
     for index in range(config.layers):
         shapes |= _layer_shapes(layer_prefix(index), config.hidden, config.intermediate)
-    if config.pooling == "cls":
+    if config.pooling == "pooler":
         shapes |= _dense("pooler.dense", config.hidden, config.hidden)
     if config.classes:
         shapes |= _dense("classifier", config.classes, config.hidden)
@@ -126,8 +142,8 @@ def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: Record
     padding. record: called with (name, value) as each intermediate appears; the trace holds the same pairs.
     Names, with i = 0..layers-1: `layer{i}.` + input, scores (heads, tokens, tokens; all keys), log_sum_exp
     (heads, tokens; real keys), context, pre_norm1, centred1, variance1 (tokens,), norm1, activation_input,
-    activation, pre_norm2, centred2, variance2, output; then pooler_input, pooled, logits. Variances include
-    epsilon. Errors: InputError on shapes, values or an empty mask.
+    activation, pre_norm2, centred2, variance2, output; then pooler_input (with a pooler), pooled, logits (before they are
+    normalised). Variances include epsilon. Errors: InputError on shapes, values or an empty mask.
     """
     _check(checkpoint.config, hidden, mask)
     trace: dict[str, Array] = {}
@@ -140,7 +156,30 @@ def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: Record
 
     for index in range(checkpoint.config.layers):
         hidden = _layer(checkpoint, index, hidden, mask, see)
-    return Reference(_head(checkpoint, hidden, mask, see), trace)
+    return Reference(finished(_head(checkpoint, hidden, mask, see), checkpoint.config.normalise), trace)
+
+
+def finished(values: Array, normalise: bool) -> Array:
+    """What the client makes of a decrypted answer (outputs,): it divides it by its Euclidean length, or leaves it.
+
+    The length is that of sentence-transformers' module Normalize. No ciphertext is normalised: the client has the vector.
+    """
+    return np.asarray(values / max(length(values), LEAST_LENGTH)) if normalise else values
+
+
+def length(values: Array) -> float:
+    """Euclidean; infinite where it leaves the range of floats."""
+    return math.hypot(*values.tolist())
+
+
+def check_names(config: BertConfig) -> None:
+    """Raises CheckpointError for an activation or a pooling that is not one of ours, or a normalised classifier."""
+    if config.activation not in ACTIVATIONS:
+        raise CheckpointError(f"activation {config.activation!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
+    if config.pooling not in POOLINGS:
+        raise CheckpointError(f"pooling {config.pooling!r}", hint=f"supported: {', '.join(POOLINGS)}")
+    if config.normalise and config.classes:
+        raise CheckpointError("a classifier whose answer is normalised", hint="only embeddings are normalised")
 
 
 _See = Callable[[str, Array], Array]
@@ -192,12 +231,20 @@ def _layer_norm(checkpoint: Checkpoint, index: int, part: str, x: Array, note: _
 
 
 def _head(checkpoint: Checkpoint, x: Array, mask: Array, see: _See) -> Array:
-    if checkpoint.config.pooling == "cls":
-        pooled: Array = np.tanh(see("pooler_input", _linear(checkpoint, "pooler.dense", x[0])))
-    else:
-        pooled = mask @ x / mask.sum()
-    see("pooled", pooled)
+    pooled = see("pooled", _pooled(checkpoint, x, mask, see))
     return see("logits", _linear(checkpoint, "classifier", pooled) if checkpoint.config.classes else pooled)
+
+
+def _pooled(checkpoint: Checkpoint, x: Array, mask: Array, see: _See) -> Array:
+    match checkpoint.config.pooling:
+        case "pooler":
+            return np.asarray(np.tanh(see("pooler_input", _linear(checkpoint, "pooler.dense", x[0]))))
+        case "cls":
+            return np.asarray(x[0])
+        case "mean":
+            return np.asarray(mask @ x / mask.sum())
+        case unknown:
+            raise CheckpointError(f"reference: pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
 
 
 def _linear(checkpoint: Checkpoint, name: str, x: Array) -> Array:

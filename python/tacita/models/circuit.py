@@ -1,8 +1,8 @@
 """A checkpoint as a circuit: its weights in blocks, the blocks as the stages of a scheme, request and response.
 
-The request is x (hidden states), mask and, for mean pooling, mean. With the tanh pooler only the first token of the
-last layer is read, so that layer runs on one query and one vector (`blocks.first_token`); the layers before it, and
-all layers with mean pooling, run on all tokens.
+The request is x (hidden states), mask and, for mean pooling, mean. With the tanh pooler or the raw [CLS] vector only the
+first token of the last layer is read, so that layer runs on one query and one vector (`blocks.first_token`); the layers
+before it, and all layers with mean pooling, run on all tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacita.blocks.response import Answering, ResponseLayout
 from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint.load import Checkpoint
 from tacita.errors import PlanError
-from tacita.models.bert import layer_prefix
+from tacita.models.bert import POOLINGS, layer_prefix
 from tacita.packing.heads import HeadWindow, head_windows
 from tacita.packing.rows import Array, FeatureLayout, RowsShape
 from tacita.packing.vector import VectorLayout
@@ -162,8 +162,13 @@ def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
     config = checkpoint.config
     if len(specs.layers) != config.layers:
         raise PlanError(f"specs of {len(specs.layers)} layers, model of {config.layers}", hint="calibrate this model")
-    if config.pooling == "cls" and specs.tanh is None:
+    if config.pooling == "pooler" and specs.tanh is None:
         raise PlanError("the pooler has no tanh approximation", hint="calibrate this model")
+
+
+def unknown_pooling(name: str) -> PlanError:
+    """What is raised for a pooling that a circuit does not have."""
+    return PlanError(f"circuit: pooling {name!r}", hint=f"supported: {', '.join(POOLINGS)}")
 
 
 class _Builder:
@@ -174,18 +179,18 @@ class _Builder:
         self.layout = FeatureLayout.dense(shape, self.config.hidden, copied=True)
         self.vector = VectorLayout(shape.slots, self.config.hidden)
         self.windows = head_windows(shape, self.config.heads, self.config.head_size)
-        self.pooled = self.config.pooling == "cls"
+        self.first = self.config.first_token
         self.probes: dict[str, Probe] = {}
 
     def circuit(self) -> Circuit:
         stages: list[Stage] = []
         count = self.config.layers
         for i in range(count):
-            layer = self._last_layer(i) if self.pooled and i + 1 == count else self._layer(i)
+            layer = self._last_layer(i) if self.first and i + 1 == count else self._layer(i)
             stages += thor.keeping_masks(layer, f"layer{i}.")
         head, response = self._head()
         request = RequestLayout(
-            self.layout, self.windows, self.specs.entry, not self.pooled or count > 1, self.pooled, not self.pooled
+            self.layout, self.windows, self.specs.entry, not self.first or count > 1, self.first, not self.first
         )
         return Circuit((*stages, *head), request, response, self.layout, self.probes)
 
@@ -197,7 +202,7 @@ class _Builder:
         forward = FeedForward.build(self._forward(i), self.layout, s.activation, s.norm1, s.sum2)
         eps = self.config.norm_eps
         norm1 = Norm(self.layout, s.rsqrt1, eps, *self._norm(i, "attention.output"), s.sum1, s.norm1)
-        before_last = self.pooled and i + 2 == self.config.layers and can_carry(self.layout)
+        before_last = self.first and i + 2 == self.config.layers and can_carry(self.layout)
         norm2 = Norm(self.layout, s.rsqrt2, eps, *self._norm(i, "output"), s.sum2, s.output, before_last)
         self._probe(i, self.layout.unpack)
         return [
@@ -227,13 +232,19 @@ class _Builder:
         ]
 
     def _head(self) -> tuple[list[Stage], ResponseLayout]:
-        t, entry = self.tensors, self.specs.layers[-1].output
-        if self.pooled and self.specs.tanh is not None:
-            pooler = Pooler.build(t["pooler.dense.weight"], t["pooler.dense.bias"], self.vector, entry, self.specs.tanh)
-            stages, answering = thor.pooler_stages(pooler), self._vector_answer(pooler.exit)
-        else:
-            stages, answering = [thor.mean_stage(self.layout)], self._mean_answer(entry)
-        return [*thor.keeping_masks(stages), thor.answer_stage(answering)], answering.response
+        entry = self.specs.layers[-1].output
+        match self.config.pooling:
+            case "pooler":
+                assert self.specs.tanh is not None  # check_specs
+                pooler = Pooler.build(*self._dense("pooler.dense"), self.vector, entry, self.specs.tanh)
+                stages, answering, pooled = thor.pooler_stages(pooler), self._vector_answer(pooler.exit), "t"
+            case "cls":
+                stages, answering, pooled = [], self._vector_answer(entry), "x"
+            case "mean":
+                stages, answering, pooled = [thor.mean_stage(self.layout)], self._mean_answer(entry), "t"
+            case unknown:
+                raise unknown_pooling(unknown)
+        return [*thor.keeping_masks(stages), thor.answer_stage(answering, pooled)], answering.response
 
     def _vector_answer(self, bound: float) -> Answering:
         if not self.config.classes:

@@ -23,7 +23,8 @@ from tacita.backends.two_party.base import (
     T,
     W,
 )
-from tacita.models.bert import BertConfig, layer_prefix
+from tacita.errors import PlanError
+from tacita.models.bert import POOLINGS, BertConfig, layer_prefix
 from tacita.schemes import bumblebee
 
 Array = NDArray[np.float64]
@@ -45,12 +46,13 @@ class LayerBounds:
 class TwoPartyModel:
     """The parts in the order of the walk.
 
-    front: None where the client embeds by itself. pooler: None for the mean. classifier: None for a model without one.
+    front: None where the client embeds by itself. head: from hidden states to the pooled vector. classifier: None for a model
+    without one.
     """
 
     front: bumblebee.Front | None
     layers: tuple[bumblebee.Layer, ...]
-    pooler: bumblebee.Pooler | None
+    head: bumblebee.Head
     classifier: Dense | None
 
 
@@ -63,16 +65,13 @@ def build(
 ) -> TwoPartyModel:
     """The parts of a model.
 
-    tensors: by Hugging Face's names, or None at the client. hidden: bounds of the embedding and tokens, where that stays hidden.
+    pooler: interval of the argument of tanh, where there is one. tensors: by Hugging Face's names, or None at the client.
+    hidden: bounds of the embedding and tokens, where that stays hidden. Raises PlanError for a pooling that this mode lacks.
     """
-    top = None
-    if config.pooling == "cls":
-        assert pooler is not None
-        top = bumblebee.Pooler(_dense("pooler.dense", config.hidden, config.hidden, tensors), pooler)
     classifier = _dense("classifier", config.hidden, config.classes, tensors) if config.classes else None
     layers = tuple(_layer(config, index, bound, tensors) for index, bound in enumerate(bounds))
     front = _front(config, *hidden, tensors) if hidden else None
-    return TwoPartyModel(front, layers, top, classifier)
+    return TwoPartyModel(front, layers, _head(config, pooler, tensors), classifier)
 
 
 def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
@@ -81,7 +80,7 @@ def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
         hidden = bumblebee.embed(ops, model.front, hidden)
     for index, part in enumerate(model.layers):
         hidden = bumblebee.layer(ops, part, hidden, f"layer {index}")
-    pooled = bumblebee.pool(ops, model.pooler, hidden)
+    pooled = bumblebee.pool(ops, model.head, hidden)
     return ops.linear(pooled, model.classifier, opened=True) if model.classifier else pooled
 
 
@@ -97,9 +96,22 @@ def _front(config: BertConfig, bounds: EmbeddingBounds, tokens: int, tensors: Te
     return bumblebee.Front(rows, norm)
 
 
+def _head(config: BertConfig, pooler: Interval | None, tensors: Tensors) -> bumblebee.Head:
+    match config.pooling, pooler:
+        case "pooler", (low, high):
+            return bumblebee.Pooler(_dense("pooler.dense", config.hidden, config.hidden, tensors), (low, high))
+        case "cls", _:
+            return bumblebee.Direct.first
+        case "mean", _:
+            return bumblebee.Direct.mean
+        case name, _:
+            hint = f"supported: {', '.join(POOLINGS)}, the first with an interval"
+            raise PlanError(f"two-party mode: pooling {name!r} with the interval {pooler}", hint=hint)
+
+
 def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors) -> bumblebee.Layer:
     name, hidden, wide = layer_prefix(index), config.hidden, config.intermediate
-    scale, alone = 1.0 / math.sqrt(config.head_size), config.pooling == "cls" and index == config.layers - 1
+    scale, alone = 1.0 / math.sqrt(config.head_size), config.first_token and index == config.layers - 1
     query = _dense(f"{name}attention.self.query", hidden, hidden, tensors, scale)
     key = _dense(f"{name}attention.self.key", hidden, hidden, tensors)
     value = _dense(f"{name}attention.self.value", hidden, hidden, tensors)

@@ -82,7 +82,7 @@ class Calibration:
     """Intervals of a checkpoint (by sha256) at a margin.
 
     samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
-    the input of tanh, None with mean pooling. answer: bound of logits or pooled vector.
+    the input of tanh, None without it. answer: bound of logits or pooled vector, before it is normalised.
     temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
     those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates: what that
     circuit takes from the scores, by layer, for circuits that do; the intervals of scores and sums are after it.
@@ -239,7 +239,7 @@ def _widened(
         samples=len(samples),
         rows=ranges.rows,
         layers=tuple(_layer(ranges, f"layer{i}.", margin, row) for i, row in enumerate(rows)),
-        pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "cls" else None,
+        pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "pooler" else None,
         answer=ranges.bound("logits") * (1.0 + 2.0 * margin),
         temperatures=temperatures,
         row_estimates=rows,

@@ -191,6 +191,7 @@ def model_info(model: Checkpoint) -> ModelInfo:
         intermediate=c.intermediate,
         activation=c.activation,
         pooling=c.pooling,
+        normalise=c.normalise,
         labels=c.labels,
         embeddings=c.embeddings,
     )

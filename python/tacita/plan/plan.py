@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tacita.errors import FileError, PlanError
 
 FORMAT = "tacita-plan"
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 64 << 20
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class ModelInfo:
     """The checkpoint a plan was made for.
 
     sha256: of its weights and configuration, hex. embeddings: False for a model that starts from hidden states.
+    normalise: whether the client divides the decrypted answer by its length.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ModelInfo:
     intermediate: int
     activation: str
     pooling: str
+    normalise: bool
     labels: tuple[str, ...]
     embeddings: bool
 

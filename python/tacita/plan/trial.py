@@ -8,7 +8,7 @@ import numpy as np
 
 from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import reference
+from tacita.models.bert import finished, reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE, Placed
 from tacita.plan.calibrate import Sample
@@ -37,4 +37,5 @@ def _trial(model: Checkpoint, placed: Placed, circuit: AnyCircuit, slots: int, s
     out = executor.run(placed.stages, circuit.stages, be, live)
     answers = read(circuit, [be.decrypt(ct) for ct in out[RESPONSE]])
     wanted = [reference(model, hidden, mask).logits for hidden, mask in samples]
-    return max(float(np.max(np.abs(a.values - w))) for a, w in zip(answers, wanted, strict=False))
+    found = [finished(answer.values, model.config.normalise) for answer in answers]
+    return max(float(np.max(np.abs(a - w))) for a, w in zip(found, wanted, strict=False))

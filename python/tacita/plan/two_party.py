@@ -46,7 +46,7 @@ from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
 
 FORMAT = "tacita-two-party"
-VERSION = 1
+VERSION = 2
 DECIMALS = 3
 EMBEDDINGS = ("published", "hidden")
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
@@ -63,7 +63,8 @@ class TwoPartyPlan:
     """See the module's docstring.
 
     name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
-    of it). layers: intervals of each. pooler: interval of the argument of tanh, None with mean pooling. answer: bound of a logit.
+    of it). layers: intervals of each. pooler: interval of the argument of tanh, None without it. answer: bound of a
+    logit, or of the pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plan.correlations`).
     """
 
@@ -202,8 +203,9 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield from _format_rules(formats)
     for index, layer in enumerate(plan.layers):
         yield from _layer_rules(f"layer {index}", layer, config, formats)
-    yield "pooler", (plan.pooler is not None) == (config.pooling == "cls")
-    yield "mean", config.pooling == "cls" or plan.layers[-1].largest < MOST_MEAN
+    yield "pooler", (plan.pooler is not None) == (config.pooling == "pooler")
+    yield "normalisation of a classifier's answer", not (config.normalise and config.labels)
+    yield "mean", config.pooling != "mean" or plan.layers[-1].largest < MOST_MEAN
     yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
 
 

@@ -39,11 +39,11 @@ def expected_bytes(plan: TwoPartyPlan) -> int:
     config = plan.config
     bits = _look_up(plan) if plan.embedding else 0.0
     for index in range(config.layers):
-        alone = config.pooling == "cls" and index == config.layers - 1
+        alone = config.first_token and index == config.layers - 1
         bits += _layer(plan, _Rows(plan.tokens, 1 if alone else plan.tokens))
-    if config.pooling == "cls":
+    if config.pooling == "pooler":
         bits += _linear(1, config.hidden, config.hidden) + TANH * config.hidden
-    else:
+    if config.pooling == "mean":
         bits += _shared(plan.tokens, config.hidden * plan.tokens, config.hidden)
     if config.classes:
         bits += _linear(1, config.hidden, config.classes)
@@ -54,7 +54,7 @@ def expected_transfers(plan: TwoPartyPlan) -> int:
     """Correlated transfers of one text."""
     config, total = plan.config, 0
     for index in range(config.layers):
-        rows = 1 if config.pooling == "cls" and index == config.layers - 1 else plan.tokens
+        rows = 1 if config.first_token and index == config.layers - 1 else plan.tokens
         total += TRANSFERS["activation"] * rows * config.intermediate
         total += TRANSFERS["score"] * config.heads * rows * plan.tokens
         total += 2 * TRANSFERS["norm"] * rows * config.hidden
@@ -76,7 +76,7 @@ def multiplications(plan: TwoPartyPlan) -> float:
     """Of weights with values, for one text."""
     config, total = plan.config, 0.0
     for index in range(config.layers):
-        rows = 1 if config.pooling == "cls" and index == config.layers - 1 else plan.tokens
+        rows = 1 if config.first_token and index == config.layers - 1 else plan.tokens
         size = config.hidden**2 * (2 * plan.tokens + 2 * rows) + 2 * rows * config.hidden * config.intermediate
         total += float(size)
     return total

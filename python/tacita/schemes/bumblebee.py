@@ -1,13 +1,14 @@
 """The `bumblebee` scheme: an encoder's blocks on tensors that two parties share.
 
 Written once on the operations of `backends.two_party.base`; which model it is comes in as data. Where only the first token is
-wanted of a layer (the last one before a pooler on [CLS]), queries, attention output, feed-forward and both norms run on that row
+wanted of a layer (the last one where the answer is read from [CLS]), queries, attention output, feed-forward and both norms run on that row
 alone: keys and values are all that the other rows are needed for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm, Operations, T, W
 
@@ -53,6 +54,16 @@ class Pooler:
     interval: Interval
 
 
+class Direct(Enum):
+    """Poolings without weights: the first row as it is, the mean over real tokens."""
+
+    first = "cls"
+    mean = "mean"
+
+
+Head = Pooler | Direct
+
+
 def embed(ops: Operations[T, W], front: Front, words: T) -> T:
     """Rows of the word table -> hidden states."""
     ops.stage("embedding")
@@ -84,9 +95,9 @@ def attention(ops: Operations[T, W], part: Layer, x: T) -> T:
     return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.bounds))
 
 
-def pool(ops: Operations[T, W], pooler: Pooler | None, x: T) -> T:
-    """(rows, hidden) -> (1, hidden): tanh of the first row's linear map, or the mean over real tokens."""
+def pool(ops: Operations[T, W], head: Head, x: T) -> T:
+    """(rows, hidden) -> (1, hidden): tanh of the first row's linear map, the first row, or the mean over real tokens."""
     ops.stage("pooler")
-    if pooler is None:
-        return ops.mean(x)
-    return ops.tanh(ops.linear(ops.rows(x, 1), pooler.dense), pooler.interval)
+    if isinstance(head, Pooler):
+        return ops.tanh(ops.linear(ops.rows(x, 1), head.dense), head.interval)
+    return ops.rows(x, 1) if head is Direct.first else ops.mean(x)

@@ -130,11 +130,11 @@ def mean_stage(layout: FeatureLayout) -> Stage:
     return Stage("mean", run)
 
 
-def answer_stage(answering: Answering) -> Stage:
-    """t, check -> answer: the only tensor left."""
+def answer_stage(answering: Answering, pooled: str) -> Stage:
+    """pooled (t, or x where the raw [CLS] vector is the pooled one), check -> answer: the only tensor left."""
 
     def run(be: Backend, live: Live) -> Live:
-        return {"answer": answering.apply(be, live["t"], live["check"][0])}
+        return {"answer": answering.apply(be, live[pooled], live["check"][0])}
 
     return Stage("answer", run)
 

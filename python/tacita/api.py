@@ -36,7 +36,7 @@ from tacita.models.bert import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.calibrate import Sample
-from tacita.plan.choose import Choice, Objective, Option, plan_best
+from tacita.plan.choose import Choice, Objective, Option, objective_of, plan_best
 from tacita.plan.circuit import circuit_of, make_plan
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
@@ -123,8 +123,8 @@ def choose_plan(
     texts: calibration sentences (default: those shipped with the model). prices: default the measured table for the ring,
     else formulas. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
     """
+    infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
-    infos, chosen = candidates(preset), Functions.of(functions)
     if scheme == "auto":
         return plan_best(
             checkpoint,
@@ -174,7 +174,10 @@ def classify_locally(
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Answer:
-    """The plan's circuit on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted."""
+    """The plan's circuit on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted.
+
+    Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run the steps.
+    """
     samples = [embedded(plan, model, text, hidden_states)]
     return _classify_locally(plan, model, samples, backend, seed, progress)[0]
 
@@ -221,6 +224,11 @@ def _local(plan: Plan, backend: str, seed: int, slots: int) -> PlainBackend | Si
     """A backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are the plan's."""
     full, top = plan.parameters.slots, plan.parameters.max_level
     rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
-    if backend == "sim":
-        return SimBackend(slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed)
-    return PlainBackend(slots, top, rotations)
+    match backend:
+        case "plain":
+            return PlainBackend(slots, top, rotations)
+        case "sim":
+            return SimBackend(slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed)
+        case _:
+            hint = "plain or sim; Client and Server encrypt (ckks)"
+            raise InputError(f"classify_locally: backend {backend!r}", hint=hint)

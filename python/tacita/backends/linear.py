@@ -143,7 +143,11 @@ def _split(rotation: int, step: int) -> tuple[int, int]:
 def _fixed(keys: Iterable[tuple[int, int, int]], split: Split) -> int:
     if split == "baby":
         return 0
-    return _unit(k for _, _, k in keys) if split == "giant" else int(split)
+    if split == "giant":
+        return _unit(k for _, _, k in keys)
+    if isinstance(split, str):
+        raise ShapeError(f"linear: split {split!r}", hint="auto, baby, giant or a number of babies")
+    return int(split)
 
 
 def _unit(rotations: Iterable[int]) -> int:

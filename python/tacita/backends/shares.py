@@ -96,6 +96,7 @@ class SharesBackend:
 
     def encrypt(self, values: npt.ArrayLike | None, level: int | None = None, kind: Kind = "complex") -> ShareCt:
         """The client's periodic values, shared: the server's part is uniform. 8 bytes a slot and part; both name the kind."""
+        check_kinds(1, [kind])
         at = self.max_level if level is None else level
         shape = (1 if kind == "real" else 2, self.slots)
         if not self._session.is_client:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.backends.two_party.base import (
+    KINDS,
     AttentionBounds,
     Dense,
     EmbeddingBounds,
@@ -22,6 +23,7 @@ from tacita.backends.two_party.base import (
     Operations,
     T,
     W,
+    unknown_kind,
 )
 from tacita.errors import PlanError
 from tacita.models.bert import POOLINGS, BertConfig, layer_prefix
@@ -66,7 +68,8 @@ def build(
     """The parts of a model.
 
     pooler: interval of the argument of tanh, where there is one. tensors: by Hugging Face's names, or None at the client.
-    hidden: bounds of the embedding and tokens, where that stays hidden. Raises PlanError for a pooling that this mode lacks.
+    hidden: bounds of the embedding and tokens, where that stays hidden. Raises PlanError for a pooling or an activation that
+    this mode lacks.
     """
     classifier = _dense("classifier", config.hidden, config.classes, tensors) if config.classes else None
     layers = tuple(_layer(config, index, bound, tensors) for index, bound in enumerate(bounds))
@@ -111,6 +114,8 @@ def _head(config: BertConfig, pooler: Interval | None, tensors: Tensors) -> bumb
 
 def _layer(config: BertConfig, index: int, bounds: LayerBounds, tensors: Tensors) -> bumblebee.Layer:
     name, hidden, wide = layer_prefix(index), config.hidden, config.intermediate
+    if config.activation not in KINDS:
+        raise unknown_kind(config.activation)
     scale, alone = 1.0 / math.sqrt(config.head_size), config.first_token and index == config.layers - 1
     query = _dense(f"{name}attention.self.query", hidden, hidden, tensors, scale)
     key = _dense(f"{name}attention.self.key", hidden, hidden, tensors)

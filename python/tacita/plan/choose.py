@@ -14,7 +14,7 @@ from math import ceil, inf
 from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text
-from tacita.errors import PlanError, ShapeError
+from tacita.errors import InputError, PlanError, ShapeError
 from tacita.plan.calibrate import Sample
 from tacita.plan.circuit import Goal, calibrate_model, plan_scheme
 from tacita.plan.cost import Prices
@@ -31,6 +31,14 @@ class Objective(StrEnum):
 
     throughput = "throughput"
     latency = "latency"
+
+
+def objective_of(name: str) -> Objective:
+    """Of a name, or of itself. Raises InputError for an unknown one."""
+    try:
+        return Objective(name)
+    except ValueError:
+        raise InputError(f"no objective {name!r}", hint=f"one of {', '.join(Objective)}") from None
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class Option:
         if self.plan is None:
             return inf
         one = self.plan.prediction.seconds["evaluate"]
-        return one * self.requests if objective is Objective.throughput else one
+        return one * self.requests if objective_of(objective) is Objective.throughput else one
 
 
 @dataclass(frozen=True)

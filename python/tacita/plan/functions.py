@@ -40,6 +40,9 @@ class Functions:
         return Functions(variant, variant, variant, variant)
 
     def fit(self, name: str, *args: Any, **options: Any) -> Spec:
-        """The approximation of exp, inverse, rsqrt or gelu to the given interval and error. Errors: FitError."""
+        """The approximation of exp, inverse, rsqrt or gelu to the given interval and error. Errors: FitError, and InputError for
+        another function."""
+        if name not in FITS["tacita"]:
+            raise InputError(f"functions: no approximation of {name!r}", hint=f"of {', '.join(FITS['tacita'])}")
         variant = getattr(self, "activation" if name == "gelu" else name)
         return FITS[variant][name](*args, **options)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tacita.errors import PlanError
 from tacita.plan.executor import Progress
+from tacita.plan.scheme import ROWS as rows
+from tacita.plan.scheme import packing_of
 
 CALIBRATE = 6.0
 ROWS: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
@@ -18,7 +21,7 @@ class Phases:
         self._progress = progress
         self._shares: list[tuple[str, float]] = []
         for scheme in schemes:
-            kind, shares = ("rows", ROWS) if scheme == "thor" else ("batch", BATCH)
+            kind, shares = ("rows", ROWS) if packing_of(scheme) == rows else ("batch", BATCH)
             measured = (f"calibrate {kind}", CALIBRATE)
             self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
@@ -28,7 +31,9 @@ class Phases:
         """A phase begins; "done" after the last."""
         names = [name for name, _ in self._shares]
         name = f"{phase} {scheme}".strip()
-        self._index = names.index(name) if name in names else len(names)
+        if name not in (*names, "done"):
+            raise PlanError(f"planning has no phase {name!r}", hint=f"one of {', '.join(names)}")
+        self._index = len(names) if name == "done" else names.index(name)
         self._report(0.0)
 
     def part(self, done: int, total: int) -> None:

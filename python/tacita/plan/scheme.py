@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tacita.errors import InputError
+from tacita.errors import InputError, PlanError
 from tacita.models.bert import BertConfig
 from tacita.packing.interleaved import BatchShape
 from tacita.packing.rows import RowsShape
@@ -18,7 +18,8 @@ LANES = (4, 2, 1)
 
 @dataclass(frozen=True)
 class Shape:
-    """Slots, tokens and lanes of a circuit in a packing. Errors: ShapeError for sizes that the packing does not admit."""
+    """Slots, tokens and lanes of a circuit in a packing. Errors: ShapeError for sizes that the packing does not admit, PlanError
+    for a packing that there is not."""
 
     packing: str
     slots: int
@@ -26,6 +27,7 @@ class Shape:
     lanes: int = 1
 
     def __post_init__(self) -> None:
+        scheme_named(self.packing)
         if self.packing == ROWS:
             RowsShape(self.slots, self.tokens)
         else:
@@ -55,8 +57,16 @@ def packing_of(scheme: str) -> str:
 
 
 def scheme_of(plan: Plan) -> str:
-    """The user's name of a plan's scheme."""
-    return next(name for name, packing in PACKINGS.items() if packing == plan.scheme)
+    """The user's name of a plan's scheme. Raises PlanError for a packing that there is not."""
+    return scheme_named(plan.scheme)
+
+
+def scheme_named(packing: str) -> str:
+    """The inverse of `packing_of`. Raises PlanError for a packing that there is not."""
+    for name, found in PACKINGS.items():
+        if found == packing:
+            return name
+    raise PlanError(f"packing {packing!r}", hint=f"this program has {', '.join(PACKINGS.values())}")
 
 
 def shape_of(plan: Plan) -> Shape:

@@ -113,6 +113,7 @@ def make_two_party_plan(
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, tokens)
+    _require_names(embeddings, formats)
     embedding = None
     if embeddings == "hidden":
         texts = list(load_texts() if texts is None else texts)
@@ -280,6 +281,14 @@ def _bounds(checkpoint: Checkpoint, name: str, layer: LayerCalibration) -> Layer
         norm2=NormBounds(layer.centred2, layer.variance2, second),
         largest=max(inside),
     )
+
+
+def _require_names(embeddings: str, formats: Formats | None) -> None:
+    """Before the minutes of calibration."""
+    if embeddings not in EMBEDDINGS:
+        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=f"one of {', '.join(EMBEDDINGS)}")
+    if formats and formats.gelu not in GELU_FORMS:
+        raise InputError(f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}")
 
 
 def _require_tokens(config: BertConfig, tokens: int) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tacita.backends.two_party.base import unknown_kind
+from tacita.errors import PlanError
+from tacita.models.bert import POOLINGS
 from tacita.plan.correlations import quicker
 from tacita.plan.two_party import TwoPartyPlan, words_ring
 
@@ -41,10 +44,7 @@ def expected_bytes(plan: TwoPartyPlan) -> int:
     for index in range(config.layers):
         alone = config.first_token and index == config.layers - 1
         bits += _layer(plan, _Rows(plan.tokens, 1 if alone else plan.tokens))
-    if config.pooling == "pooler":
-        bits += _linear(1, config.hidden, config.hidden) + TANH * config.hidden
-    if config.pooling == "mean":
-        bits += _shared(plan.tokens, config.hidden * plan.tokens, config.hidden)
+    bits += _pooling(plan)
     if config.classes:
         bits += _linear(1, config.hidden, config.classes)
     return int(bits / 8)
@@ -109,13 +109,36 @@ def _look_up(plan: TwoPartyPlan) -> float:
 
 
 def _layer(plan: TwoPartyPlan, rows: _Rows) -> float:
-    config, hidden, wide = plan.config, plan.config.hidden, plan.config.intermediate
-    activation = RELU if config.activation == "relu" else GELU[plan.formats.gelu]
+    hidden, wide = plan.config.hidden, plan.config.intermediate
     total = _linear(rows.all, hidden, 3 * hidden)
     total += _linear(rows.kept, hidden, hidden) + _linear(rows.kept, hidden, wide) + _linear(rows.kept, wide, hidden)
     total += _attention(plan, rows)
-    total += activation * rows.kept * wide
+    total += _activation(plan) * rows.kept * wide
     return total + 2 * _norm(rows.kept, hidden)
+
+
+def _pooling(plan: TwoPartyPlan) -> float:
+    """From the last hidden states to the pooled vector; [CLS] itself is there already."""
+    hidden = plan.config.hidden
+    match plan.config.pooling:
+        case "pooler":
+            return _linear(1, hidden, hidden) + TANH * hidden
+        case "cls":
+            return 0.0
+        case "mean":
+            return _shared(plan.tokens, hidden * plan.tokens, hidden)
+        case unknown:
+            raise PlanError(f"two-party mode: pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
+
+
+def _activation(plan: TwoPartyPlan) -> int:
+    match plan.config.activation:
+        case "relu":
+            return RELU
+        case "gelu":
+            return GELU[plan.formats.gelu]
+        case unknown:
+            raise unknown_kind(unknown)
 
 
 def _norm(rows: int, hidden: int) -> float:

@@ -125,7 +125,13 @@ def _of_lengths(path: Path, name: str, cts: Iterable[bytes], lengths: Sequence[i
 
 
 def _expected(kind: Kind, plan: Plan) -> tuple[TensorInfo, ...]:
-    return plan.request if kind == "request" else plan.response
+    match kind:
+        case "request":
+            return plan.request
+        case "response":
+            return plan.response
+        case _:
+            raise FileError(f"a file of kind {kind!r}", hint="a request or a response")
 
 
 def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:

@@ -74,9 +74,14 @@ def public_part(plan: TwoPartyPlan, checkpoint: Checkpoint, encrypted: bytes = b
 
 
 def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of each published table, in alphabetical order."""
-    published = embedding_shapes(plan.config) if plan.embeddings == "published" else {}
-    return dict(sorted(published.items()))
+    """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown embeddings."""
+    match plan.embeddings:
+        case "published":
+            return dict(sorted(embedding_shapes(plan.config).items()))
+        case "hidden":
+            return {}
+        case unknown:
+            raise _damaged(f"embeddings {unknown!r}")
 
 
 def embedding_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:

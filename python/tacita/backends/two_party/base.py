@@ -17,6 +17,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.errors import PlanError
+
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 T = TypeVar("T")  # a tensor of the interpreter
@@ -100,6 +102,7 @@ class Norm:
     beta: Array | None
 
 
+KINDS = ("gelu", "relu")  # of activations
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 POWER = 14  # fraction bits of exponentials
 MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = (
@@ -108,6 +111,11 @@ MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = (
     14,
 )  # of a mean: modulus, fraction bits of its weights 1/n and of what is averaged
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
+
+
+def unknown_kind(kind: str) -> PlanError:
+    """What is raised for an activation that is not one of `KINDS`."""
+    return PlanError(f"two-party mode: activation {kind!r}", hint=f"supported: {', '.join(KINDS)}")
 
 
 def hiding(interval: Interval) -> float:
@@ -195,7 +203,7 @@ class Operations(Protocol[T, W]):
         """Softmax times values: (..., heads, rows, d)."""
 
     def activation(self, x: T, kind: str, interval: Interval) -> T:
-        """gelu or relu, element by element. interval: of x; outside it the result may be wrong."""
+        """One of `KINDS`, element by element. interval: of x; outside it the result may be wrong. Raises PlanError for another."""
 
     def norm(self, x: T, norm: Norm) -> T:
         """LayerNorm of each row."""

@@ -30,6 +30,7 @@ from tacita.backends.two_party.base import (
     range_bits,
     score_range,
     score_ring,
+    unknown_kind,
 )
 from tacita.backends.two_party.integers import Fixed, Integers, constant, encode, matmul, weight_integers
 
@@ -115,7 +116,13 @@ class FixedTensors:
         f, bits = self._formats, range_bits(*interval)
         low = x.at(f.fraction)
         self._bounded(low, bits)
-        return functions.relu(low) if kind == "relu" else functions.gelu(low, f.ring - f.weight, bits, f.gelu)
+        match kind:
+            case "relu":
+                return functions.relu(low)
+            case "gelu":
+                return functions.gelu(low, f.ring - f.weight, bits, f.gelu)
+            case _:
+                raise unknown_kind(kind)
 
     def norm(self, x: Fixed, norm: Norm) -> Fixed:
         """See `functions.layer_norm`."""

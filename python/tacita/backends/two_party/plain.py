@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tacita.backends.two_party import shapes
-from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm
+from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm, unknown_kind
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -64,9 +64,13 @@ class PlainTensors:
 
     def activation(self, x: Array, kind: str, interval: Interval) -> Array:
         """See the contract."""
-        if kind == "relu":
-            return np.maximum(x, 0.0)
-        return np.asarray(0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))))
+        match kind:
+            case "relu":
+                return np.maximum(x, 0.0)
+            case "gelu":
+                return np.asarray(0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))))
+            case _:
+                raise unknown_kind(kind)
 
     def norm(self, x: Array, norm: Norm) -> Array:
         """See the contract."""

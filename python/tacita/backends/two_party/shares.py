@@ -32,6 +32,7 @@ from tacita.backends.two_party.base import (
     range_bits,
     score_range,
     score_ring,
+    unknown_kind,
 )
 from tacita.backends.two_party.integers import weight_integers
 from tacita.backends.two_party.residues import Share, Words, from_floats, opened, zeros
@@ -145,10 +146,14 @@ class SharedTensors:
         """gelu by the engine; relu by the sign of what is left of x in the fewest bits."""
         f, bits = self._formats, range_bits(*interval)
         low = self._scaled(x, f.fraction)
-        if kind == "relu":
-            return self._relu(low.reduced(bits + f.fraction + 2))
-        values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
-        return Share(values, f.ring, f.fraction)
+        match kind:
+            case "relu":
+                return self._relu(low.reduced(bits + f.fraction + 2))
+            case "gelu":
+                values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
+                return Share(values, f.ring, f.fraction)
+            case _:
+                raise unknown_kind(kind)
 
     def norm(self, x: Share, norm: Norm) -> Share:
         """By the engine, on what the linear map before it left."""

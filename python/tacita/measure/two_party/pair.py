@@ -149,6 +149,8 @@ def _take(pair: Pair, role: str, event: Event, watch: Watch) -> None:
             child.failed_at = event["at"]
         case "ended":
             child.ended = True
+        case unknown:
+            raise TacitaError(f"{role}: unknown event {unknown!r}", hint="a defect: report it")
 
 
 def _blame(pair: Pair, watch: Watch) -> TacitaError:

@@ -1,0 +1,204 @@
+"""A name that a part does not know is refused by that part: it never stands for the nearest known one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny
+from random_checkpoint import make_random_checkpoint, write_folder
+from safetensors.numpy import load_file
+
+from tacita import api
+from tacita.backends.linear import LinearPlan
+from tacita.backends.shares import SharesBackend
+from tacita.backends.two_party.base import Formats
+from tacita.backends.two_party.fixed import FixedTensors
+from tacita.backends.two_party.plain import PlainTensors
+from tacita.checkpoint import from_tensors, load
+from tacita.checkpoint.weights import read_tensors
+from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
+from tacita.measure.two_party.pair import Pair, _take
+from tacita.models import two_party
+from tacita.models.batch import build_batch_circuit
+from tacita.models.bert import reference
+from tacita.models.circuit import build_circuit
+from tacita.packing.interleaved import BatchShape
+from tacita.plan.choose import Option, objective_of
+from tacita.plan.functions import Functions
+from tacita.plan.phases import Phases
+from tacita.plan.plan import Plan
+from tacita.plan.scheme import Shape, packing_of, scheme_of
+from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan, parse_plan
+from tacita.plan.two_party_cost import expected_bytes
+from tacita.protocol import envelope
+from tacita.protocol.public_part import table_shapes
+
+TEXTS = ["a fine film", "the plot is dull"]
+MODEL = make_random_checkpoint(layers=1)
+TINY = tiny.checkpoint()
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return api.plan(MODEL, tokens=16, preset="insecure_toy_n10", texts=TEXTS)
+
+
+@pytest.fixture(scope="module")
+def two_party_plan() -> TwoPartyPlan:
+    return make_two_party_plan(MODEL, 8, TEXTS)
+
+
+def with_config(model, **changes):
+    """A checkpoint that nobody checked."""
+    return replace(model, config=replace(model.config, **changes))
+
+
+def tiny_specs():
+    hidden, mask = tiny.inputs(TINY, 16, 9)
+    return tiny.specs(TINY, tiny.run_reference(TINY, hidden, mask), mask, 1e-3)
+
+
+@pytest.mark.parametrize("backend", ["ckks", "Sim", "", "shares"])
+def test_no_backend_answers_in_the_place_of_another(plan: Plan, backend: str) -> None:
+    with pytest.raises(InputError, match="backend"):
+        api.classify_locally(plan, MODEL, TEXTS[0], backend=backend)
+    with pytest.raises(InputError, match="backend"):
+        api.classify_batch_locally(plan, MODEL, TEXTS[:1], backend=backend)
+
+
+@pytest.mark.parametrize("changes", [{"activation": "gelu_new"}, {"activation": "silu"}, {"pooling": "max"}])
+def test_no_checkpoint_has_an_unknown_activation_or_pooling(changes: dict[str, str]) -> None:
+    (name, value) = next(iter(changes.items()))
+    with pytest.raises(CheckpointError, match=f"{name} '{value}'"):
+        from_tensors(replace(MODEL.config, **changes), MODEL.tensors)
+
+
+def test_poolings_in_the_reference_and_in_circuits() -> None:
+    hidden, mask = tiny.inputs(TINY, 16, 9)
+    wrong, specs = with_config(TINY, pooling="max"), tiny_specs()
+    with pytest.raises(CheckpointError, match="pooling 'max'"):
+        reference(wrong, hidden, mask)
+    with pytest.raises(PlanError, match="pooling 'max'"):
+        build_circuit(wrong, specs, 512, 16)
+    with pytest.raises(PlanError, match="pooling 'max'"):
+        build_batch_circuit(wrong, specs, BatchShape(128, 16))
+
+
+@pytest.mark.parametrize("interpreter", ["plain", "fixed", "shares"])
+@pytest.mark.parametrize("kind", ["silu", "gelu_new", "GELU", ""])
+def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
+    x, mask = np.ones((4, 3)), np.ones(4)
+    with pytest.raises(PlanError, match=f"activation '{kind}'"):
+        if interpreter == "plain":
+            PlainTensors(mask).activation(x, kind, (-2.0, 2.0))
+        elif interpreter == "fixed":
+            fixed = FixedTensors(Formats(), mask)
+            fixed.activation(fixed.input(x), kind, (-2.0, 2.0))
+        else:
+            from tacita.backends.two_party.shares import SharedTensors
+
+            shared = SharedTensors(SimpleNamespace(is_client=True), Formats(), 4, mask=mask)  # no engine is asked
+            shared.activation(shared.own(x), kind, (-2.0, 2.0))
+
+
+@pytest.mark.parametrize("changes", [{"activation": "silu"}, {"pooling": "max"}, {"pooling": ""}])
+def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: dict[str, str]) -> None:
+    (name, value) = next(iter(changes.items()))
+    config = replace(MODEL.config, **changes)
+    wrong = replace(two_party_plan, config=config)
+    for tensors in (MODEL.tensors, None):  # either party
+        with pytest.raises(PlanError, match=f"{name} '{value}'"):
+            two_party.build(config, two_party_plan.layers, two_party_plan.pooler, tensors)
+    with pytest.raises(PlanError, match=f"{name} '{value}'"):
+        expected_bytes(wrong)
+    with pytest.raises(FileError, match="activation is out of range"):
+        check(wrong)
+    with pytest.raises(FileError, match="activation is out of range"):
+        parse_plan(wrong.to_bytes())
+
+
+def test_a_pooler_without_its_interval_is_refused(two_party_plan: TwoPartyPlan) -> None:
+    with pytest.raises(PlanError, match="pooling 'pooler' with the interval None"):
+        two_party.build(MODEL.config, two_party_plan.layers, None, MODEL.tensors)
+
+
+def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> None:
+    with pytest.raises(InputError, match="embeddings 'hiden'"):
+        make_two_party_plan(MODEL, 8, TEXTS, embeddings="hiden")
+    with pytest.raises(InputError, match="form 'abs6'"):
+        make_two_party_plan(MODEL, 8, TEXTS, formats=Formats(gelu="abs6"))
+    with pytest.raises(FileError, match="embeddings 'hiden'"):
+        table_shapes(replace(two_party_plan, embeddings="hiden"))
+    for changes in ({"embeddings": "hiden"}, {"correlations": "silent"}, {"formats": Formats(gelu="abs6")}):
+        with pytest.raises(FileError, match="is out of range"):
+            check(replace(two_party_plan, **changes))
+
+
+def test_schemes_packings_and_objectives(plan: Plan) -> None:
+    for call in (lambda: packing_of("thorn"), lambda: Phases(lambda _: None, ["thorn"])):
+        with pytest.raises(InputError, match="no scheme 'thorn'"):
+            call()
+    with pytest.raises(PlanError, match="packing 'columns'"):
+        Shape("columns", 512, 16)
+    with pytest.raises(PlanError, match="packing 'columns'"):
+        scheme_of(replace(plan, scheme="columns"))
+    with pytest.raises(InputError, match="no scheme 'bumblebee'"):
+        api.plan(MODEL, tokens=16, scheme="bumblebee")
+    for name in ("speed", ""):
+        with pytest.raises(InputError, match=f"no objective '{name}'"):
+            api.plan(MODEL, tokens=16, objective=name)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=f"no objective '{name}'"):
+            Option("thor", 2, plan).seconds(name)  # type: ignore[arg-type]
+    option = Option("thor", 2, plan)
+    assert option.seconds(objective_of("throughput")) == 2 * option.seconds(objective_of("latency"))
+    assert option.seconds("throughput") == 2 * option.seconds("latency")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no preset 'n18'"):
+        api.plan(MODEL, tokens=16, preset="n18")
+
+
+def test_functions_and_phases() -> None:
+    for variant in ("thor", ""):
+        with pytest.raises(InputError, match="no variant"):
+            Functions.of(variant)
+    for name in ("silu", "relu", "activation", "fit"):
+        with pytest.raises(InputError, match=f"no approximation of '{name}'"):
+            Functions().fit(name, (-1.0, 1.0), 1e-3)
+    with pytest.raises(PlanError, match="no phase 'polish thor'"):
+        Phases(lambda _: None, ["thor"]).enter("polish", "thor")
+
+
+def test_kinds_of_files_ciphertexts_and_events(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="kind 'answer'"):
+        envelope._expected("answer", plan)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="imaginary"):
+        SharesBackend(SimpleNamespace(is_client=True), 8).encrypt(np.ones(8), kind="imaginary")  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="split 'tiny'"):
+        LinearPlan.from_diagonals({(0, 0, 1): np.ones(8)}, split="tiny")  # type: ignore[arg-type]
+    with pytest.raises(TacitaError, match="unknown event 'finished'"):
+        _take(Pair(children={"client": SimpleNamespace()}), "client", {"event": "finished"}, lambda *_: None)
+
+
+@pytest.mark.parametrize("dtype", ["I32", "F8_E4M3", "BOOL", "f32"])
+def test_types_of_stored_tensors(dtype: str, tmp_path: Path) -> None:
+    folder = write_folder(MODEL, tmp_path)
+    name, tensor = next(iter(load_file(folder / "model.safetensors").items()))
+    raw = {name: {"dtype": dtype, "shape": list(tensor.shape), "data": tensor.tobytes()}}
+    with pytest.raises(CheckpointError, match=f"has type {dtype}"):
+        read_tensors(folder / "model.safetensors", raw, {name: tensor.shape})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"attention_variant": "bpmix"}, {"norm_variant": "group"}, {"norm_variant": ""}, {"hidden_act": "silu"}],
+)
+def test_names_in_a_models_configuration(fields: dict[str, str], tmp_path: Path) -> None:
+    folder = write_folder(MODEL, tmp_path)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    with pytest.raises(CheckpointError, match=repr(next(iter(fields.values())))):
+        load(folder)

@@ -19,6 +19,7 @@ SHAPES = {
     "one window": {"hidden": 32, "heads": 2, "ff": 64, "layers": 2},
     "two windows, mean of tokens": {"hidden": 192, "heads": 6, "ff": 160, "pooling": "mean", "classes": 0},
     "heads not powers of two": {"hidden": 60, "heads": 5, "ff": 50, "activation": "relu", "classes": 3},
+    "raw [CLS]": {"hidden": 48, "heads": 3, "ff": 64, "pooling": "cls", "classes": 0},
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+import bert_by_hand
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
@@ -15,11 +16,14 @@ from tacita.backends.two_party.base import AttentionBounds, Dense, Formats, Norm
 from tacita.backends.two_party.fixed import FixedTensors
 from tacita.backends.two_party.residues import Share, opened, reduced
 from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint.embed import tokenize
+from tacita.client.two_party import TwoPartyClient
 from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import expected_bytes
 from tacita.protocol.party import Party, pair
+from tacita.server.two_party import TwoPartyServer
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -193,3 +197,40 @@ def test_the_default_model(session: Session) -> None:
     assert sent == pytest.approx(expected_bytes(plan), rel=0.25)  # the price of transfers is in the expectation
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01
+
+
+@pytest.mark.parametrize(("pooling", "normalise"), [("pooler", False), ("cls", False), ("cls", True), ("mean", True)])
+def test_a_session_gives_the_embedding_as_defined(pooling: str, normalise: bool) -> None:
+    """Greeting, public part, one text: the client learns from the plan how a vector is pooled, and normalises it itself."""
+    checkpoint = make_random_checkpoint(layers=1, labels=(), pooling=pooling, normalise=normalise)
+    plan, text = make_two_party_plan(checkpoint, 8, ["a fine film", "the plot is dull"]), "a fine film"
+    ids, config = tokenize(checkpoint, text)[0], checkpoint.config
+    options = {"heads": config.heads, "layers": config.layers, "pooling": pooling, "normalise": normalise}
+    wanted = bert_by_hand.embedding(checkpoint.tensors, ids, **options)
+    with pair(timeout=20.0) as parties:
+        client, server = parties
+
+        def work(party: Party) -> Any:
+            if party is server:
+                return TwoPartyServer(plan, checkpoint).session(party)
+            asking = TwoPartyClient(client, Nothing())
+            answer = asking.classify(text)
+            asking.end()
+            return answer
+
+        answer, served = both(parties, work)
+    assert served.texts == 1 and served.problem is None
+    assert answer.label is None and answer.warnings == ()
+    assert np.abs(np.array(answer.logits) - wanted).max() < 0.03
+    if normalise:
+        assert np.linalg.norm(answer.logits) == pytest.approx(1.0, abs=0.01)
+
+
+class Nothing:
+    """A cache that keeps no public part."""
+
+    def get(self, digest: bytes) -> bytes | None:
+        return None
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        return None

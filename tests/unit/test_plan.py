@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+from plans import real_plan
 
 from tacita.errors import FileError
 from tacita.plan.plan import (
     MAX_BYTES,
     ModelInfo,
-    ParameterInfo,
     PlacedStage,
     Plan,
     Prediction,
@@ -21,9 +21,11 @@ from tacita.plan.plan import (
     parse,
     to_json,
 )
+from tacita.plan.presets import PRESETS
 
 
 def make_plan() -> Plan:
+    """One field of every type; of no circuit, so no reader accepts it (see `plans.real_plan`)."""
     return Plan(
         model=ModelInfo(
             "tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "pooler", False, ("negative", "positive"), True
@@ -32,19 +34,20 @@ def make_plan() -> Plan:
         scheme="rows",
         batch=1,
         lanes=1,
-        parameters=ParameterInfo("n16", 16, 32768, 13, 1746.5, 128, "uniform ternary", -128.0),
+        parameters=PRESETS["n16"],
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
         rotations=((1, 13), (256, 5)),
         request=(TensorInfo("x", 1, 5, "real"), TensorInfo("mask", 1, 13, "real")),
         response=(TensorInfo("logits", 1, 0, "real"),),
+        noise=2.0**-20,
         decimals=3,
         prediction=Prediction("here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, 0.001),
     )
 
 
 def test_round_trip() -> None:
-    plan = make_plan()
+    plan = real_plan()
     assert parse(plan.to_text(), "here") == plan
 
 
@@ -67,6 +70,7 @@ def test_json_of_every_field_type() -> None:
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
         (lambda text: text.replace('"version": 3', '"version": 4'), "plan version 4, this program reads 3"),
+        (lambda text: text.replace('"version": 3', '"version": 2'), "plan version 2, this program reads 3"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field length"),

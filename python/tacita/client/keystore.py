@@ -9,6 +9,7 @@ from typing import Any
 from tacita.errors import FileError
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
+from tacita.plan.predict import file_bytes
 from tacita.plan.resources import require_disk
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir, replacing, require
@@ -22,7 +23,7 @@ def generate(
     Both files appear together or not at all. Raises ResourceError before it starts when the disk is too small.
     """
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
-    require_disk(work.path, plan.prediction.bytes["evaluation_keys"], "key generation")
+    require_disk(work.path, file_bytes(plan)["evaluation_keys"], "key generation")
     report = _Adapter(progress, plan.prediction.seconds.get("keygen", 0.0))
     with (
         replacing(work.secret_key, mode=0o600) as secret,

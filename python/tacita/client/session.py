@@ -19,6 +19,7 @@ from tacita.errors import FileError, InputError
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
+from tacita.plan.predict import file_bytes
 from tacita.plan.requests import pack, read
 from tacita.plan.resources import require_disk
 from tacita.protocol import engine, envelope
@@ -51,7 +52,11 @@ class Client:
         self.allow_insecure = allow_insecure
 
     def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
-        """Writes secret.key and evaluation.keys, replacing those of the folder."""
+        """Writes secret.key and evaluation.keys, replacing those of the folder.
+
+        The circuit is built first: a plan that lists other rotation keys than it takes is refused before one is made.
+        """
+        circuit_of(self.plan, self.model)
         keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
 
     def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
@@ -86,7 +91,7 @@ class Client:
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
-        require_disk(self.work.path, self.plan.prediction.bytes["request"], "the request")
+        require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
         slots = pack(circuit_of(self.plan, self.model), samples)
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
@@ -112,7 +117,8 @@ def embedded(plan: Plan, model: Checkpoint, text: Text | None, hidden_states: Ar
 
 
 def judge(plan: Plan, decoded: Decoded) -> Answer:
-    """Rounds the answer and says whether it can be trusted.
+    """Rounds the answer and says whether it can be trusted. The label is that of the largest *rounded* logit, of several equal
+    ones the first: the unrounded logits decide nothing that anybody sees.
 
     An input that leaves the calibrated intervals makes polynomials grow. What is left of that after decoding shows in
     slots that must be empty or equal, in the check of the last LayerNorm, and in logits beyond their calibrated bound.
@@ -122,7 +128,7 @@ def judge(plan: Plan, decoded: Decoded) -> Answer:
     values = np.nan_to_num(decoded.values)
     logits = rounded(values, plan.decimals, plan.model.normalise)
     labels = plan.model.labels
-    return Answer(labels[int(np.argmax(values))] if labels else None, logits, warnings)
+    return Answer(labels[int(np.argmax(logits))] if labels else None, logits, warnings)
 
 
 def _doubts(plan: Plan, decoded: Decoded) -> list[str]:

@@ -98,11 +98,14 @@ class TwoPartyClient:
 
 
 def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
-    """Rounds the answer, and doubts one that lies outside what calibration says is possible."""
+    """Rounds the answer, and doubts one that lies outside what calibration says is possible.
+
+    The label is that of the largest rounded logit, of several equal ones the first.
+    """
     size = float(np.max(np.abs(values)))
     doubt = f"an answer of magnitude {size:.1f}, calibrated up to {plan.answer:.1f}: do not trust it"
     logits = rounded(values, plan.decimals, plan.config.normalise)
-    label = plan.config.labels[int(np.argmax(values))] if plan.config.labels else None
+    label = plan.config.labels[int(np.argmax(logits))] if plan.config.labels else None
     return TwoPartyAnswer(label, logits, (doubt,) if size > plan.answer else ())
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tacita.backends.sim import SimBackend
 from tacita.errors import LevelError
 from tacita.models.circuit import FIXED
-from tacita.plan import executor, predict
-from tacita.plan.cost import Prices
+from tacita.plan import predict
+from tacita.plan.cost import Counts, Prices
+from tacita.plan.decimals import decimals_for
 from tacita.plan.memory import MemorySim
 from tacita.plan.placement import Placement, place
 from tacita.plan.plan import (
@@ -22,10 +22,10 @@ from tacita.plan.plan import (
     Prediction,
     TensorInfo,
 )
+from tacita.plan.rehearsal import rehearse, simulated
 from tacita.plan.requests import AnyCircuit, counts
 from tacita.plan.scheme import Shape
 from tacita.plan.simulate import StageSimulator
-from tacita.schemes.base import Live
 
 RESPONSE = "answer"  # the live tensor after the last stage
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
@@ -56,15 +56,10 @@ def place_circuit(circuit: AnyCircuit, parameters: ParameterInfo, prices: Prices
     )
     levels = _fixed_levels(circuit, parameters, placement, stages)
     be = MemorySim(parameters.slots, parameters.max_level, prices)
-    _rehearse(be, circuit, stages, {**placement.request, **levels})
+    rehearse(be, circuit, stages, {**placement.request, **levels})
     rotations = tuple(sorted(be.rotation_levels.items()))
     memory = tuple(be.stage_bytes[stage.name] for stage in stages)
     return Placed(circuit, parameters, placement, stages, levels, rotations, memory)
-
-
-def simulated(parameters: ParameterInfo) -> SimBackend:
-    """A `sim` backend of these parameters that only counts."""
-    return SimBackend(parameters.slots, parameters.max_level)
 
 
 def to_plan(
@@ -74,11 +69,14 @@ def to_plan(
     calibrated: Mapping[str, Any],
     prices: Prices,
     *,
-    decimals: int,
+    noise: float,
     max_abs_error: float,
     shape: Shape,
 ) -> Plan:
-    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data."""
+    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data.
+
+    noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
+    """
     levels = {**placed.placement.request, **placed.fixed_levels}
     request = tuple(TensorInfo(n, count, levels[n], "real") for n, count in sorted(counts(placed.circuit).items()))
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
@@ -94,7 +92,8 @@ def to_plan(
         rotations=placed.rotations,
         request=request,
         response=response,
-        decimals=decimals,
+        noise=noise,
+        decimals=decimals_for(noise),
         prediction=_prediction(placed, request, response, prices, max_abs_error),
     )
 
@@ -120,31 +119,30 @@ def _prediction(
     )
 
 
-def _rehearse(
-    be: SimBackend, circuit: AnyCircuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
-) -> SimBackend:
-    """The placed circuit on a counting `sim`."""
-    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in counts(circuit).items()}
-    executor.run(stages, circuit.stages, be, live)
-    return be
-
-
 def _fixed_levels(
     circuit: AnyCircuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
 ) -> dict[str, int]:
     """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
     top = dict.fromkeys(_fixed(circuit), parameters.max_level)
-    wanted = _rehearse(simulated(parameters), circuit, stages, {**placement.request, **top}).counts
+    wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
 
     def enough(name: str, level: int) -> bool:
         try:
             levels = {**placement.request, **top, name: level}
-            found = _rehearse(simulated(parameters), circuit, stages, levels).counts
+            found = _counts(circuit, parameters, stages, levels)
         except LevelError:
             return False
         return bool(found == wanted)
 
     return {name: _lowest(partial(enough, name), parameters.max_level) for name in sorted(top)}
+
+
+def _counts(
+    circuit: AnyCircuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+) -> Counts:
+    be = simulated(parameters)
+    rehearse(be, circuit, stages, levels)
+    return be.counts
 
 
 def _lowest(enough: Callable[[int], bool], top: int) -> int:

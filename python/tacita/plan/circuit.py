@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
+import numpy as np
+
+from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text
-from tacita.errors import InputError, PlanError, ShapeError
+from tacita.errors import FileError, InputError, PlanError, ShapeError
 from tacita.models.batch import build_batch_circuit
 from tacita.models.circuit import CircuitSpecs, build_circuit
 from tacita.packing.interleaved import BatchShape
 from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
 from tacita.plan.cost import Prices
+from tacita.plan.decimals import stated_noise
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.functions import Functions
 from tacita.plan.leveled import prices_of
 from tacita.plan.phases import Phases
-from tacita.plan.plan import ModelInfo, ParameterInfo, Plan
+from tacita.plan.plan import ModelInfo, ParameterInfo, Plan, parse
+from tacita.plan.rehearsal import require_agreement
 from tacita.plan.requests import AnyCircuit
 from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
+from tacita.plan.strict_json import MAX_STRING
 from tacita.plan.temper import tempered
-from tacita.plan.trial import predicted_error
+from tacita.plan.trial import run_trial
 
-DECIMALS = 3  # of printed logits: 2^-10, against decryption noise below 2^-14
 TRIALS = 2  # samples on which `sim` predicts the error of the answer
 
 
@@ -142,18 +147,27 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
     phases.enter("predict", goal.scheme)
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else _build(soft, specs, small)
-    error = predicted_error(model, placed, trial, small, calibrated.samples)
+    seen = run_trial(model, placed, trial, small, calibrated.samples)
     data = {"calibration": calibration.to_dict(), "specs": specs.to_dict()}
-    return to_plan(
+    plan = to_plan(
         placed,
         model_info(model),
         calibrated.tokens,
         data,
         table,
-        decimals=DECIMALS,
-        max_abs_error=error,
+        noise=stated_noise(seen.noise, info, calibration.answer),
+        max_abs_error=seen.error,
         shape=shape,
     )
+    return _readable(plan)
+
+
+def _readable(plan: Plan) -> Plan:
+    """The plan, as who reads its file will have it. Raises PlanError for one that no reader would accept."""
+    try:
+        return parse(plan.to_text(), plan.model.name)
+    except FileError as error:
+        raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error
 
 
 def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> AnyCircuit:
@@ -167,11 +181,21 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> An
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
-    """Raises PlanError unless the plan was made for this checkpoint."""
+    """Raises PlanError unless the plan was made for this checkpoint and says of it what is so: sizes, labels, their order.
+
+    The name may differ: it is that of a folder.
+    """
     if plan.model.sha256 != model.sha256:
         raise PlanError(
             f"plan of model {plan.model.name} ({plan.model.sha256[:12]}), given {model.name} ({model.sha256[:12]})",
             hint="pass the --model that the plan was made for, or make the plan again",
+        )
+    here = replace(model_info(model), name=plan.model.name)
+    if wrong := [f.name for f in fields(here) if getattr(here, f.name) != getattr(plan.model, f.name)]:
+        raise PlanError(
+            f"plan: {wrong[0]} of the model is {getattr(plan.model, wrong[0])!s:.80}, here it is "
+            f"{getattr(here, wrong[0])!s:.80}",
+            hint="the plan was altered: make it again, and do not use this one",
         )
     if plan.scheme not in PACKINGS.values():
         known = ", ".join(PACKINGS.values())
@@ -182,7 +206,7 @@ def model_info(model: Checkpoint) -> ModelInfo:
     """What a plan says about its checkpoint."""
     c = model.config
     return ModelInfo(
-        name=model.name,
+        name="".join(c if c.isprintable() else "?" for c in model.name)[:MAX_STRING],
         sha256=model.sha256,
         architecture="bert",
         layers=c.layers,
@@ -212,9 +236,18 @@ class _Key:
 
 @lru_cache(maxsize=4)
 def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
-    specs = CircuitSpecs.from_json(key.plan.circuit["specs"])
-    model = tempered(key.model, Calibration.from_dict(key.plan.circuit["calibration"]).temperatures)
-    return _build(model, specs, shape)
+    """Raises PlanError where a plan's numbers, each within its limits, make no circuit together or another one than it lists."""
+    plan = key.plan
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            specs = CircuitSpecs.from_json(plan.circuit["specs"])
+            model = tempered(key.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+            circuit = _build(model, specs, shape)
+            if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
+                require_agreement(plan, circuit)
+    except (ShapeError, FitError, ArithmeticError, ValueError) as error:
+        raise PlanError(f"the plan's circuit cannot be built ({error!s:.200})", hint="make the plan again") from error
+    return circuit
 
 
 def _with_rows(specs: CircuitSpecs, calibration: Calibration) -> CircuitSpecs:

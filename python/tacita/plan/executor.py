@@ -82,6 +82,8 @@ def run(
 
 def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
     """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
+    if unknown := sorted({*step.bootstraps, *step.levels} - set(live)):
+        raise PlanError(f"stage {step.name}: there is no tensor {unknown[0]!r} before it", hint="make the plan again")
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
             named = {name: live[name] for name in step.bootstraps}

@@ -13,15 +13,17 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tacita.errors import FileError, PlanError
+from tacita.plan import strict_json
 
 FORMAT = "tacita-plan"
 VERSION = 3
 MAX_BYTES = 64 << 20
+REMAKE = "make it again with `tacita plan`"
 T = TypeVar("T")
 
 
@@ -113,7 +115,8 @@ class Plan:
     intervals and approximations, as JSON data.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
-    decimals: logits are rounded to so many before anyone sees them (see docs/threat-model.md).
+    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
+    before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md).
     """
 
     model: ModelInfo
@@ -127,6 +130,7 @@ class Plan:
     rotations: tuple[tuple[int, int], ...]
     request: tuple[TensorInfo, ...]
     response: tuple[TensorInfo, ...]
+    noise: float
     decimals: int
     prediction: Prediction
 
@@ -154,22 +158,25 @@ class Plan:
 
 
 def parse(text: str, where: str) -> Plan:
-    """Text -> checked plan. where: named in errors."""
+    """Text -> checked plan. where: named in errors. Raises FileError, whatever the text is; see `check` for what is refused."""
+    from tacita.plan.check import check  # which needs the presets, which are made of this module's ParameterInfo
+
     try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise FileError(f"{where}: not a complete plan ({error})", hint="make it again with `tacita plan`") from error
+        data = strict_json.loads(text)
+    except ValueError as error:
+        raise FileError(f"{where}: not a complete plan ({error})", hint=REMAKE) from error
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
     if (version := data.pop("version", None)) != VERSION:
-        raise FileError(f"{where}: plan version {version}, this program reads {VERSION}", hint="make it again")
+        raise FileError(f"{where}: plan version {version!s:.20}, this program reads {VERSION}", hint="make it again")
     claimed = data.pop("hash", None)
     try:
         plan = typing.cast(Plan, from_json(Plan, data))
     except (KeyError, TypeError, ValueError, PlanError) as error:
-        raise FileError(f"{where}: damaged plan ({error})", hint="make it again with `tacita plan`") from error
+        raise FileError(f"{where}: damaged plan ({error!s:.300})", hint=REMAKE) from error
     if plan.hash != claimed:
         raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
+    check(plan, where)
     return plan
 
 
@@ -208,11 +215,14 @@ def from_json(kind: Any, data: Any) -> Any:
 
 
 def _dataclass_from_json(kind: type, data: Any) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     if unknown := set(_expect(dict, data)) - names:
-        raise ValueError(f"unknown field {sorted(unknown)[0]} in {kind.__name__}")
+        raise ValueError(f"unknown field {min(unknown)} in {kind.__name__}")
     return kind(**{name: from_json(hints[name], data[name]) for name in names})
+
+
+_hints = lru_cache(typing.get_type_hints)  # resolving the annotations takes longer than reading the data
 
 
 def _tuple_from_json(args: tuple[Any, ...], data: Any) -> tuple[Any, ...]:

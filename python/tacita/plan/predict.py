@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tacita.plan.cost import Prices, Sizes
-from tacita.plan.plan import TensorInfo
+from tacita.plan.leveled import prices_of
+from tacita.plan.plan import Plan, TensorInfo
 
 CONJUGATION_AND_RELINEARISATION = 2  # keys at the top level beside the rotations
 
@@ -46,6 +47,14 @@ def run_bytes(
         "server_memory": sizes.process + keys_memory + sizes.bootstrap_matrices + working,
         "client_memory": sizes.process + _keygen_memory(sizes) + ciphertext_bytes(request, prices)[1],
     }
+
+
+def file_bytes(plan: Plan) -> dict[str, int]:
+    """Sizes of evaluation_keys, request and response from parameters, keys and tensors of the plan, by this program's own table:
+    what a party checks its disk with, since nothing holds a plan's prediction to the truth."""
+    info = plan.parameters
+    found = run_bytes(plan.rotations, plan.request, plan.response, info.max_level, 0, prices_of(info))
+    return {name: found[name] for name in ("evaluation_keys", "request", "response")}
 
 
 def keygen_seconds(rotations: Iterable[tuple[int, int]], top: int, prices: Prices) -> float:

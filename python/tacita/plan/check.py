@@ -1,0 +1,146 @@
+"""What a party accepts of a plan file that the other one wrote: every number within its limits, before anything acts on one.
+
+`check` needs the file alone. What follows from the weights is compared when the model is at hand: `circuit.require_model` (sizes,
+labels) and `rehearsal.require_agreement` (stages, tensors, bootstraps, exactly the rotation keys that the circuit takes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS
+from tacita.errors import FileError, ShapeError
+from tacita.models.bert import ACTIVATIONS, POOLINGS
+from tacita.plan.check_circuit import circuit_rules
+from tacita.plan.decimals import MOST, least_noise, quiet
+from tacita.plan.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
+from tacita.plan.presets import PRESETS, can_bootstrap
+from tacita.plan.scheme import LANES, PACKINGS, ROWS, shape_of
+
+Rules = Iterable[tuple[str, bool]]
+
+MOST_STAGES = 32  # a layer; the circuits have up to 13
+MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
+MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
+# A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout share them: models
+# from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is compared with the circuit's before keys are made.
+MOST_ROTATIONS = 512
+MOST_COUNT = 1 << 40  # operations of a stage
+MOST_SECONDS = 1e9
+MOST_BYTES = 1 << 50
+ARCHITECTURES = ("bert",)
+KINDS = frozenset({"real", "complex"})
+REQUEST = frozenset({"x", "mask", "mean"})
+RESPONSE = "answer"
+BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
+SECONDS = frozenset({"keygen", "evaluate"})
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check(plan: Plan, where: str = "plan") -> None:
+    """Raises FileError naming the first field outside its limits. Cost: milliseconds; builds no circuit.
+
+    Strings are short and printable and numbers finite already, when the plan comes from `plan.parse`.
+    """
+    for what, good in _rules(plan):
+        if not good:
+            raise FileError(f"{where}: {what} out of range", hint=REMAKE)
+
+
+def _rules(plan: Plan) -> Rules:
+    """In this order: later rules rely on earlier ones."""
+    yield from _model_rules(plan.model)
+    yield "parameters", PRESETS.get(plan.parameters.preset) == plan.parameters
+    yield from _shape_rules(plan)
+    top, refreshes = plan.parameters.max_level, can_bootstrap(plan.parameters)
+    yield "number of stages", 1 <= len(plan.stages) <= MOST_STAGES * (plan.model.layers + 1)
+    yield "names of stages", len({stage.name for stage in plan.stages}) == len(plan.stages)
+    for stage in plan.stages:
+        yield from _stage_rules(stage, top, refreshes)
+    yield "rotations", _rotations_fit(plan.rotations, plan.parameters.slots, top)
+    yield from _tensor_rules("request", plan.request, top)
+    yield from _tensor_rules("response", plan.response, top)
+    yield "names of the request", {"x", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
+    yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
+    yield from circuit_rules(plan)
+    yield from _answer_rules(plan)
+    yield from _prediction_rules(plan.prediction, len(plan.stages))
+
+
+def _model_rules(model: ModelInfo) -> Rules:
+    yield "sha256", SHA256.fullmatch(model.sha256) is not None
+    yield "architecture", model.architecture in ARCHITECTURES
+    yield "layers", 1 <= model.layers <= MAX_LAYERS
+    yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
+    yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
+    yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
+    yield "activation", model.activation in ACTIVATIONS
+    yield "pooling", model.pooling in POOLINGS
+    yield "labels", len(model.labels) <= MAX_CLASSES
+
+
+def _shape_rules(plan: Plan) -> Rules:
+    yield "scheme", plan.scheme in PACKINGS.values()
+    yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
+    yield "lanes", plan.lanes in ((1,) if plan.scheme == ROWS else LANES)
+    yield "texts of a request", _texts(plan) == plan.batch
+
+
+def _texts(plan: Plan) -> int | None:
+    """Texts in a request by the layout; None for tokens and lanes that it does not admit."""
+    try:
+        return shape_of(plan).texts
+    except ShapeError:
+        return None
+
+
+def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
+    name = f"stage {stage.name}:"
+    yield f"{name} levels", _levels(stage.levels, top) and _levels(stage.out_levels, top)
+    yield f"{name} bootstraps", _unique(stage.bootstraps) and set(stage.bootstraps) <= set(stage.levels)
+    yield f"{name} kinds of bootstraps", len(stage.kinds) <= MOST_CIPHERTEXTS and set(stage.kinds) <= KINDS
+    yield f"{name} kinds of bootstraps", bool(stage.kinds) == bool(stage.bootstraps)
+    yield f"{name} bootstraps without keys for them", refreshes or not stage.bootstraps
+    yield f"{name} counts", all(0 <= count <= MOST_COUNT for count in stage.counts.values())
+
+
+def _levels(levels: Mapping[str, int], top: int) -> bool:
+    return len(levels) <= MOST_TENSORS and all(0 <= level <= top for level in levels.values())
+
+
+def _rotations_fit(rotations: Sequence[tuple[int, int]], slots: int, top: int) -> bool:
+    steps = [step for step, _ in rotations]
+    inside = all(1 <= step < slots and 0 <= level <= top for step, level in rotations)
+    return inside and _unique(steps) and len(steps) <= MOST_ROTATIONS
+
+
+def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
+    yield f"names of the {what}", _unique([tensor.name for tensor in tensors])
+    for tensor in tensors:
+        yield f"{what} {tensor.name}: ciphertexts", 1 <= tensor.count <= MOST_CIPHERTEXTS
+        yield f"{what} {tensor.name}: level", 0 <= tensor.level <= top
+        yield f"{what} {tensor.name}: kind", tensor.kind == "real"
+
+
+def _answer_rules(plan: Plan) -> Rules:
+    least = least_noise(plan.parameters, float(plan.circuit["calibration"]["answer"]))
+    yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
+    yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= MOST
+    yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
+
+
+def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
+    """The hash does not cover it, and nothing that a client guards itself with is taken from it."""
+    times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.max_abs_error)
+    sizes = (*prediction.stage_bytes, *prediction.bytes.values())
+    yield "prediction: fields", set(prediction.bytes) == BYTES and set(prediction.seconds) == SECONDS
+    yield "prediction: stages", len(prediction.stage_seconds) == len(prediction.stage_bytes) == stages
+    yield "prediction: seconds", all(0.0 <= value <= MOST_SECONDS for value in times)
+    yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
+    yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
+    yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
+
+
+def _unique(names: Sequence[object]) -> bool:
+    return len(set(names)) == len(names)

@@ -1,0 +1,103 @@
+"""Decimals of an answer follow from its noise: a plan is refused where even whole numbers would show it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import tiny
+from plans import TOKENS, real_plan
+
+from tacita.blocks.response import Answer
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.client import session, two_party
+from tacita.errors import PlanError
+from tacita.plan.circuit import make_plan
+from tacita.plan.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
+from tacita.plan.plan import Plan
+from tacita.plan.presets import PRESETS
+
+
+def louder(factor: float) -> Checkpoint:
+    """A model whose answers are so many times larger, and with them their noise."""
+    model = tiny.checkpoint()
+    scaled = {n: t * factor if n.startswith("classifier") else t for n, t in model.tensors.items()}
+    return from_tensors(model.config, scaled)
+
+
+@lru_cache
+def plan_of(factor: float) -> Plan:
+    samples = tuple(tiny.inputs(louder(factor), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
+    return make_plan(louder(factor), PRESETS["insecure_toy_n10"], tokens=TOKENS, hidden_states=samples)
+
+
+@pytest.mark.parametrize(("factor", "decimals"), [(1.0, 3), (100.0, 1), (1000.0, 0)])
+def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
+    plan = plan_of(factor)
+    assert plan.decimals == decimals
+    assert 10.0**-decimals >= QUIET * plan.noise
+    assert decimals == MOST or 10.0 ** -(decimals + 1) < QUIET * plan.noise
+    assert math.log2(plan.noise) % 1 == 0
+
+
+def test_answers_that_are_all_noise_are_not_planned() -> None:
+    with pytest.raises(PlanError, match="rounded to whole numbers they would still show it") as caught:
+        plan_of(1e5)
+    assert "larger scale" in caught.value.hint
+
+
+def test_noise_is_in_the_plans_hash() -> None:
+    assert dataclasses.replace(real_plan(), noise=real_plan().noise / 2).hash != real_plan().hash
+
+
+def test_noise_is_noise_alone() -> None:
+    """Far below the error of the approximations, which is no secret."""
+    assert real_plan().noise < real_plan().prediction.max_abs_error / QUIET
+
+
+@pytest.mark.parametrize(("noise", "decimals"), [(0.0, 3), (2.0**-16, 3), (2.0**-15, 2), (2.0**-6, 0)])
+def test_the_step_is_at_least_64_times_the_noise(noise: float, decimals: int) -> None:
+    assert decimals_for(noise) == decimals
+    assert quiet(decimals, noise)
+    assert not quiet(decimals + 1, noise)
+    assert not quiet(-1, noise)
+
+
+def test_a_leveled_ring_with_large_answers_has_no_decimals_whatever_was_measured() -> None:
+    """Scale 2^38: a rescaling alone leaves 2^-27 of the answer's bound."""
+    small = PRESETS["n13_leveled"]
+    assert math.log2(least_noise(small, 1.0)) == pytest.approx(-28, abs=0.5)
+    assert decimals_for(stated_noise(0.0, small, 1.0)) == 3
+    assert decimals_for(stated_noise(0.0, small, 2.0**14)) == 2
+    with pytest.raises(PlanError):
+        decimals_for(stated_noise(0.0, small, 2.0**24))
+
+
+def decoded(*values: float) -> Answer:
+    return Answer(np.array(values), 0.0, 0.0, 1.0)
+
+
+def test_the_label_is_that_of_the_rounded_logits_and_of_equals_the_first() -> None:
+    """Before: a difference far below the last decimal chose the label, and so showed noise."""
+    plan = real_plan()
+    assert plan.decimals == 3
+    for values in ((1.0001, 1.0004), (1.0004, 1.0001), (1.0, 1.0)):
+        answer = session.judge(plan, decoded(*values))
+        assert answer.logits == (1.0, 1.0)
+        assert answer.label == "L0"
+    assert session.judge(plan, decoded(1.0004, 1.0006)).label == "L1"
+
+
+def test_the_two_party_client_takes_it_from_rounded_logits_too() -> None:
+    class Config:
+        labels, normalise = ("L0", "L1"), False
+
+    class Stub:
+        decimals, answer, config = 3, 10.0, Config
+
+    for values in ((1.0001, 1.0004), (1.0004, 1.0001)):
+        assert two_party.judge(Stub, np.array(values)).label == "L0"
+    assert two_party.judge(Stub, np.array((1.0004, 1.0006))).label == "L1"

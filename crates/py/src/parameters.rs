@@ -42,6 +42,16 @@ impl Parameters {
     fn log_scale(&self) -> f64 {
         self.0.scale(self.0.top_level()).log2()
     }
+    /// log2 of the canonical scale at a user level, the only one at which a request's ciphertexts are taken. Raises
+    /// ParameterError for a level outside 0..=max_level.
+    fn log_scale_at(&self, level: i64) -> PyResult<f64> {
+        let top = self.max_level();
+        if !(0..=top).contains(&level) {
+            return Err(error::ParameterError::new_err(format!("level {level}, the preset has 0 to {top}")));
+        }
+        let below = (top - level) as usize;
+        Ok(self.0.scale(self.0.top_level() - below).log2())
+    }
     #[getter]
     fn security_bits(&self) -> u32 {
         self.0.rlwe().security_bits()

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 from tacita.errors import FileError
 from tacita.plan.plan import ParameterInfo, Plan, TensorInfo, canonical
@@ -31,6 +32,10 @@ CIPHERTEXT_OVERHEAD = 1 << 16  # headers of one ciphertext, with room
 PREFIX = struct.Struct("<10sHI")
 CHUNK = 1 << 20  # bytes hashed at a time
 Kind = Literal["request", "response"]
+KINDS = get_args(Kind)
+HEX = re.compile(r"[0-9a-f]{8,64}")  # hash of a plan, id of a key
+NAME = re.compile(r"[a-z_]{1,32}")  # of a tensor
+MOST_TENSORS = 16
 
 
 @dataclass(frozen=True)
@@ -190,11 +195,17 @@ def _header(file: BinaryIO, path: Path, digest: Any) -> dict[str, Any]:
 
 
 def _well_formed(header: Any) -> bool:
+    """Types, and only characters that may be shown in an error: whoever wrote the file chose them."""
     if not isinstance(header, dict) or set(header) != {"kind", "plan", "key", "tensors"}:
         return False
-    texts = all(isinstance(header[field], str) for field in ("kind", "plan", "key"))
-    rows = header["tensors"].values() if isinstance(header["tensors"], dict) else [None]
-    return texts and all(isinstance(row, list) and all(type(n) is int and n > 0 for n in row) for row in rows)
+    if header["kind"] not in KINDS or not isinstance(header["tensors"], dict):
+        return False
+    hashes = all(isinstance(header[field], str) and HEX.fullmatch(header[field]) for field in ("plan", "key"))
+    names = len(header["tensors"]) <= MOST_TENSORS and all(map(NAME.fullmatch, header["tensors"]))
+    rows = header["tensors"].values()
+    return (
+        hashes and names and all(isinstance(row, list) and all(type(n) is int and n > 0 for n in row) for row in rows)
+    )
 
 
 def _check_header(

@@ -20,6 +20,7 @@ from tacita.plan import executor
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan, TensorInfo
+from tacita.plan.predict import file_bytes
 from tacita.plan.resources import GB, require_disk, require_memory, threads
 from tacita.protocol import engine, envelope
 from tacita.protocol.files import Workdir, require
@@ -31,6 +32,7 @@ from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
+SAME_SCALE = 1e-9  # log2: what the evaluator takes for equal when it adds
 FOLDER = "resume"  # of spilled ciphertexts and resume points, in the work folder
 
 
@@ -104,7 +106,7 @@ class Server:
         _, spilled = self.forecast()
         if self._keys is None:
             self.load_keys()
-        need = self.plan.prediction.bytes["response"] + spilled
+        need = file_bytes(self.plan)["response"] + spilled
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
         request = require(self.work.request, "encrypt")
         with resume.workspace(self.work.path / FOLDER) as store, engine.translated(PlanError, "evaluate"):
@@ -166,7 +168,7 @@ class Server:
         with engine.translated(FileError, str(path)):
             for name, _, data in envelope.stream(path, "request", self.plan, self._keys.key_id):
                 found[name].append(be.adopt(engine.native().Ciphertext.from_bytes(self.params, data)))
-        _check_levels(path, found, self.plan.request)
+        _check_ciphertexts(path, found, self.plan.request, self.params)
         return {name: tuple(cts) for name, cts in found.items()}
 
     def _respond(self, be: SpillingBackend, out: Live) -> None:
@@ -183,7 +185,10 @@ def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingErr
     return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")
 
 
-def _check_levels(path: Path, live: Mapping[str, Sequence[Any]], expected: Sequence[TensorInfo]) -> None:
+def _check_ciphertexts(
+    path: Path, live: Mapping[str, Sequence[Any]], expected: Sequence[TensorInfo], params: Any
+) -> None:
+    """Raises FileError unless every ciphertext is at its tensor's level and at the canonical scale of that level."""
     for tensor in expected:
         found = {int(ct.level) for ct in live[tensor.name]}
         if found != {tensor.level}:
@@ -191,6 +196,13 @@ def _check_levels(path: Path, live: Mapping[str, Sequence[Any]], expected: Seque
                 f"{path}: {tensor.name} is at level {sorted(found)}, the plan says {tensor.level}",
                 hint="encrypt it again under this plan",
             )
+        scale = params.log_scale_at(tensor.level)
+        for ct in live[tensor.name]:
+            if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
+                raise FileError(
+                    f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has 2^{scale:.6g}",
+                    hint="encrypt it again under this plan",
+                )
 
 
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:

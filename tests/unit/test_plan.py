@@ -73,7 +73,7 @@ def test_json_of_every_field_type() -> None:
         (lambda text: text.replace('"version": 3', '"version": 2'), "plan version 2, this program reads 3"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
-        (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field length"),
+        (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),
         (lambda text: text.replace('"tokens": 128', '"tokens": true'), "expected int, found bool"),
         (lambda _: "[" * 100_000, "not a complete plan"),
         (lambda _: "[]", "not a plan file"),

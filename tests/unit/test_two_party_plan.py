@@ -61,6 +61,8 @@ DAMAGES = {
     "layers": lambda d: d["layers"].pop(),
     "pooler": lambda d: d.update(pooler=None),
     "label": lambda d: d["config"].update(labels=["x" * 1000, "y"]),
+    "label that clears the screen": lambda d: d["config"].update(labels=["\x1b[2J", "y"]),
+    "name that clears the screen": lambda d: d.update(name="\x1b[2J"),
     "retrained": lambda d: d["config"]["retrained"].update(attention_variant="bpmax"),
 }
 

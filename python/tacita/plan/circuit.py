@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 
 from tacita.approx.fit import FitError
-from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.errors import FileError, InputError, PlanError, ShapeError
 from tacita.models.batch import build_batch_circuit
@@ -28,7 +29,7 @@ from tacita.plan.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plan.rehearsal import require_agreement
 from tacita.plan.requests import AnyCircuit
 from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
-from tacita.plan.strict_json import MAX_STRING
+from tacita.plan.strict_json import printable
 from tacita.plan.temper import tempered
 from tacita.plan.trial import run_trial
 
@@ -117,7 +118,7 @@ def calibrate_model(
             row_estimates=row_estimates,
         )
 
-    return Calibrated(model, tokens, measure, hidden_states[:TRIALS] or list(_samples(model, tokens, texts)))
+    return Calibrated(model, tokens, measure, hidden_states[:TRIALS] or _samples(model, tokens, texts))
 
 
 def plan_scheme(
@@ -206,7 +207,7 @@ def model_info(model: Checkpoint) -> ModelInfo:
     """What a plan says about its checkpoint."""
     c = model.config
     return ModelInfo(
-        name="".join(c if c.isprintable() else "?" for c in model.name)[:MAX_STRING],
+        name=printable(model.name),
         sha256=model.sha256,
         architecture="bert",
         layers=c.layers,
@@ -271,14 +272,18 @@ def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Sha
     return wanted[-1], _build(model, specs, wanted[-1])
 
 
-def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Iterator[Sample]:
-    """The first texts that fit, embedded."""
-    found = 0
-    for text in texts if texts is not None else load_texts():
+def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Sequence[Sample]:
+    """The first texts that fit, embedded; where none does, the first rows of the first that the model has positions for."""
+    chosen = texts if texts is not None else load_texts()
+    fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
+    longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)
+    return fitting or [pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens) for hidden, mask in longer]
+
+
+def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
+    """Those of at most so many tokens."""
+    for text in texts:
         try:
-            sample = embed(model, text, tokens)
-        except InputError:  # too long for the plan: calibration cut it, the prediction takes the next
+            yield embed(model, text, tokens)
+        except InputError:  # too long: calibration cut it, the prediction takes the next
             continue
-        yield sample
-        if (found := found + 1) == TRIALS:
-            return

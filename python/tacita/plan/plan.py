@@ -218,7 +218,7 @@ def _dataclass_from_json(kind: type, data: Any) -> Any:
     hints = _hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     if unknown := set(_expect(dict, data)) - names:
-        raise ValueError(f"unknown field {min(unknown)} in {kind.__name__}")
+        raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
     return kind(**{name: from_json(hints[name], data[name]) for name in names})
 
 

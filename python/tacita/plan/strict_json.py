@@ -25,6 +25,11 @@ def loads(text: str) -> Any:
     return data
 
 
+def printable(name: str) -> str:
+    """What a plan holds of a name: `?` for characters that cannot be shown, cut to the longest string that is read."""
+    return "".join(c if c.isprintable() else "?" for c in name)[:MAX_STRING]
+
+
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no finite number")
 

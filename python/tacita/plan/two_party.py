@@ -44,6 +44,7 @@ from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate,
 from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
+from tacita.plan.strict_json import printable
 
 FORMAT = "tacita-two-party"
 VERSION = 2
@@ -122,7 +123,7 @@ def make_two_party_plan(
     else:
         found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
     plan = TwoPartyPlan(
-        name=checkpoint.name[:MAX_NAME],
+        name=printable(checkpoint.name),
         config=checkpoint.config,
         tokens=tokens,
         embeddings=embeddings,
@@ -184,7 +185,7 @@ def check(plan: TwoPartyPlan) -> None:
 
 def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     config, formats = plan.config, plan.formats
-    yield "name", len(plan.name) <= MAX_NAME
+    yield "name", _printable(plan.name, MAX_NAME)
     yield "retrained", config.retrained == ORDINARY
     yield "layers", 1 <= config.layers <= MAX_LAYERS and len(plan.layers) == config.layers
     yield "hidden size", 1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0
@@ -193,7 +194,7 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "types", 0 <= config.types <= MAX_TYPES
     yield "activation", config.activation in ACTIVATIONS and config.pooling in POOLINGS
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
-    yield "labels", len(config.labels) <= MAX_CLASSES and all(len(label) <= MAX_LABEL for label in config.labels)
+    yield "labels", len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels)
     yield "correlations", plan.correlations in KINDS
     yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
@@ -258,6 +259,11 @@ def _normalises(config: BertConfig, bounds: NormBounds) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _printable(text: str, most: int) -> bool:
+    """Short, and without characters that a terminal would obey."""
+    return len(text) <= most and text.isprintable()
 
 
 def _interval(interval: Interval) -> bool:

@@ -47,7 +47,9 @@ impl Parameters {
     fn log_scale_at(&self, level: i64) -> PyResult<f64> {
         let top = self.max_level();
         if !(0..=top).contains(&level) {
-            return Err(error::ParameterError::new_err(format!("level {level}, the preset has 0 to {top}")));
+            return Err(error::ParameterError::new_err(format!(
+                "level {level}, the preset has 0 to {top}"
+            )));
         }
         let below = (top - level) as usize;
         Ok(self.0.scale(self.0.top_level() - below).log2())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,11 +164,13 @@ class Server:
         return self._read(be, request), 0, frozenset()
 
     def _read(self, be: SpillingBackend, path: Path) -> Live:
-        found: dict[str, list[Handle]] = {tensor.name: [] for tensor in self.plan.request}
+        tensors = {tensor.name: tensor for tensor in self.plan.request}
+        found: dict[str, list[Handle]] = {name: [] for name in tensors}
         with engine.translated(FileError, str(path)):
             for name, _, data in envelope.stream(path, "request", self.plan, self._keys.key_id):
-                found[name].append(be.adopt(engine.native().Ciphertext.from_bytes(self.params, data)))
-        _check_ciphertexts(path, found, self.plan.request, self.params)
+                ct = engine.native().Ciphertext.from_bytes(self.params, data)
+                _check_ciphertext(path, tensors[name], ct, self.params)
+                found[name].append(be.adopt(ct))
         return {name: tuple(cts) for name, cts in found.items()}
 
     def _respond(self, be: SpillingBackend, out: Live) -> None:
@@ -185,24 +187,19 @@ def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingErr
     return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")
 
 
-def _check_ciphertexts(
-    path: Path, live: Mapping[str, Sequence[Any]], expected: Sequence[TensorInfo], params: Any
-) -> None:
-    """Raises FileError unless every ciphertext is at its tensor's level and at the canonical scale of that level."""
-    for tensor in expected:
-        found = {int(ct.level) for ct in live[tensor.name]}
-        if found != {tensor.level}:
-            raise FileError(
-                f"{path}: {tensor.name} is at level {sorted(found)}, the plan says {tensor.level}",
-                hint="encrypt it again under this plan",
-            )
-        scale = params.log_scale_at(tensor.level)
-        for ct in live[tensor.name]:
-            if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
-                raise FileError(
-                    f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has 2^{scale:.6g}",
-                    hint="encrypt it again under this plan",
-                )
+def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Any, params: Any) -> None:
+    """Raises FileError unless the ciphertext is at its tensor's level and at the canonical scale of that level."""
+    if ct.level != tensor.level:
+        raise FileError(
+            f"{path}: {tensor.name} is at level {ct.level}, the plan says {tensor.level}",
+            hint="encrypt it again under this plan",
+        )
+    scale = params.log_scale_at(tensor.level)
+    if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
+        raise FileError(
+            f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has 2^{scale:.6g}",
+            hint="encrypt it again under this plan",
+        )
 
 
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
 from tacita.plan.calibrate import Calibration, calibrate, load_texts
+from tacita.plan.outwards import outwards, up
 from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -62,7 +63,7 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
     value = hidden @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"]
     weights = np.exp(trace["layer0.scores"] - calibration.layers[0].shift)
     mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(5, 2, 8))
-    assert np.abs(mixed).max() == pytest.approx(calibration.layers[0].mixed, rel=1e-12)
+    assert 0.0 <= calibration.layers[0].mixed / np.abs(mixed).max() - 1.0 <= 2.0**-7
 
 
 def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
@@ -71,9 +72,9 @@ def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.scores"][:, :, :5]
     for k, interval in enumerate(layer.means):
         means = np.exp((scores - layer.shift) / 2**k).mean(axis=-1)
-        assert interval == pytest.approx((means.min(), means.max()), rel=1e-12)
-    assert layer.sums == pytest.approx(tuple(5.0 * m for m in layer.means[0]))
-    assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean)
+        assert interval == outwards((means.min(), means.max()))
+    assert layer.sums == pytest.approx(tuple(5.0 * m for m in layer.means[0]), rel=2.0**-6)
+    assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean, rel=2.0**-6)
 
 
 def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
@@ -104,14 +105,18 @@ def test_an_ordinary_model_is_not_tempered(checkpoint):
 
 
 def test_margin_widens_by_the_documented_amounts(checkpoint):
-    exact, wide = (calibrate(checkpoint, 16, TEXTS, margin=m) for m in (0.0, 0.2))
-    a, b = exact.layers[0], wide.layers[0]
-    width = a.activation[1] - a.activation[0]
-    assert b.activation == pytest.approx((a.activation[0] - 0.2 * width, a.activation[1] + 0.2 * width))
-    factor = math.exp(0.2 * max(2.0, math.log(a.variance1[1] / a.variance1[0])))
-    assert b.variance1 == pytest.approx((a.variance1[0] / factor, a.variance1[1] * factor))
-    assert b.input == pytest.approx(1.4 * a.input)
-    assert b.shift == b.scores[1]
+    seen = [trace_of(checkpoint, text) for text in TEXTS]
+    inner, variance, given = (
+        np.concatenate([trace[f"layer0.{name}"].ravel() for trace in seen])
+        for name in ("activation_input", "variance1", "input")
+    )
+    wide = calibrate(checkpoint, 16, TEXTS, margin=0.2).layers[0]
+    pad = 0.2 * np.ptp(inner)
+    assert wide.activation == outwards((inner.min() - pad, inner.max() + pad))
+    factor = math.exp(0.2 * max(2.0, math.log(variance.max() / variance.min())))
+    assert wide.variance1 == pytest.approx(outwards((variance.min() / factor, variance.max() * factor)))
+    assert wide.input == up(1.4 * np.abs(given).max())
+    assert wide.shift == wide.scores[1]
 
 
 def test_padded_rows_widen_nothing(checkpoint):
@@ -126,7 +131,7 @@ def test_padded_rows_widen_nothing(checkpoint):
 def test_other_padding_in_given_states_is_recorded(checkpoint):
     hidden, mask = embed(checkpoint, "fine", 8)
     loud = np.where(mask[:, None] > 0, hidden, 9.0)
-    assert calibrate(checkpoint, 8, hidden_states=[(loud, mask)]).layers[0].input == pytest.approx(1.2 * 9.0)
+    assert calibrate(checkpoint, 8, hidden_states=[(loud, mask)]).layers[0].input == up(1.2 * 9.0)
 
 
 def test_json_round_trip_is_exact_and_checked(checkpoint):

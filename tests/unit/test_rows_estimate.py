@@ -102,7 +102,8 @@ def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero()
     taken = [estimates(model, rows, "layer0", t["layer0.input"])[:, mask > 0] for t, mask in found]
     before, left = np.concatenate(logs, axis=1), np.concatenate(logs, axis=1) - np.concatenate(taken, axis=1)
     assert np.ptp(left) < np.ptp(before) - 2.0
-    assert np.allclose(left.max(axis=1), -left.min(axis=1), atol=1e-2)
+    constants = np.abs(rows[0].constant)  # of 8 bits
+    assert np.all(np.abs(left.max(axis=1) + left.min(axis=1)) <= 2.0 * (2.0**-8 * constants + 1e-6))
 
 
 def test_few_rows_or_narrow_ones_get_no_estimate():

@@ -17,12 +17,12 @@ from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, par
 
 __all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
 def exact(x: Array) -> Array:
     """x Phi(x), elementwise."""
-    return np.asarray(0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))), dtype=np.float64)
+    x = np.asarray(x, dtype=np.float64)
+    flat = (x / math.sqrt(2.0)).ravel().tolist()
+    erf = np.fromiter(map(math.erf, flat), np.float64, len(flat))  # twice as quick as np.vectorize
+    return np.asarray(0.5 * x * (1.0 + erf.reshape(x.shape)))
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:

@@ -4,7 +4,9 @@ stored.
 Intervals are properties of a checkpoint and a layer. Every approximation of a plan is fitted on them, and
 every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
 signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
-min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. The fits widen their domain once more (`approx.spec.MARGIN`).
+min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore rounded outwards
+to 8 bits (`plan.outwards`); what follows from an interval, such as the shift of the scores, follows from the rounded one.
+The fits widen their domain once more (`approx.spec.MARGIN`).
 
 Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
 their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
@@ -13,8 +15,8 @@ their values are row 0's. Given hidden states are recorded with all their rows, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,22 +25,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.row_estimate import RowEstimate
-from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.embed import Text, tokenize
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
+from tacita.plan.outwards import up
+from tacita.plan.population import (
+    FOLDS,
+    HELD_OUT,
+    NOT_ESTIMATED,
+    Counts,
+    counted,
+    folds,
+    held_out,
+    largest_excess,
+)
 from tacita.plan.ranges import ROUNDS, Interval, Ranges
-from tacita.plan.rows import Rows, RowSamples, estimates
+from tacita.plan.rows import Rows, RowSamples
+from tacita.plan.samples import Sample as Sample
+from tacita.plan.samples import Samples
 from tacita.plan.temper import choose_temperatures, tempered
+from tacita.plan.walk import Progress as Progress
+from tacita.plan.walk import walk
+from tacita.plan.widen import positive, signed
 
 Array = NDArray[np.float64]
-Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
-Progress = Callable[[int, int], None]
 
 MARGIN = 0.1
 FALL = 5.0  # margins more below the scores after a row estimate, which is too large on rows unlike the samples
 RISE = 5.0  # margins (nats) more above the means after one: 1/x diverges there and only saturates below
 MAX_TEXT_BYTES = 16 << 20
+SAMPLED = 2000  # inputs of ReLU that a sample adds to the density, about
+MOST_SAMPLED = 1_000_000  # of all samples together
+MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,8 @@ class LayerCalibration:
     holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k),
     for k square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the
     LayerNorm input minus its mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result.
-    activation: interval of its input. density: share of its inputs in equal parts of that interval.
+    activation: interval of its input. density: share of ReLU's inputs in equal parts of that interval, as powers of two; empty
+    for other activations, whose fits do not ask.
     hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
     input. output: bound of the layer's result.
     """
@@ -81,7 +101,7 @@ class LayerCalibration:
 class Calibration:
     """Intervals of a checkpoint (by sha256) at a margin.
 
-    samples: inputs measured. rows: token rows measured. layers: one per encoder layer. pooler: interval of
+    samples: inputs measured. rows: token rows measured, rounded up. layers: one per encoder layer. pooler: interval of
     the input of tanh, None without it. answer: bound of logits or pooled vector, before it is normalised.
     temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
     those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates: what that
@@ -111,6 +131,14 @@ class Calibration:
         return Calibration(layers=layers, row_estimates=rows, **checked)
 
 
+@dataclass(frozen=True)
+class Survey:
+    """A calibration, and how many of the texts that did not make it left its intervals."""
+
+    calibration: Calibration
+    counts: Counts
+
+
 def calibrate(
     checkpoint: Checkpoint,
     tokens: int,
@@ -123,27 +151,45 @@ def calibrate(
     temper: bool = True,
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
-    texts are not) and over given samples; record, widen.
+    texts are not) and over given samples; record, widen, round outwards.
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
-    total). row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where they are
-    worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not. Cost:
-    one float64 forward pass a sample, one more for estimates, one or two more for tempering.
+    total) of each pass. row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where
+    they are worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not.
+    Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
-    if not 0.0 <= margin <= 1.0:
-        raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
-    if texts is None and not hidden_states:
-        texts = load_texts()
-    chosen = list(texts or ())
-    if not chosen and not hidden_states:
-        raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
-    config, samples = checkpoint.config, _Samples(checkpoint, tokens, chosen, hidden_states)
-    ranges, rows = _measure(checkpoint, samples, progress, row_estimates)
-    temperatures = choose_temperatures(ranges, config) if temper else ((1.0,) * config.heads,) * config.layers
-    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        ranges, rows = _measure(model, samples, progress, row_estimates)
-    return _widened(checkpoint, ranges, margin, samples, temperatures, rows)
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    how = _How(row_estimates, temper, margin, progress or (lambda done, total: None))
+    return _made(_measured(checkpoint, samples, range(len(samples)), how), how)
+
+
+def survey(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+    row_estimates: bool = False,
+    processes: int = 1,
+) -> Survey:
+    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds (`plan.population`).
+
+    processes: see `plan.walk`; the result is the same for any number.
+    """
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    how = _How(row_estimates, True, margin, progress or (lambda done, total: None), processes)
+    held = held_out(len(samples))
+    kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
+    measured = _measured(checkpoint, samples, kept, how)
+    calibration = _made(measured, how)
+    if held:
+        tested = [largest_excess(measured.ranges.of(held), calibration)]
+        return Survey(calibration, counted(HELD_OUT, tested))
+    tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
+    return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
 
 
 def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
@@ -168,135 +214,133 @@ def _read(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class _Samples:
-    """Texts and given states as (hidden, mask) pairs, embedded again at each walk."""
+class _How:
+    """Options of a calibration."""
+
+    row_estimates: bool
+    temper: bool
+    margin: float
+    progress: Progress
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make intervals."""
 
     checkpoint: Checkpoint
-    tokens: int
-    texts: Sequence[Text]
-    given: Sequence[Sample]
-
-    def __len__(self) -> int:
-        return len(self.texts) + len(self.given)
-
-    def __iter__(self) -> Iterator[Sample]:
-        for text in self.texts:
-            fitting = _cut(self.checkpoint, text, self.tokens)
-            yield embed(self.checkpoint, fitting, len(tokenize(self.checkpoint, fitting)[0]))
-        yield from self.given
+    ranges: Ranges
+    kept: Sequence[int]
+    rows: Rows
+    temperatures: tuple[tuple[float, ...], ...]
 
 
-def _measure(model: Checkpoint, samples: _Samples, progress: Progress | None, estimate: bool) -> tuple[Ranges, Rows]:
-    """Ranges and, if wanted and worth it, the row estimates that they are after."""
-    ranges, heads = Ranges(model.config.heads), model.config.heads
-    none: Rows = (None,) * model.config.layers
-    if not estimate:
-        _pass(model, samples, progress, ranges)
-        return ranges, none
-    seen = RowSamples(model)
-    _pass(model, samples, progress, ranges, seen)
-    rows = seen.fit()
-    if rows != none:
-        _pass(model, samples, progress, ranges := Ranges(heads, lambda name, x: estimates(model, rows, name, x)))
+def _samples(
+    checkpoint: Checkpoint, tokens: int, texts: Iterable[Text] | None, given: Sequence[Sample], margin: float
+) -> Samples:
+    if not 0.0 <= margin <= 1.0:
+        raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
+    if texts is None and not given:
+        texts = load_texts()
+    found = Samples.of(checkpoint, tokens, texts or (), given)
+    if not len(found):
+        raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
+    return found
+
+
+def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
+    ranges, rows = _walked(checkpoint, samples, kept, how)
+    config = checkpoint.config
+    none = ((1.0,) * config.heads,) * config.layers
+    temperatures = choose_temperatures(ranges.of(kept), config) if how.temper else none
+    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
+        ranges, rows = _walked(model, samples, kept, how)
+    return _Measured(checkpoint, ranges, kept, rows, temperatures)
+
+
+def _walked(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> tuple[Ranges, Rows]:
+    """Ranges of all samples and, if wanted and worth it, the row estimates that they are after."""
+    rows = _fitted_rows(model, samples, kept) if how.row_estimates else (None,) * model.config.layers
+    count, relu = len(samples), model.config.activation == "relu"
+    ranges = walk(
+        model,
+        samples.at(range(count)),
+        count,
+        rows=rows,
+        kept=max(1, min(SAMPLED, MOST_SAMPLED // count)) if relu else 0,
+        progress=how.progress,
+        processes=how.processes,
+    )
     return ranges, rows
 
 
-def _pass(model: Checkpoint, samples: _Samples, progress: Progress | None, *seeing: Ranges | RowSamples) -> None:
-    def record(name: str, value: Array) -> None:
-        for collector in seeing:
-            collector.see(name, value)
-
-    for done, (hidden, mask) in enumerate(samples, 1):
-        for collector in seeing:
-            collector.start(mask)
-        reference(model, hidden, mask, record)
-        if progress is not None:
-            progress(done, len(samples))
+def _fitted_rows(model: Checkpoint, samples: Samples, kept: Sequence[int]) -> Rows:
+    """Of at most MOST_FOR_ROWS samples in the same distance."""
+    seen = RowSamples(model)
+    for hidden, mask in samples.at(kept[:: -(-len(kept) // MOST_FOR_ROWS)]):
+        seen.start(mask)
+        reference(model, hidden, mask, seen.see)
+    return seen.fit()
 
 
-def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
-    """The text without the last words that do not fit; a pair is refused by `embed` rather than cut."""
-    if not isinstance(text, str):
-        return text
-    words = text.split()
-    while (excess := len(tokenize(checkpoint, " ".join(words))[0]) - tokens) > 0 and len(words) > 1:
-        words = words[: max(1, len(words) - max(1, excess // 4))]
-    return " ".join(words)
+def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
+    """Excesses of some samples over intervals of others."""
+    return largest_excess(measured.ranges.of(test), _made(replace(measured, kept=made), how))
 
 
-def _widened(
-    checkpoint: Checkpoint,
-    ranges: Ranges,
-    margin: float,
-    samples: _Samples,
-    temperatures: tuple[tuple[float, ...], ...],
-    rows: Rows,
-) -> Calibration:
-    config = checkpoint.config
+def _made(measured: _Measured, how: _How) -> Calibration:
+    """Intervals of the kept samples, widened and rounded."""
+    ranges, margin = measured.ranges.of(measured.kept), how.margin
     return Calibration(
-        sha256=checkpoint.sha256,
+        sha256=measured.checkpoint.sha256,
         margin=margin,
-        samples=len(samples),
-        rows=ranges.rows,
-        layers=tuple(_layer(ranges, f"layer{i}.", margin, row) for i, row in enumerate(rows)),
-        pooler=_signed(ranges.interval("pooler_input"), margin) if config.pooling == "pooler" else None,
-        answer=ranges.bound("logits") * (1.0 + 2.0 * margin),
-        temperatures=temperatures,
-        row_estimates=rows,
+        samples=len(measured.kept),
+        rows=int(up(sum(ranges.rows))),
+        layers=tuple(_layer(ranges, f"layer{i}.", margin, row) for i, row in enumerate(measured.rows)),
+        pooler=signed(ranges.interval("pooler_input"), margin) if "pooler_input" in ranges.names else None,
+        answer=up(ranges.bound("logits") * (1.0 + 2.0 * margin)),
+        temperatures=measured.temperatures,
+        row_estimates=measured.rows,
     )
 
 
 def _layer(ranges: Ranges, name: str, margin: float, row: RowEstimate | None) -> LayerCalibration:
     def bound(key: str) -> float:
-        return ranges.bound(name + key) * (1.0 + 2.0 * margin)
+        return up(ranges.bound(name + key) * (1.0 + 2.0 * margin))
 
-    scores = _signed(ranges.interval(f"{name}scores"), margin)
-    if row is not None:
-        scores = scores[0] - FALL * margin * (scores[1] - scores[0]), scores[1]
-    shift, activation = scores[1], _signed(ranges.interval(f"{name}activation_input"), margin)
+    scores = signed(ranges.interval(f"{name}scores"), margin, FALL if row else 0.0)
+    shift, activation = scores[1], signed(ranges.interval(f"{name}activation_input"), margin)
     return LayerCalibration(
         input=bound("input"),
         scores=scores,
         shift=shift,
-        sums=_positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
-        mixed=math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin),
+        sums=positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
+        mixed=up(math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin)),
         means=tuple(_means(ranges, name[:-1], k, shift, margin, row) for k in ROUNDS),
-        mixed_mean=math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin),
+        mixed_mean=up(math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin)),
         context=bound("context"),
         pre_norm1=bound("pre_norm1"),
         centred1=bound("centred1"),
-        variance1=_positive(ranges.interval(f"{name}variance1"), margin),
+        variance1=positive(ranges.interval(f"{name}variance1"), margin),
         norm1=bound("norm1"),
         activation=activation,
         density=ranges.density(name[:-1], activation),
         hidden=bound("activation"),
         pre_norm2=bound("pre_norm2"),
         centred2=bound("centred2"),
-        variance2=_positive(ranges.interval(f"{name}variance2"), margin),
+        variance2=positive(ranges.interval(f"{name}variance2"), margin),
         output=bound("output"),
     )
 
 
 def _means(ranges: Ranges, layer: str, k: int, shift: float, margin: float, row: RowEstimate | None) -> Interval:
     """Of exp((score - shift) / 2^k) over the real keys of a row."""
-    low, high = _positive(_exp(ranges.log_mean(layer, 0.5**k), shift / 2**k), margin)
-    return low, high * math.exp(RISE * margin if row else 0.0)
+    interval = _exp(ranges.log_mean(layer, 0.5**k), shift / 2**k)
+    return positive(interval, margin, RISE if row else 0.0)
 
 
 def _exp(logs: Interval, shift: float) -> Interval:
     return math.exp(logs[0] - shift), math.exp(logs[1] - shift)
-
-
-def _signed(interval: Interval, margin: float) -> Interval:
-    lo, hi = interval
-    pad = margin * max(hi - lo, np.finfo(np.float64).eps)
-    return lo - pad, hi + pad
-
-
-def _positive(interval: Interval, margin: float) -> Interval:
-    lo, hi = interval
-    factor = math.exp(margin * min(max(2.0, math.log(hi / lo)), 6.0))
-    return lo / factor, hi * factor
 
 
 def _fields(cls: type[Calibration] | type[LayerCalibration], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.models.two_party import known_rows
 from tacita.plan.calibrate import Sample
+from tacita.plan.outwards import outwards, up
 
 Array = NDArray[np.float64]
 WORDS = "embeddings.word_embeddings.weight"
@@ -64,6 +65,6 @@ def _norm(checkpoint: Checkpoint, sums: Sequence[Array], margin: float) -> NormB
     centred = np.stack([x - x.mean(axis=-1, keepdims=True) for x in sums])
     variance = (centred**2).mean(axis=-1) + checkpoint.config.norm_eps
     wider = 1.0 + 4.0 * margin
-    interval = float(variance.min()) / wider, float(variance.max()) * wider
+    interval = outwards((float(variance.min()) / wider, float(variance.max()) * wider))
     gamma = power_above(checkpoint.tensors["embeddings.LayerNorm.weight"])
-    return NormBounds(float(np.abs(centred).max()) * wider, interval, gamma)
+    return NormBounds(up(float(np.abs(centred).max()) * wider), interval, gamma)

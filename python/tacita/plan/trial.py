@@ -21,6 +21,7 @@ from tacita.plan import executor
 from tacita.plan.build import RESPONSE, Placed
 from tacita.plan.calibrate import Array, Sample
 from tacita.plan.leveled import noise_of
+from tacita.plan.outwards import up
 from tacita.plan.requests import AnyCircuit, pack, read
 from tacita.plan.scheme import Shape
 from tacita.schemes.base import Live
@@ -28,7 +29,7 @@ from tacita.schemes.base import Live
 
 @dataclass(frozen=True)
 class Trial:
-    """Largest distances of the numbers of an answer over all samples. error: from the float model's. noise: from `plain`'s.
+    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan publishes. error: from the float model's. noise: from `plain`'s.
 
     The largest and not the root mean square, because noise depends on the text, by a factor of 8 between two of them, and a plan
     has one rounding for all texts.
@@ -51,7 +52,7 @@ def run_trial(model: Checkpoint, placed: Placed, circuit: AnyCircuit, shape: Sha
     quiet = _answers(placed, circuit, shape, samples, lambda: PlainBackend(shape.slots, top))
     wanted = [reference(model, hidden, mask).logits for hidden, mask in samples]
     ended = [finished(values, model.config.normalise) for values in noisy]  # the noise is that before normalising
-    return Trial(_distance(ended, wanted), _distance(noisy, quiet))
+    return Trial(up(_distance(ended, wanted)), up(_distance(noisy, quiet)))
 
 
 def _answers(

@@ -1,6 +1,8 @@
 """The plan of the two-party mode: what both parties must agree on before a session, all of it public.
 
-Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin. No weights, no hash of weights.
+Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin, rounded outwards to 8 bits
+(`plan.outwards`). No weights. The intervals are nevertheless a fingerprint: who holds a candidate checkpoint can calibrate it and
+compare.
 The server makes it from the checkpoint and sends it; the client checks every number before it acts on one.
 """
 

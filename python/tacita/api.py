@@ -86,6 +86,7 @@ def plan(
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    processes: int = 1,
 ) -> Plan:
     """Calibrates, places and prices a run of `model` at `tokens` tokens; see `choose_plan`."""
     return choose_plan(
@@ -99,6 +100,7 @@ def plan(
         texts=texts,
         prices=prices,
         progress=progress,
+        processes=processes,
     ).plan
 
 
@@ -114,13 +116,15 @@ def choose_plan(
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    processes: int = 1,
 ) -> Choice:
     """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
 
     scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for auto and as
     many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or "leveled" for the smallest
     secure ring on which the circuit fits without bootstrapping. functions: approximations of "tacita", "moai" or "arion".
-    texts: calibration sentences (default: those shipped with the model). prices: default the measured table for the ring,
+    texts: calibration sentences (default: those shipped with the model). processes: that calibrate on many texts; a script
+    that asks for more than one needs `if __name__ == "__main__"`. prices: default the measured table for the ring,
     else formulas. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
     """
     infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
@@ -136,6 +140,7 @@ def choose_plan(
             texts=texts,
             functions=chosen,
             progress=progress,
+            processes=processes,
         )
     made = make_plan(
         checkpoint,
@@ -147,6 +152,7 @@ def choose_plan(
         texts=texts,
         functions=chosen,
         progress=progress,
+        processes=processes,
     )
     return Choice((Option(scheme, inputs or made.batch, made),), objective)
 

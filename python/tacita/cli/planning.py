@@ -13,6 +13,7 @@ from tacita.cli.options import SchemeName
 from tacita.plan.choose import Option
 from tacita.plan.cost import Prices
 from tacita.plan.plan import Plan
+from tacita.plan.resources import threads
 
 
 def planned(
@@ -43,6 +44,7 @@ def planned(
             texts=texts,
             prices=prices,
             progress=report,
+            processes=threads(),
         )
     if name is SchemeName.auto:
         out.print(why(choice), soft_wrap=True)

@@ -22,6 +22,7 @@ from tacita.plan.plan import (
     Prediction,
     TensorInfo,
 )
+from tacita.plan.population import UNKNOWN, Population
 from tacita.plan.rehearsal import rehearse, simulated
 from tacita.plan.requests import AnyCircuit, counts
 from tacita.plan.scheme import Shape
@@ -72,6 +73,7 @@ def to_plan(
     noise: float,
     max_abs_error: float,
     shape: Shape,
+    population: Population = UNKNOWN,
 ) -> Plan:
     """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data.
 
@@ -95,6 +97,7 @@ def to_plan(
         noise=noise,
         decimals=decimals_for(noise),
         prediction=_prediction(placed, request, response, prices, max_abs_error),
+        population=population,
     )
 
 

@@ -15,6 +15,7 @@ from tacita.models.bert import ACTIVATIONS, POOLINGS
 from tacita.plan.check_circuit import circuit_rules
 from tacita.plan.decimals import MOST, least_noise, quiet
 from tacita.plan.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
+from tacita.plan.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plan.presets import PRESETS, can_bootstrap
 from tacita.plan.scheme import LANES, PACKINGS, ROWS, shape_of
 
@@ -66,6 +67,7 @@ def _rules(plan: Plan) -> Rules:
     yield from circuit_rules(plan)
     yield from _answer_rules(plan)
     yield from _prediction_rules(plan.prediction, len(plan.stages))
+    yield from _population_rules(plan.population)
 
 
 def _model_rules(model: ModelInfo) -> Rules:
@@ -144,3 +146,10 @@ def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
 
 def _unique(names: Sequence[object]) -> bool:
     return len(set(names)) == len(names)
+
+
+def _population_rules(found: Population) -> Rules:
+    rates = (found.per_text, found.per_text_bound, found.per_request, found.per_request_bound)
+    yield "population: method", found.method in (HELD_OUT, FOLDS, NOT_ESTIMATED)
+    yield "population: counts", 0 <= found.far <= found.outside <= found.texts <= MOST_COUNT
+    yield "population: rates", all(0.0 <= rate <= 1.0 for rate in rates)

@@ -100,10 +100,13 @@ def plan_best(
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    processes: int = 1,
 ) -> Choice:
     """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
     phases = Phases(progress, list(PACKINGS))
-    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states)
+    calibrated = calibrate_model(
+        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
+    )
 
     def option(scheme: str) -> Option:
         try:

@@ -17,7 +17,7 @@ from tacita.models.batch import build_batch_circuit
 from tacita.models.circuit import CircuitSpecs, build_circuit
 from tacita.packing.interleaved import BatchShape
 from tacita.plan.build import place_circuit, to_plan
-from tacita.plan.calibrate import Calibration, Sample, calibrate, load_texts
+from tacita.plan.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.plan.cost import Prices
 from tacita.plan.decimals import stated_noise
 from tacita.plan.executor import Progress
@@ -45,11 +45,11 @@ class Calibrated:
 
     model: Checkpoint
     tokens: int
-    measure: Callable[[bool], Calibration]
+    measure: Callable[[bool], Survey]
     samples: Sequence[Sample]
-    _found: dict[bool, Calibration] = field(default_factory=dict)
+    _found: dict[bool, Survey] = field(default_factory=dict)
 
-    def calibration(self, packing: str) -> Calibration:
+    def survey(self, packing: str) -> Survey:
         """Intervals for a packing, measured when first asked for: batches take row estimates from their scores."""
         batch = packing != ROWS
         if batch not in self._found:
@@ -80,17 +80,20 @@ def make_plan(
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    processes: int = 1,
 ) -> Plan:
     """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See tacita.plan.
 
     parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor, arion or moai.
     inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds). functions: variants
-    of the approximations. Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
+    of the approximations. processes: for many texts, see `plan.walk`. Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
     shapes(packing_of(scheme), model.config, rings[-1].slots, tokens, inputs)
     phases = Phases(progress, [scheme])
-    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states)
+    calibrated = calibrate_model(
+        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
+    )
     goal = Goal(scheme, inputs, accuracy, functions)
     plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")
@@ -104,18 +107,20 @@ def calibrate_model(
     *,
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
+    processes: int = 1,
 ) -> Calibrated:
     """The part of planning that all schemes share. Calibration itself waits for the first plan that needs it."""
 
-    def measure(row_estimates: bool) -> Calibration:
+    def measure(row_estimates: bool) -> Survey:
         phases.enter("calibrate", "batch" if row_estimates else "rows")
-        return calibrate(
+        return survey(
             model,
             tokens,
             texts,
             hidden_states=hidden_states,
             progress=phases.part,
             row_estimates=row_estimates,
+            processes=processes,
         )
 
     return Calibrated(model, tokens, measure, hidden_states[:TRIALS] or _samples(model, tokens, texts))
@@ -138,7 +143,8 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
     model, table = calibrated.model, prices_of(info, prices)
     packing = packing_of(goal.scheme)
     wanted = shapes(packing, model.config, info.slots, calibrated.tokens, goal.inputs)
-    calibration = calibrated.calibration(packing)
+    survey = calibrated.survey(packing)
+    calibration = survey.calibration
     phases.enter("fit", goal.scheme)
     specs = _with_rows(fit_circuit(calibration, model.config, goal.accuracy, goal.functions), calibration)
     soft = tempered(model, calibration.temperatures)
@@ -159,6 +165,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
         noise=stated_noise(seen.noise, info, calibration.answer),
         max_abs_error=seen.error,
         shape=shape,
+        population=survey.counts.population(shape.texts),
     )
     return _readable(plan)
 

@@ -1,7 +1,9 @@
-"""Progress of planning: each phase has a share, its seconds on the default model at full size."""
+"""Progress of planning: each phase has a share, its seconds on the default model at full size; calibration, which may take many
+texts, its own pace as soon as that is known."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tacita.errors import PlanError
@@ -25,7 +27,8 @@ class Phases:
             measured = (f"calibrate {kind}", CALIBRATE)
             self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
-        self._index = 0
+        self._index = self._done = 0
+        self._began = time.monotonic()
 
     def enter(self, phase: str, scheme: str = "") -> None:
         """A phase begins; "done" after the last."""
@@ -34,10 +37,16 @@ class Phases:
         if name not in (*names, "done"):
             raise PlanError(f"planning has no phase {name!r}", hint=f"one of {', '.join(names)}")
         self._index = len(names) if name == "done" else names.index(name)
+        self._done, self._began = 0, time.monotonic()
         self._report(0.0)
 
     def part(self, done: int, total: int) -> None:
-        """The phase has come so far."""
+        """The phase has come so far, and will go on as it did; a smaller `done` than before begins another pass."""
+        if done < self._done:
+            self._began = time.monotonic()
+        elif self._index < len(self._shares):
+            self._shares[self._index] = self._shares[self._index][0], (time.monotonic() - self._began) * total / done
+        self._done = done
         self._report(done / total)
 
     def _report(self, share: float) -> None:

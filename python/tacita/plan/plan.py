@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from tacita.errors import FileError, PlanError
 from tacita.plan import strict_json
+from tacita.plan.population import UNKNOWN, Population
 
 FORMAT = "tacita-plan"
 VERSION = 3
@@ -116,7 +117,8 @@ class Plan:
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
     noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
-    before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md).
+    before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md). population: how often
+    texts leave the calibrated intervals.
     """
 
     model: ModelInfo
@@ -133,6 +135,7 @@ class Plan:
     noise: float
     decimals: int
     prediction: Prediction
+    population: Population = UNKNOWN
 
     @cached_property
     def hash(self) -> str:

@@ -50,6 +50,9 @@ class Population:
     per_request_bound: float
 
 
+UNKNOWN = Population(NOT_ESTIMATED, 0, 0, 0, 0.0, 1.0, 0.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Counts:
     """What was counted, whatever the number of texts in a request."""

@@ -29,7 +29,9 @@ from tacita.schemes.base import Live
 
 @dataclass(frozen=True)
 class Trial:
-    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan publishes. error: from the float model's. noise: from `plain`'s.
+    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan publishes.
+
+    error: from the float model's. noise: from `plain`'s.
 
     The largest and not the root mean square, because noise depends on the text, by a factor of 8 between two of them, and a plan
     has one rounding for all texts.

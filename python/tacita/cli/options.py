@@ -67,7 +67,11 @@ Insecure = Annotated[
 Texts = Annotated[
     Path | None,
     typer.Option(
-        "--texts", help="Calibration sentences, one per line (default: those of the model).", show_default=False
+        "--texts",
+        help="Calibration sentences, one per line (default: the package's). The plan, which the other side reads, publishes the "
+        "extremes that the model takes on them, to 8 bits: a single unusual sentence shows. "
+        "Of 500 lines or more every fifth is held out, to say how often texts leave the intervals.",
+        show_default=False,
     ),
 ]
 Prices = Annotated[

@@ -33,8 +33,9 @@ from tacita.cli.options import (
     read_texts,
 )
 from tacita.cli.planning import planned
+from tacita.cli.population import told
 from tacita.cli.steps import step
-from tacita.plan.plan import Plan
+from tacita.plan.plan import Plan, to_json
 from tacita.plan.scheme import scheme_of
 from tacita.protocol.files import Workdir, write_text
 
@@ -75,12 +76,15 @@ def run(
         )
         write_text(path, plan.to_text())
         timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": scheme_of(plan)}
+        timed.fields["population"] = to_json(plan.population)
     evaluate = duration(plan.prediction.seconds["evaluate"])
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     out.print(
         f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}{texts_in}",
         soft_wrap=True,
     )
+    for line in told(plan):
+        out.print(line, soft_wrap=True)
 
 
 @app.command("show")
@@ -92,6 +96,8 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     for line in _stages(plan):
         out.print(line, soft_wrap=True)
     show_estimate(plan)
+    for line in told(plan):
+        out.print(line, soft_wrap=True)
 
 
 def _stages(plan: Plan) -> Iterator[str]:

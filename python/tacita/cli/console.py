@@ -1,9 +1,10 @@
-"""What the commands share on screen: a progress bar with stage and time left, one-line errors, JSON reports."""
+"""What the commands share on screen: foreign text made harmless, a progress bar, one-line errors, JSON reports."""
 
 from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +18,37 @@ from tacita.errors import TacitaError
 from tacita.plan.executor import Progress
 from tacita.protocol.files import write_text
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 QUIET_SECONDS = 2.0  # shorter steps show no bar
+MESSAGE = 2000  # characters of an error that are shown: paths can be long
+ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories: control, format, lone surrogate, line, paragraph
+JOINERS = "\u200c\u200d"  # format characters that scripts and emoji need, and that move nothing
+
+
+def shown(text: str, most: int = 200) -> str:
+    """Text of anybody, as it may stand in what `out` and `err` print: it can neither command the terminal nor rich.
+
+    Control characters (escape sequences, C1, line ends, bidirectional overrides, lone surrogates) and backslashes come
+    out as in a Python literal, opening brackets as rich wants them. Text over `most` characters is cut.
+    """
+    cut = text if len(text) <= most else text[: max(0, most - 3)] + "..."
+    return "".join(map(_harmless, cut))
+
+
+def _harmless(character: str) -> str:
+    """Doubled backslashes keep what follows, a tag of our own or an escaped bracket, what it is."""
+    if character == "[":
+        return r"\["
+    if character == "\\" or (unicodedata.category(character) in ACTING and character not in JOINERS):
+        return character.encode("unicode_escape").decode("ascii")
+    return character
 
 
 def fail(error: TacitaError) -> None:
     """One line on stderr: what clashed, then what to do."""
     hint = f" ({error.hint})" if error.hint else ""
-    err.print(f"[red]error:[/red] {_escape(str(error) + hint)}", soft_wrap=True)
+    err.print(f"[red]error:[/red] {shown(str(error) + hint, MESSAGE)}", soft_wrap=True)
 
 
 def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
@@ -48,7 +71,7 @@ def progress(title: str) -> Iterator[Callable[[Progress], None]]:
         if not started and (now.left > QUIET_SECONDS or time.monotonic() - began > QUIET_SECONDS):
             bar.start()
             started = True
-        description = f"{title}: {now.stage} ({min(now.index + 1, now.total)}/{now.total})"
+        description = f"{title}: {shown(now.stage)} ({min(now.index + 1, now.total)}/{now.total})"
         done = now.seconds / (now.seconds + now.left) if now.seconds + now.left > 0 else 0.0
         bar.update(task, total=1.0, completed=done, description=description, left=f"{duration(now.left)} left")
 
@@ -78,7 +101,3 @@ def size(count: float) -> str:
 def several(count: int, noun: str) -> str:
     """1 text, 2 texts."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -22,6 +22,7 @@ from tacita.checkpoint import load
 from tacita.errors import ResourceError
 from tacita.plan.plan import Plan
 from tacita.server.budget import ciphertext_budget
+from tacita.server.session import FOLDER
 from tacita.server.spill import Codec, SpillingBackend, SpillStore
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -67,7 +68,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     client.keygen()
     client.encrypt(TEXT)
     assert server(work).evaluate().exists()
-    assert not (work / "resume").exists()
+    assert not (work / FOLDER).exists()
     return work
 
 
@@ -99,7 +100,7 @@ def response(work: Path) -> bytes:
 
 
 def test_a_killed_evaluation_goes_on_and_gives_the_identical_response(finished: Path, killed: Path) -> None:
-    point = json.loads((killed / "resume" / "resume.json").read_text())
+    point = json.loads((killed / FOLDER / "resume.json").read_text())
     assert point["index"] == KILLED_AT
     report = killed / "evaluate.json"
     told = process("evaluate", "--work", str(killed), TOY, "--json", str(report))
@@ -110,7 +111,7 @@ def test_a_killed_evaluation_goes_on_and_gives_the_identical_response(finished: 
     assert list(found["stage_seconds"]) == [stage.name for stage in plan.stages[KILLED_AT:]]
     assert found["spill_gb"] > 0
     assert response(killed) == response(finished)
-    assert not (killed / "resume").exists()
+    assert not (killed / FOLDER).exists()
 
 
 def test_no_resume_starts_from_the_beginning(finished: Path, killed: Path) -> None:
@@ -129,7 +130,7 @@ def test_no_resume_starts_from_the_beginning(finished: Path, killed: Path) -> No
     ],
 )
 def test_a_damaged_point_is_told_and_not_used(finished: Path, killed: Path, pattern: str, message: str) -> None:
-    path = next((killed / "resume").glob(pattern))
+    path = next((killed / FOLDER).glob(pattern))
     data = bytearray(path.read_bytes())
     data[-20] ^= 1
     path.write_bytes(data)
@@ -163,7 +164,7 @@ def test_within_little_memory_the_response_is_the_same(finished: Path, tmp_path:
     assert tight.usage.written > 0
     assert tight.usage.read > 0
     assert response(work) == response(finished)
-    assert server(work).evaluate() and not (work / "resume").exists()
+    assert server(work).evaluate() and not (work / FOLDER).exists()
 
 
 def test_a_limit_below_the_keys_is_told_before_anything_runs(finished: Path) -> None:
@@ -177,21 +178,36 @@ def test_a_limit_below_the_keys_is_told_before_anything_runs(finished: Path) -> 
 def test_a_full_disk_ends_the_run_and_leaves_the_point(
     finished: Path, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (killed / "resume" / "resume.json").read_bytes()
-    held = sum(path.stat().st_size for path in (killed / "resume").glob("*.spill"))
+    before = (killed / FOLDER / "resume.json").read_bytes()
+    held = sum(path.stat().st_size for path in (killed / FOLDER).glob("*.spill"))
     make, plan = SpillStore.__init__, Plan.load(killed / "plan.json")
     monkeypatch.setattr(SpillStore, "__init__", lambda store, folder: make(store, folder, quota=held + 1000))
     fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
     with pytest.raises(ResourceError, match=r"spilling a ciphertext needs .* are free"):
         server(killed, memory=fixed / 1e9 + 1e-6).evaluate()
-    assert (killed / "resume" / "resume.json").read_bytes() == before
+    assert (killed / FOLDER / "resume.json").read_bytes() == before
     monkeypatch.undo()
     server(killed).evaluate()
     assert response(killed) == response(finished)
 
 
+def test_a_folder_resume_of_the_user_survives_and_an_old_point_is_told(finished: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(finished, work)
+    (work / "resume" / "drafts").mkdir(parents=True)
+    files = {"cv.txt": "mine", "drafts/cv.txt": "mine", "resume.json": '{"format": "tacita-resume", "version": 1}'}
+    for name, text in files.items():
+        (work / "resume" / name).write_text(text)
+    told: list[str] = []
+    server(work).evaluate(notice=told.append)
+    assert {name: (work / "resume" / name).read_text() for name in files} == files
+    assert len(told) == 1
+    assert told[0].endswith("of an earlier release, which is not used: delete the folder yourself")
+    assert response(work) == response(finished)
+
+
 def test_two_evaluations_in_one_folder_are_kept_apart(killed: Path) -> None:
-    store = SpillStore(killed / "resume")
+    store = SpillStore(killed / FOLDER)
     with pytest.raises(ResourceError, match="in use by another evaluate"):
         server(killed).evaluate()
     store.close(keep=True)

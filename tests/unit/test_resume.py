@@ -21,6 +21,7 @@ from tacita.schemes.base import Stage
 from tacita.server import resume
 from tacita.server.resume import MANIFEST, Checkpoints, Run
 from tacita.server.spill import SpillStore
+from tacita.server.spill.folder import JOURNAL
 
 RUN = Run("plan", "key", "request", "0")
 NAMES = ["split", "join", "twist", "tail"]
@@ -56,6 +57,14 @@ PLACED = [
 ]
 
 
+def found_in(folder: Path, run: Run = RUN) -> resume.ResumePoint | None:
+    store = SpillStore(folder)
+    try:
+        return resume.find(store, run)
+    finally:
+        store.close(keep=True)
+
+
 def start(store: SpillStore, room: int) -> tuple[Any, Any]:
     be = spilling.spilling(store, room, max_level=4)
     return be, {"x": (encrypt(be, np.random.default_rng(1).uniform(-0.5, 0.5, 64)),)}
@@ -68,7 +77,7 @@ def evaluate(folder: Path, room: int, *, die_after: int = 0, quota: int | None =
     try:
         be, live = start(store, room)
         begin, complex_names = 0, frozenset[str]()
-        if point := resume.find(folder, RUN):
+        if point := resume.find(store, RUN):
             live = resume.restore(be, point)
             begin, complex_names = point.index, frozenset(point.complex_names)
         points = Checkpoints(be, RUN, NAMES, 0.0, told.append)
@@ -107,22 +116,25 @@ def test_a_run_can_be_killed_after_every_stage(tmp_path: Path) -> None:
 def test_a_point_names_each_ciphertext_once_and_no_file_is_left_over(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         evaluate(tmp_path, 100, die_after=1)
-    point = resume.find(tmp_path, RUN)
+    point = found_in(tmp_path)
     assert point is not None
     assert (point.index, point.stage, point.complex_names) == (1, "split", ("z",))
     assert {name: len(cts) for name, cts in point.tensors.items()} == {"x": 1, "y": 2, "z": 2}
     assert len(point.files) == 3  # x stands in all three tensors
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {MANIFEST} | {file.name for file in point.files}
+    assert kept == {MANIFEST, JOURNAL} | {file.name for file in point.files}
 
 
 def test_what_a_killed_process_left_besides_is_swept(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         evaluate(tmp_path, 2, die_after=2)
-    (tmp_path / "0123456789abcdef.spill").write_bytes(b"left")
-    (tmp_path / ".resume.json.1234.part").write_bytes(b"half")
+    left = ("0123456789abcdef.spill", "fedcba9876543210.spill.part", "resume.json.part")
+    with (tmp_path / JOURNAL).open("a") as journal:
+        journal.write("".join(f"\n{name}" for name in left))
+    for name in left:
+        (tmp_path / name).write_bytes(b"half")
     evaluate(tmp_path, 2)
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(("0123", ".resume"))]
+    assert not [name for name in left if (tmp_path / name).exists()]
 
 
 @pytest.mark.parametrize("field", ["plan", "key", "request", "release"])
@@ -130,7 +142,7 @@ def test_a_point_of_another_run_is_refused(field: str, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         evaluate(tmp_path, 2, die_after=1)
     with pytest.raises(FileError, match=f"of another {field}"):
-        resume.find(tmp_path, dataclasses.replace(RUN, **{field: "other"}))
+        found_in(tmp_path, dataclasses.replace(RUN, **{field: "other"}))
 
 
 def _rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
@@ -161,13 +173,13 @@ def test_a_damaged_manifest_is_refused(spoil: Callable[[bytes], bytes], message:
     path = tmp_path / MANIFEST
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(FileError, match=message):
-        resume.find(tmp_path, RUN)
+        found_in(tmp_path)
 
 
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         evaluate(tmp_path, 2, die_after=1)
-    point = resume.find(tmp_path, RUN)
+    point = found_in(tmp_path)
     assert point is not None
     (saved,) = point.tensors["x"]
     outside = dataclasses.replace(saved, file=dataclasses.replace(saved.file, name="../secret.key"))
@@ -176,7 +188,7 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     resume.save(be, dataclasses.replace(point, tensors={"x": (outside,)}))
     store.close(keep=True)
     with pytest.raises(FileError, match="names the file"):
-        resume.find(tmp_path, RUN)
+        found_in(tmp_path)
 
 
 def test_a_damaged_file_is_found_before_anything_runs(tmp_path: Path) -> None:
@@ -223,7 +235,7 @@ def test_points_are_so_many_seconds_apart(tmp_path: Path, monkeypatch: pytest.Mo
     for seconds, index in ((59.0, 0), (61.0, 2), (119.0, 2), (122.0, 3)):
         now[0] = 100.0 + seconds
         points(Reached(2 if seconds < 120 else 3, live))
-        point = resume.find(tmp_path, RUN)
+        point = resume.find(store, RUN)
         assert (point.index if point else 0) == index
     store.close(keep=False)
 

@@ -62,7 +62,7 @@ def test_a_ciphertext_is_written_once(store: SpillStore) -> None:
     for ct in (a, b, a, b, a):
         decrypt(be, ct)
     assert store.bytes_written == store.on_disk
-    assert len(list(store.folder.iterdir())) == 2
+    assert len(list(store.folder.glob("*.spill"))) == 2
 
 
 def test_memory_and_disk_are_free_when_a_handle_dies(store: SpillStore) -> None:
@@ -71,7 +71,7 @@ def test_memory_and_disk_are_free_when_a_handle_dies(store: SpillStore) -> None:
     assert in_memory(a, b) == [False, True]
     del a, b
     assert be.pool.resident == 0
-    assert list(store.folder.iterdir()) == []
+    assert list(store.folder.glob("*.spill")) == []
 
 
 def test_levels_are_known_and_nothing_is_loaded_where_nothing_is_done(store: SpillStore) -> None:
@@ -155,7 +155,7 @@ def decrypt_anyway(be: spilling.SpillingBackend, ct: Handle) -> float:
 def test_a_damaged_file_is_an_error_not_an_answer(store: SpillStore) -> None:
     be = spilling.spilling(store, 1)
     a, b = encrypt(be, np.ones(4)), encrypt(be, np.zeros(4))
-    (path,) = store.folder.iterdir()
+    (path,) = store.folder.glob("*.spill")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(FileError, match="damaged"):
         be.add(a, b)

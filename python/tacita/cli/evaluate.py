@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacita.api import Server
-from tacita.cli.console import duration, err, out, progress, size
+from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Threads, Work
 from tacita.cli.steps import opened, step
 from tacita.plan.executor import Progress
@@ -88,4 +88,4 @@ def usage_fields(usage: Usage) -> dict[str, float]:
 
 
 def _notice(line: str) -> None:
-    err.print(f"evaluate: {line}", soft_wrap=True, markup=False)
+    err.print(f"evaluate: {shown(line, MESSAGE)}", soft_wrap=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 import typing
@@ -23,11 +24,10 @@ from typing import Any
 from tacita.errors import FileError, ResourceError
 from tacita.plan.executor import Reached
 from tacita.plan.plan import canonical, from_json, to_json
-from tacita.protocol.files import replacing
 from tacita.schemes.base import Live
 from tacita.server.spill import Handle, SpillFile, SpillingBackend, SpillStore
+from tacita.server.spill.store import MANIFEST
 
-MANIFEST = "resume.json"
 FORMAT = "tacita-resume"
 VERSION = 1
 MAX_BYTES = 64 << 20
@@ -104,13 +104,16 @@ class Checkpoints:
 
 
 @contextmanager
-def workspace(folder: Path) -> Iterator[SpillStore]:
-    """The store of one run. Afterwards the folder is gone, unless the run failed and has left a resume point."""
+def workspace(folder: Path, notice: Callable[[str], None] = lambda _: None) -> Iterator[SpillStore]:
+    """The store of one run. Afterwards the folder is gone, unless the run failed and has left a resume point, or others
+    have put something there: that is told to `notice` and left alone."""
     store = SpillStore(folder)
     try:
+        if odd := store.unknown():
+            notice(f"{folder} holds {', '.join(odd[:3])}, which Tacita did not write and leaves alone")
         yield store
     except BaseException:
-        store.close(keep=(folder / MANIFEST).exists())
+        store.close(keep=store.has_manifest())
         raise
     store.close(keep=False)
 
@@ -119,40 +122,42 @@ def save(be: SpillingBackend, point: ResumePoint) -> None:
     """Writes the manifest of files that are in the store; from then on the store holds them and no others."""
     body = to_json(point)
     head = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(canonical(body)).hexdigest()}
-    store = be.pool.store
-    with replacing(store.folder / MANIFEST, mode=0o600) as temporary:
-        temporary.write_text(json.dumps({**head, **body}), encoding="utf-8")
-    store.hold({file.name for file in point.files})
+    be.pool.store.write_manifest(json.dumps({**head, **body}))
+    be.pool.store.hold({file.name for file in point.files})
 
 
-def find(folder: Path, run: Run) -> ResumePoint | None:
-    """The point in the folder; None when there is none. Raises FileError when it is damaged or of another run."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return None
-    point = _parse(path)
+def find(store: SpillStore, run: Run) -> ResumePoint | None:
+    """The point in the store; None when there is none. Raises FileError when it is damaged or of another run."""
+    path = store.folder / MANIFEST
+    try:
+        if (text := store.read_manifest(MAX_BYTES)) is None:
+            return None
+        point = _point(json.loads(text))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"{path}: not a whole resume point ({error})", hint="") from error
     if differing := [f.name for f in fields(Run) if getattr(point.run, f.name) != getattr(run, f.name)]:
         raise FileError(f"{path}: of another {' and '.join(differing)}", hint="")
     return point
 
 
+def earlier_release(folder: Path) -> str | None:
+    """A line about a resume point in `folder`, where earlier releases kept theirs; None when there is none."""
+    try:
+        with os.fdopen(os.open(folder / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            ours = file.read(64).startswith(f'{{"format": "{FORMAT}"'.encode())
+    except OSError:
+        return None
+    told = f"{folder} holds a resume point of an earlier release, which is not used: delete the folder yourself"
+    return told if ours else None
+
+
 def restore(be: SpillingBackend, point: ResumePoint) -> Live:
     """The point's tensors, on disk until they are needed. Raises FileError for a file that fails its checks."""
     pool = be.pool
-    pool.store.adopt(point.files, beside=MANIFEST)
+    pool.store.adopt(point.files)
     saved = {ct.file.name: ct for cts in point.tensors.values() for ct in cts}
     handles = {name: pool.revive(ct.file, ct.level, ct.memory) for name, ct in saved.items()}
     return {name: tuple(handles[ct.file.name] for ct in cts) for name, cts in point.tensors.items()}
-
-
-def _parse(path: Path) -> ResumePoint:
-    """The checked manifest. Raises FileError: too large, no manifest, of another version, damaged."""
-    try:
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise FileError(f"{path}: {size} bytes, a resume point has at most {MAX_BYTES}", hint="")
-        return _point(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(f"{path}: not a whole resume point ({error})", hint="") from error
 
 
 def _point(data: Any) -> ResumePoint:

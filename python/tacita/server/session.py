@@ -33,7 +33,8 @@ from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
 SAME_SCALE = 1e-9  # log2: what the evaluator takes for equal when it adds
-FOLDER = "resume"  # of spilled ciphertexts and resume points, in the work folder
+FOLDER = ".tacita-spill"  # of spilled ciphertexts and resume points, in the work folder
+FORMER_FOLDER = "resume"  # theirs in earlier releases
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,9 @@ class Server:
         need = file_bytes(self.plan)["response"] + spilled
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
         request = require(self.work.request, "encrypt")
-        with resume.workspace(self.work.path / FOLDER) as store, engine.translated(PlanError, "evaluate"):
+        if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
+            notice(line)
+        with resume.workspace(self.work.path / FOLDER, notice) as store, engine.translated(PlanError, "evaluate"):
             be = self._backend(store)
             out = self._run(be, request, progress, notice)
             self._respond(be, out)
@@ -153,7 +156,7 @@ class Server:
     ) -> tuple[Live, int, frozenset[str]]:
         """(live tensors, stages finished, complex names)."""
         try:
-            point = resume.find(be.pool.store.folder, run) if self.resume else None
+            point = resume.find(be.pool.store, run) if self.resume else None
             if point is not None:
                 live = resume.restore(be, point)
                 notice(f"goes on after stage {point.stage}, {point.index} of {len(self.plan.stages)}")

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacita.backends import plain
 from tacita.backends.linear import LinearPlan
 from tacita.backends.plain import PlainBackend
 from tacita.backends.sim import SimBackend
@@ -62,3 +63,29 @@ def test_sim_and_plan_agree_on_the_key_switches(places):
     assert counted["rotate_hoisted"] == sum(len(bs) for bs in plan.babies.values())
     assert counted["rotate"] == plan.giant_rotations + (plan.n_outputs if plan.post else 0)
     assert set(be.rotation_levels) == {k % SLOTS for k in plan.rotations}
+
+
+def masks(terms=400, period=256, seed=2):
+    """Terms whose vectors have few entries, evenly apart or not: nearly nothing of a dense table would be filled."""
+    rng = np.random.default_rng(seed)
+    stored = np.zeros((6, period))
+    stored[:3, 8:64:8] = rng.normal(size=(3, 7))
+    stored[3:, rng.choice(period, 9, replace=False)] = 1.0
+    rows = np.stack([rng.integers(0, high, terms) for high in (2, 20, 3, 40, 6)], axis=1)
+    return LinearPlan(3, 2, stored, np.unique(rows, axis=0).astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_masks_are_applied_where_they_are_not_zero_and_nowhere_else(dtype, monkeypatch):
+    plan = masks()
+    xs = [np.random.default_rng(i).normal(size=1024).astype(dtype) * (1 if dtype is float else 1j) for i in range(3)]
+    want = [np.zeros(1024, dtype) for _ in range(2)]
+    for j, giant, i, baby, v in plan.terms.tolist():
+        want[j] += np.roll(np.tile(plan.vectors[v], 4) * np.roll(xs[i], -baby), -giant)
+    assert plain._table(plan) is None  # 40 x 120 x 256 entries, nearly all of them zero
+    assert np.allclose(plain.apply_linear(xs, plan), want, atol=1e-12)
+    monkeypatch.setattr(plain, "MIN_FILLED", 0.0)
+    plain._table.cache_clear()
+    assert plain._table(plan) is not None
+    assert np.allclose(plain.apply_linear(xs, plan), want, atol=1e-12)
+    plain._table.cache_clear()

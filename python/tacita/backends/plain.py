@@ -216,6 +216,7 @@ def check_kinds(count: int, kinds: Sequence[str]) -> None:
 
 
 MAX_TABLE = 1 << 21  # entries of a dense table of vectors; above it, term by term
+MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hundredth
 
 
 def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
@@ -244,20 +245,41 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
         yield from (table @ blocks).transpose(1, 2, 0).reshape(table.shape[1], -1)
         return
     sums, babies = _pairs(plan)
-    place = {pair: n for n, pair in enumerate(babies)}
-    for j, giant in sums:
-        terms = plan.terms[(plan.terms[:, 0] == j) & (plan.terms[:, 1] == giant)].tolist()
-        yield sum(
-            (_periodic(np.multiply, rotated[place[i, b]], plan.vectors[v]) for _, _, i, b, v in terms),
-            start=np.zeros(rotated[0].size, np.result_type(plan.vectors, rotated[0])),
-        )
+    views = {pair: x.reshape(-1, plan.period) for pair, x in zip(babies, rotated, strict=True)}
+    terms, dtype = _terms_of(plan), np.result_type(plan.vectors, *rotated)
+    for pair in sums:
+        inner = np.zeros((rotated[0].size // plan.period, plan.period), dtype)
+        for i, baby, v, where in terms[pair]:
+            inner[:, where] += views[i, baby][:, where] * plan.vectors[v, where]
+        yield inner.reshape(-1)
+
+
+@lru_cache(maxsize=64)
+def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
+    """(output, giant) -> its (input, baby, vector, positions at which the vector is not zero)."""
+    where = [_positions(v) for v in plan.vectors]
+    found: dict[tuple[int, int], list[tuple[int, int, int, Any]]] = {}
+    for j, giant, i, baby, v in plan.terms.tolist():
+        found.setdefault((j, giant), []).append((i, baby, v, where[v]))
+    return found
+
+
+def _positions(v: Values) -> Any:
+    """Of the entries that are not zero: an index, as a slice where they lie evenly apart (numpy then copies nothing)."""
+    found = np.flatnonzero(v)
+    steps = set(np.diff(found).tolist()) or {1}
+    if len(steps) > 1 or not found.size:
+        return found
+    return slice(int(found[0]), int(found[-1]) + 1, steps.pop())
 
 
 @lru_cache(maxsize=64)
 def _table(plan: LinearPlan) -> Values | None:
-    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large."""
+    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly empty."""
     sums, babies = _pairs(plan)
-    if plan.period * len(sums) * len(babies) > MAX_TABLE:
+    entries = plan.period * len(sums) * len(babies)
+    filled = np.count_nonzero(plan.vectors, axis=1)[plan.terms[:, 4]].sum()
+    if entries > MAX_TABLE or filled < MIN_FILLED * entries:
         return None
     rows, columns = ({pair: n for n, pair in enumerate(pairs)} for pairs in (sums, babies))
     table = np.zeros((plan.period, len(sums), len(babies)), dtype=plan.vectors.dtype)

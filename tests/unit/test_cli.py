@@ -46,9 +46,21 @@ def test_classify_reports_every_field(backend: str, texts: Path, tmp_path: Path)
     assert found["max_abs_error"] < 0.02
     assert set(found["seconds"]) == {"plan", "keygen", "encrypt", "evaluate", "decrypt"}
     assert set(found["bytes"]) == {"evaluation_keys", "request", "response"}
-    assert {"log_n", "log_qp", "security_bits", "secret", "failure_log2"} <= set(found["parameters"])
+    assert (found["encrypted"], found["parameters"], found["bootstraps"]) == (False, None, None)
+    assert f"none: {backend} encrypts nothing" in out
+    assert "bits" not in out and "bootstraps" not in out
     for field in ("label", "logits", "reference_logits", "peak_rss_gb", "bootstraps", "threads"):
         assert field in found
+
+
+def test_a_text_that_looks_like_markup_is_classified_and_reported(texts: Path, tmp_path: Path) -> None:
+    report, text = tmp_path / "report.json", "[/foo] a \x1b[2J film of quiet beauty"
+    options = ["--backend", "plain", *SMALL, "--texts", str(texts), "--json", str(report)]
+    status, out, err = run("classify", text, "a waste of time", *options)
+    assert (status, err) == (0, "")
+    assert [r["text"] for r in json.loads(report.read_text())["results"]] == [text, "a waste of time"]
+    assert "[/foo]" in out
+    assert "\x1b" not in out
 
 
 def test_plan_writes_a_plan_and_show_reads_it(texts: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli import bench_batch, bench_two_party
-from tacita.cli.console import out, progress, write_report
+from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
 from tacita.measure import measure_engine
 from tacita.measure.gemm import measure_gemm
@@ -37,9 +37,8 @@ def engine(
     door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
     with progress("bench") as report:
         figures, table = measure_engine(preset, progress=report)
-    _show(figures)
-    write_report(json, figures)
-    write_report(prices, table)
+    with reporting(json, figures), reporting(prices, table):
+        _show(figures)
 
 
 @app.command("gemm")
@@ -51,8 +50,8 @@ def gemm(json: Json = None) -> None:
     for row in figures["shapes"]:
         cells = f"{row['seconds']:.2f}", f"{row['gproducts']:.1f}", f"{100 * row['share']:.0f} %"
         table.add_row(f"{row['inputs']} x {row['outputs']}", *cells)
-    out.print(table)
-    write_report(json, figures)
+    with reporting(json, figures):
+        out.print(table)
 
 
 def _show(figures: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacita.cli.console import err, out, progress, write_report
+from tacita.cli.console import err, out, progress, reporting, shown, write_report
 from tacita.cli.options import Json
 from tacita.errors import InputError
 from tacita.measure.two_party import LINKS, measure_case, summary
@@ -88,14 +88,14 @@ def two_party(
             if case:
                 raise
             skipped[name] = str(missing)
-            err.print(f"left out: {missing}", soft_wrap=True)
+            err.print(f"left out: {shown(str(missing))}", soft_wrap=True)
         else:
             write_report(json, report | {"left_out": skipped})
-    _show(report)
-    if profile:
-        for name, figures in report["cases"].items():
-            _show_operations(name, figures["operations"])
-    write_report(json, report | {"left_out": skipped} | _alone(report["cases"], names))
+    with reporting(json, report | {"left_out": skipped} | _alone(report["cases"], names)):
+        _show(report)
+        if profile:
+            for name, figures in report["cases"].items():
+                _show_operations(name, figures["operations"])
 
 
 def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

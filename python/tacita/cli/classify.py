@@ -15,7 +15,7 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli import connect as connection
-from tacita.cli.console import progress, write_report
+from tacita.cli.console import progress, reporting
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.evaluate import Memory
 from tacita.cli.lines import Line, checked, read_lines, report_problems
@@ -147,15 +147,15 @@ def run(
         plan,
         results,
         backend=backend.value,
-        seconds={**seconds, **results[0].seconds},
+        seconds=seconds,
         sizes=sizes,
         peak_rss_gb=peak_memory_gb(),
         threads=threads or all_threads(),
     )
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
-    show_lines(results) if file else show_results(results)
-    show_run(figures)
-    write_report(json, figures)
+    with reporting(json, figures):
+        show_lines(results) if file else show_results(results)
+        show_run(figures)
     if spoiled or any(result.answer.warnings for result in results):
         raise typer.Exit(UNTRUSTED)
 

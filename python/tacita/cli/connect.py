@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.markup import escape
 
 from tacita.checkpoint.embed import tokenize
-from tacita.cli.console import err, out, progress, several, size, write_report
+from tacita.cli.answers import label_of
+from tacita.cli.console import err, out, progress, reporting, several, shown, size
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.lines import Line, checked, report_problems
 from tacita.cli.two_party import address, cost_line, expectation, show_profile, watching
@@ -76,10 +76,10 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
         figures = _report(client.plan, results, party, time.monotonic() - began)
     finally:
         party.close()
-    out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
-    if how.profile:
-        show_profile(figures["profile"])
-    write_report(json, figures)
+    with reporting(json, figures):
+        out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
+        if how.profile:
+            show_profile(figures["profile"])
     if spoiled or any(result.answer.warnings for result in results):
         raise typer.Exit(UNTRUSTED)
 
@@ -96,8 +96,8 @@ def _greeted(party: Party) -> TwoPartyClient:
     plan = client.plan
     labels = ", ".join(plan.config.labels[:8]) or "a vector"
     out.print(
-        f"{escape(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
-        f"{plan.tokens} tokens, answers {escape(labels)}; plan {plan.hash[:12]}",
+        f"{shown(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
+        f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}",
         soft_wrap=True,
     )
     out.print(f"expected: {expectation(plan)}", soft_wrap=True)
@@ -137,11 +137,11 @@ def _show(result: Result) -> None:
     answer = result.answer
     logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
     more = ", ..." if len(answer.logits) > 8 else ""
-    label = f"[bold]{escape(answer.label)}[/bold]  " if answer.label else ""
-    out.print(f"{label}\\[{logits}{more}]  {escape(result.line.text)}", soft_wrap=True)
+    label = label_of(answer.label, answer.logits)
+    out.print(f"[bold]{label}[/bold]  \\[{logits}{more}]  {shown(result.line.text)}", soft_wrap=True)
     out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
     for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {escape(warning)}", soft_wrap=True)
+        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
 
 
 def _report(plan: TwoPartyPlan, results: Sequence[Result], party: Party, seconds: float) -> dict[str, Any]:

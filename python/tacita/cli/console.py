@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +15,23 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from tacita.errors import TacitaError
+from tacita.errors import FileError, TacitaError
 from tacita.plan.executor import Progress
 from tacita.protocol.files import write_text
 
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
+
+class Screen(Console):
+    """A console whose reader may leave, as `head` does: the rest of the output goes nowhere, the command goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
+out = Screen(highlight=False, emoji=False)
+err = Screen(stderr=True, highlight=False, emoji=False)
 QUIET_SECONDS = 2.0  # shorter steps show no bar
 MESSAGE = 2000  # characters of an error that are shown: paths can be long
 ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories: control, format, lone surrogate, line, paragraph
@@ -55,6 +67,19 @@ def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
     """Writes the JSON file of `--json`, whole or not at all."""
     if path is not None:
         write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+@contextmanager
+def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
+    """Writes the file of `--json` before its body shows the same; if that fails, the error comes after the body."""
+    problem: FileError | None = None
+    try:
+        write_report(path, report)
+    except FileError as error:
+        problem = error
+    yield
+    if problem is not None:
+        raise problem
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from tacita.api import Answer, Client
-from tacita.cli.console import err, out
+from tacita.cli.answers import label_of, numbers
+from tacita.cli.console import err, out, shown
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Work
 from tacita.cli.steps import opened, step
 
 UNTRUSTED = 1  # exit status when a decoded result must not be trusted
+SHOWN = 16  # numbers of an answer
 
 Count = Annotated[
     int | None,
@@ -46,7 +48,8 @@ def to_json(answer: Answer) -> dict[str, str | Sequence[float] | Sequence[str] |
 
 
 def _show(answer: Answer, place: str) -> None:
-    logits = " ".join(f"{v:+.3f}" for v in answer.logits[:16])
-    out.print(f"{place}label: {answer.label or '-'}   logits: {logits}", soft_wrap=True)
+    what = "vector" if answer.label is None else "label"
+    label, logits = label_of(answer.label, answer.logits), numbers(answer.logits, SHOWN)
+    out.print(f"{place}{what}: {label}   {'first' if answer.label is None else 'logits'}: {logits}", soft_wrap=True)
     for warning in answer.warnings:
-        err.print(f"[yellow]warning:[/yellow] {place}{warning}", soft_wrap=True)
+        err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

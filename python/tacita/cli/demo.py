@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from tacita import api
-from tacita.checkpoint import load
-from tacita.cli.console import out, write_report
+from tacita.checkpoint import Checkpoint, load
+from tacita.cli.console import out, reporting, shown
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
@@ -57,26 +57,29 @@ def run(
         out.print("[bold]client[/bold]")
         steps.call("keygen")
         plan = Plan.load(Workdir(Path(folder)).plan)
-        results = [_classify(steps, plan, model, sentence) for sentence in text or SENTENCES]
+        checkpoint = load(model, pooling=plan.model.pooling)
+        sentences = enumerate(text or SENTENCES, 1)
+        results = [_classify(steps, plan, checkpoint, sentence, number) for number, sentence in sentences]
         figures = run_report(
             plan,
             results,
             backend="ckks",
-            seconds=steps.seconds,
+            seconds={name: steps.seconds[name] for name in ("plan", "keygen")},
             sizes=steps.sizes,
             peak_rss_gb=max(steps.peaks.values()),
             threads=steps.threads,
         )
     figures["peak_rss_gb_by_step"] = steps.peaks
-    show_results(results)
-    show_run(figures)
-    write_report(json, figures)
+    with reporting(json, figures):
+        show_results(results)
+        show_run(figures)
     if any(result.answer.warnings for result in results):
         raise typer.Exit(UNTRUSTED)
 
 
-def _classify(steps: _Steps, plan: Plan, model: Path, sentence: str) -> Classified:
-    out.print(f'[bold]client[/bold] encrypts "{sentence}"')
+def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Classified:
+    """One request: its three steps, each in a process of its own."""
+    out.print(f'[bold]client[/bold] encrypts "{shown(sentence)}"')
     taken = {"encrypt": steps.call("encrypt", sentence)["seconds"]["encrypt"]}
     out.print("[bold]server[/bold] sees ciphertexts only")
     taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
@@ -84,8 +87,8 @@ def _classify(steps: _Steps, plan: Plan, model: Path, sentence: str) -> Classifi
     found = steps.call("decrypt", accept=(0, UNTRUSTED))
     taken["decrypt"] = found["seconds"]["decrypt"]
     answer = api.Answer(found["label"], tuple(found["logits"]), tuple(found["warnings"]))
-    reference = tuple(float(v) for v in api.reference_logits(plan, load(model, pooling=plan.model.pooling), sentence))
-    return Classified(sentence, answer, reference, taken)
+    reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
+    return Classified(sentence, answer, reference, taken, line=number, request=number)
 
 
 class _Steps:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import typer
 
 from tacita.api import Client
-from tacita.cli.console import duration, out, size
+from tacita.cli.console import duration, out, shown, size
 from tacita.cli.lines import checked, read_lines, report_problems
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, TextFile, Work
 from tacita.cli.steps import opened, step
@@ -49,7 +49,7 @@ def run(
             client.encrypt(text, hidden_states=read_states(hidden_states) if hidden_states else None)
         written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
-    out.print(f"encrypt: {folder.request} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
+    out.print(f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
     if spoiled:
         raise typer.Exit(REJECTED)
 

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli import estimate_two_party
-from tacita.cli.console import duration, out, several, size, write_report
+from tacita.cli.console import duration, out, reporting, several, shown, size
 from tacita.cli.evaluate import Memory
 from tacita.cli.options import (
     MODEL_DEFAULT,
@@ -112,9 +112,9 @@ def run(
             texts=read_texts(texts),
             prices=read_prices(prices),
         )
-    show_stages(found, memory)
-    show_estimate(found, inputs, memory)
-    write_report(json, estimate(found, inputs, memory))
+    with reporting(json, estimate(found, inputs, memory)):
+        show_stages(found, memory)
+        show_estimate(found, inputs, memory)
 
 
 def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -> dict[str, Any]:
@@ -195,13 +195,13 @@ def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
 
 def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
     """One line per stage, wide enough for its name."""
-    width = max(len(stage.name) for stage in plan.stages)
+    width = max(len(shown(stage.name)) for stage in plan.stages)
     head = f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} {'spill':>9}"
     out.print(f"{'stage':<{width}} {head}", soft_wrap=True)
     for s in stage_estimates(plan, memory):
         counts = f"{s.bootstraps or '':>10} {s.key_switches or '':>8} {s.products or '':>8}"
         places = f"{size(s.bytes):>9} {size(s.spill_bytes) if s.spill_bytes else '':>9}"
-        line = f"{s.name:<{width}} {s.seconds:>9.2f} {s.seconds_per_input:>9.4f} {counts} {places}"
+        line = f"{shown(s.name):<{width}} {s.seconds:>9.2f} {s.seconds_per_input:>9.4f} {counts} {places}"
         out.print(line.rstrip(), soft_wrap=True)
 
 
@@ -209,15 +209,15 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     """The estimate of a whole run as a table."""
     p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
-    table.add_row("machine", f"{p.machine}, {p.threads} threads")
+    table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
     table.add_row("scheme", f"{scheme_of(plan)}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request")
     for step, seconds in p.seconds.items():
-        table.add_row(step, duration(seconds))
+        table.add_row(shown(step), duration(seconds))
     counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"
     texts = f"{counts}, {found['seconds_per_input']:.2f} s a text"
     table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
-        table.add_row(name.replace("_", " "), size(count))
+        table.add_row(shown(name.replace("_", " ")), size(count))
     table.add_row("disk for spilled ciphertexts", f"{found['spill_gb']:.2f} GB at most, within {memory:g} GB of memory")
     table.add_row("rotation keys", str(len(plan.rotations)))
     table.add_row("bootstraps", str(plan.bootstraps))
@@ -225,7 +225,7 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     table.add_row("security", security_line(parameters(plan)))
     out.print(table)
     for line in found["too_large"]:
-        out.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
+        out.print(f"[yellow]warning:[/yellow] {shown(line)}", soft_wrap=True)
 
 
 def _room(plan: Plan, memory: float) -> int:

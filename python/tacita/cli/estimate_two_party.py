@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, several, size, write_report
+from tacita.cli.console import duration, out, reporting, several, shown, size
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import LINKS, SET_UP, expected_bytes, expected_seconds, expected_transfers
 
@@ -18,8 +18,8 @@ def run(model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int
     """Plans, prints and writes the estimate. Raises CheckpointError for models that the mode does not admit."""
     plan = make_two_party_plan(model, tokens, texts)
     found = estimate(plan, inputs or 1)
-    _show(plan, found)
-    write_report(json, found)
+    with reporting(json, found):
+        _show(plan, found)
 
 
 def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
@@ -42,7 +42,9 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
 
 def _show(plan: TwoPartyPlan, found: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
-    table.add_row("model", f"{plan.name}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties")
+    table.add_row(
+        "model", f"{shown(plan.name)}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties"
+    )
     for link, seconds in found["seconds_per_input"].items():
         table.add_row(f"a text, {link}", duration(seconds))
     if found["inputs"] > 1:

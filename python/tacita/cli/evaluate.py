@@ -46,7 +46,7 @@ def run(
         timed.fields |= usage_fields(server.usage)
         timed.fields["stage_seconds"] = stages.seconds()
         timed.fields["predicted_stage_seconds"] = predicted_stage_seconds(plan)
-    out.print(f"evaluate: {folder.response} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
+    out.print(f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
 
 
 class StageTimes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacita.api import Client
-from tacita.cli.console import duration, out, progress, size
+from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Work
 from tacita.cli.steps import opened, step
 
@@ -17,7 +17,5 @@ def run(
         Client(plan, checkpoint, folder, allow_insecure=allow_insecure).keygen(report)
         timed.fields["bytes"] = {"evaluation_keys": folder.evaluation_keys.stat().st_size}
     written = size(timed.fields["bytes"]["evaluation_keys"])
-    out.print(
-        f"keygen: {folder.secret_key}, {folder.evaluation_keys} ({written}) in {duration(timed.seconds)}",
-        soft_wrap=True,
-    )
+    made = shown(f"{folder.secret_key}, {folder.evaluation_keys}")
+    out.print(f"keygen: {made} ({written}) in {duration(timed.seconds)}", soft_wrap=True)

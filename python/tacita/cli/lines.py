@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
-
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import tokenize
-from tacita.cli.console import err
+from tacita.cli.console import err, shown
 from tacita.errors import InputError
 
 MAX_BYTES = 1 << 28  # of a file of texts
@@ -47,7 +45,7 @@ def report_problems(path: Path, lines: Sequence[Line]) -> bool:
     """Names each line that cannot be classified on stderr; whether there was one."""
     bad = [line for line in lines if line.problem]
     for line in bad:
-        err.print(f"[red]{escape(str(path))}:{line.number}:[/red] {escape(line.problem)}", soft_wrap=True)
+        err.print(f"[red]{shown(str(path))}:{line.number}:[/red] {shown(line.problem)}", soft_wrap=True)
     return bool(bad)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tacita.cli.console import duration, out
+from tacita.cli.console import duration, out, shown
 from tacita.cli.estimate import ciphertext_products, key_switches, show_estimate
 from tacita.cli.options import (
     MODEL_DEFAULT,
@@ -39,6 +39,7 @@ from tacita.plan.plan import Plan, to_json
 from tacita.plan.scheme import scheme_of
 from tacita.protocol.files import Workdir, write_text
 
+WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
 
 
@@ -80,7 +81,7 @@ def run(
     evaluate = duration(plan.prediction.seconds["evaluate"])
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     out.print(
-        f"plan: {path} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}{texts_in}",
+        f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}{texts_in}",
         soft_wrap=True,
     )
     for line in told(plan):
@@ -92,7 +93,7 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
     shape = f"{plan.tokens} tokens, scheme {scheme_of(plan)}, {plan.batch} texts a request"
-    out.print(f"plan {plan.hash[:12]}: {plan.model.name}, {shape}", soft_wrap=True)
+    out.print(f"plan {plan.hash[:12]}: {shown(plan.model.name)}, {shape}", soft_wrap=True)
     for line in _stages(plan):
         out.print(line, soft_wrap=True)
     show_estimate(plan)
@@ -107,7 +108,7 @@ def _stages(plan: Plan) -> Iterator[str]:
         switches, products = key_switches(placed), ciphertext_products(placed)
         refreshed = f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else ""
         levels = f"{_levels(placed.levels)} -> {_levels(placed.out_levels)}"
-        yield f"{placed.name:<22} {refreshed:<14} {levels:<40} {switches:>8} {products:>8} {seconds:>8.2f}"
+        yield f"{shown(placed.name):<22} {shown(refreshed):<14} {shown(levels, WIDEST):<40} {switches:>8} {products:>8} {seconds:>8.2f}"
 
 
 def _levels(levels: Mapping[str, int]) -> str:

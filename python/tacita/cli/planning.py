@@ -8,7 +8,7 @@ from pathlib import Path
 from tacita import api
 from tacita.api import Choice, Objective
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, several
+from tacita.cli.console import duration, out, progress, several, shown
 from tacita.cli.options import SchemeName
 from tacita.plan.choose import Option
 from tacita.plan.cost import Prices
@@ -61,6 +61,6 @@ def why(choice: Choice) -> str:
 
 def _told(option: Option, objective: Objective) -> str:
     if option.plan is None:
-        return f"{option.scheme} not possible: {option.refused}"
+        return f"{option.scheme} not possible: {shown(str(option.refused))}"
     until = "until the first answer" if objective is Objective.latency else f"in {several(option.requests, 'request')}"
     return f"{option.scheme} {duration(option.seconds(objective))} {until}"

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.console import duration, out, several, size
+from tacita.cli.answers import label_of, numbers
+from tacita.cli.console import duration, out, several, shown, size
 from tacita.errors import FileError
 from tacita.plan.plan import Plan
 from tacita.plan.scheme import scheme_of
@@ -71,27 +71,33 @@ def run_report(
 ) -> dict[str, Any]:
     """The report of a whole run: the first result's fields on top, all results below `results`.
 
-    seconds: of the first request. wall_seconds: encrypt, evaluate and decrypt of all requests.
+    seconds: of what is done once, plan and keygen. In the report they stand beside the sums of the other steps over all
+    requests; wall_seconds is the sum of those. parameters and bootstraps are absent where nothing was encrypted.
     """
-    requests = {result.request: sum(result.seconds.values()) for result in results}
+    requests = {result.request: result.seconds for result in results}
+    taken = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
+    wall = sum(sum(one.values()) for one in requests.values())
+    encrypted = backend == "ckks"
     return {
         **results[0].to_json(),
         "backend": backend,
+        "encrypted": encrypted,
         "scheme": scheme_of(plan),
         "tokens": plan.tokens,
         "inputs": len(results),
         "requests": len(requests),
         "texts_per_request": plan.batch,
-        "wall_seconds": sum(requests.values()),
-        "seconds_per_input": sum(requests.values()) / len(results),
+        "wall_seconds": wall,
+        "seconds_per_input": wall / len(results),
+        "seconds_per_request": wall / len(requests),
         "agreement": sum(result.agrees for result in results) / len(results),
         "max_abs_error": max(result.max_abs_error for result in results),
         "plan_hash": plan.hash,
-        "seconds": {step: float(seconds.get(step, 0.0)) for step in STEPS},
+        "seconds": {step: float(taken[step]) for step in STEPS},
         "bytes": {name: int(sizes.get(name, 0)) for name in ("evaluation_keys", "request", "response")},
         "peak_rss_gb": peak_rss_gb,
-        "parameters": parameters(plan),
-        "bootstraps": plan.bootstraps,
+        "parameters": parameters(plan) if encrypted else None,
+        "bootstraps": plan.bootstraps if encrypted else None,
         "threads": threads,
         "results": [result.to_json() for result in results],
     }
@@ -114,36 +120,48 @@ def show_results(results: Sequence[Classified]) -> None:
     """Label and logits beside the float model's, one text per row, warnings below."""
     table = Table("text", "label", "logits", "float model", "error")
     for result in results:
-        logits, reference = _numbers(result.answer.logits), _numbers(result.reference)
-        table.add_row(_short(result.text), result.answer.label or "-", logits, reference, f"{result.max_abs_error:.4f}")
+        answer = result.answer
+        logits, reference = numbers(answer.logits), numbers(result.reference)
+        label = label_of(answer.label, answer.logits)
+        table.add_row(_short(result.text), label, logits, reference, f"{result.max_abs_error:.4f}")
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
-            out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {warning}", soft_wrap=True)
+            out.print(f"[yellow]warning:[/yellow] {_short(result.text)}: {shown(warning)}", soft_wrap=True)
 
 
 def show_lines(results: Sequence[Classified]) -> None:
     """One line for each line of the file: number, label, logits, warnings."""
     for result in results:
-        warnings = "".join(f"   [yellow]warning:[/yellow] {warning}" for warning in result.answer.warnings)
-        label = escape(result.answer.label or "-")
-        out.print(f"{result.line}: {label}   {_numbers(result.answer.logits)}{warnings}", soft_wrap=True)
+        answer = result.answer
+        warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
+        label = label_of(answer.label, answer.logits)
+        out.print(f"{result.line}: {label}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
 
 
 def show_run(report: Mapping[str, Any]) -> None:
-    """Time, memory and bytes of a run."""
+    """Time, memory and bytes of a run; what protected it, if anything did."""
     table = Table(show_header=False, box=None)
     for step, seconds in report["seconds"].items():
         table.add_row(step, duration(seconds))
-    for name, count in report["bytes"].items():
-        table.add_row(name.replace("_", " "), size(count))
+    if report["encrypted"]:
+        for name, count in report["bytes"].items():
+            table.add_row(name.replace("_", " "), size(count))
     if report["inputs"] > 1:
         share = f"{report['seconds_per_input']:.2f} s a text, {several(report['requests'], 'request')} of up to "
         table.add_row("all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}")
     table.add_row("peak memory", f"{report['peak_rss_gb']:.2f} GB")
-    table.add_row("security", security_line(report["parameters"]))
-    table.add_row("bootstraps", f"{report['bootstraps']} on {report['threads']} threads")
+    table.add_row("security", security_of(report))
+    if report["encrypted"]:
+        table.add_row("bootstraps", f"{report['bootstraps']} a request, on {report['threads']} threads")
     out.print(table)
+
+
+def security_of(report: Mapping[str, Any]) -> str:
+    """The parameters' line, or that a run in the clear has none."""
+    if report["parameters"] is None:
+        return f"none: {report['backend']} encrypts nothing"
+    return security_line(report["parameters"])
 
 
 def security_line(p: Mapping[str, Any]) -> str:
@@ -164,10 +182,5 @@ def _largest(values: Sequence[float]) -> int:
     return max(range(len(values)), key=values.__getitem__)
 
 
-def _numbers(values: Sequence[float]) -> str:
-    shown = " ".join(f"{value:+.3f}" for value in values[:4])
-    return shown + (" ..." if len(values) > 4 else "")
-
-
 def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shown(text, 60)

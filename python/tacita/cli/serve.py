@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import err, fail, out, progress, several, size
+from tacita.cli.console import err, fail, out, progress, several, shown, size
 from tacita.cli.options import (
     MODEL_DEFAULT,
     TOKENS_DEFAULT,
@@ -142,14 +142,19 @@ def _server(
 
 def _announce(server: TwoPartyServer, host: str, port: int, identity: Identity | None) -> None:
     plan: TwoPartyPlan = server.plan
-    out.print(f"{plan.name}: {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, plan {plan.hash[:12]}")
+    out.print(
+        f"{shown(plan.name)}: {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, plan {plan.hash[:12]}"
+    )
     what = "encrypted embedding" if plan.embedding else "embedding"
     part = f"sizes, calibrated ranges, tokenizer, {what} ({size(server.public_bytes)})"
     out.print(f"sent to every new client: {part}", soft_wrap=True)
     out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
     if identity:
-        out.print(f"certificate {identity.certificate}, SHA-256 {fingerprint(identity.certificate)}", soft_wrap=True)
-    out.print(f"listening on {host}:{port}, Ctrl-C ends", soft_wrap=True)
+        out.print(
+            f"certificate {shown(str(identity.certificate))}, SHA-256 {fingerprint(identity.certificate)}",
+            soft_wrap=True,
+        )
+    out.print(f"listening on {shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
     out.file.flush()
 
 

@@ -45,7 +45,8 @@ def check(found: dict, inputs: int) -> None:
     assert found["key_switches"] > found["rotations"] > 0
     assert all(set(row) == {"name", "seconds", "predicted_seconds"} for row in found["stages"])
     assert sum(row["seconds"] for row in found["stages"]) <= found["seconds"]["evaluate"]
-    assert found["parameters"]["preset"] == "insecure_toy_n10"
+    assert found["encrypted"] == (found["backend"] == "ckks")
+    assert (found["parameters"] or {}).get("preset") == ("insecure_toy_n10" if found["encrypted"] else None)
 
 
 @pytest.mark.parametrize("scheme", ["arion", "moai"])

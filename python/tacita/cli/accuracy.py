@@ -5,11 +5,8 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +15,12 @@ import typer
 from rich.table import Table
 
 from tacita import api
-from tacita.checkpoint import Checkpoint, load
-from tacita.cli.console import duration, out, progress, write_report
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import duration, out, progress, reporting, several
+from tacita.cli.decrypt import UNTRUSTED
+from tacita.cli.in_the_clear import Answered, answered_locally
+from tacita.cli.labelled import Labelled, fitted, read_labelled
+from tacita.cli.lines import report_problems
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
@@ -36,10 +37,9 @@ from tacita.cli.options import (
     load_model,
     read_texts,
 )
-from tacita.cli.report import parameters
-from tacita.errors import InputError
+from tacita.cli.report import parameters, security_of
 from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan, parse
+from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
 from tacita.plan.resources import threads as all_threads
 from tacita.protocol.files import Workdir
@@ -77,31 +77,37 @@ def run(
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Measure accuracy, agreement with the float model and the error of the logits."""
-    examples = read_examples(data)[: limit or None]
+    """Measure accuracy, agreement with the float model and the error of the logits.
+
+    Lines that are malformed or over the limit are named and left out; the exit status is then 1.
+    """
     checkpoint = load_model(model, pooling)
+    examples = fitted(checkpoint, read_labelled(data)[: limit or None], tokens)
+    spoiled = report_problems(data, [example.line for example in examples])
+    if not (good := [example for example in examples if not example.line.problem]):
+        raise typer.Exit(UNTRUSTED)
     with progress("plan") as report:
         plan = api.plan(checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report)
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder, ExitStack() as stack:
-        texts = [text for text, _ in examples]
-        answers = _answers(backend, plan, checkpoint, model, texts, Path(folder), threads, allow_insecure, stack)
+        texts = [example.line.text for example in good]
+        if backend is BackendName.ckks:
+            answers = _encrypted(plan, checkpoint, texts, Path(folder), threads, allow_insecure)
+        else:
+            processes = threads or all_threads()
+            local = answered_locally(plan, model, texts, backend=backend.value, processes=processes)
+            answers = stack.enter_context(local)
         with progress(f"accuracy on {backend.value}") as report:
-            rows = _rows(plan, checkpoint, examples, answers, report)
-    figures = {**summary(rows), "backend": backend.value, "tokens": tokens, "model": checkpoint.name}
-    figures |= {"plan_hash": plan.hash, "parameters": parameters(plan), "peak_rss_gb": peak_memory_gb()}
-    _show(figures)
-    write_report(json, figures)
-
-
-def read_examples(path: Path) -> list[tuple[str, int]]:
-    """(sentence, label) pairs of a .tsv file. Raises InputError naming the line that is not one."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: cannot be read ({error})", hint="a header line, then sentence, tab, label"
-        ) from error
-    return [_example(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
+            rows = _rows(good, answers, report)
+    encrypted = backend is BackendName.ckks
+    figures = {**summary(rows), "backend": backend.value, "encrypted": encrypted, "tokens": tokens}
+    figures |= {"model": checkpoint.name, "plan_hash": plan.hash, "peak_rss_gb": peak_memory_gb()}
+    figures["parameters"] = parameters(plan) if encrypted else None
+    bad = [example.line for example in examples if example.line.problem]
+    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
+    with reporting(json, figures):
+        _show(figures)
+    if spoiled:
+        raise typer.Exit(UNTRUSTED)
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -122,49 +128,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _example(path: Path, number: int, line: str) -> tuple[str, int]:
-    sentence, _, label = line.rpartition("\t")
-    if not sentence.strip() or not label.strip().isdigit():
-        raise InputError(f"{path}:{number}: not a sentence, a tab and a label number", hint="check the file's columns")
-    return sentence.strip(), int(label)
-
-
-def _answers(
-    backend: BackendName,
-    plan: Plan,
-    checkpoint: Checkpoint,
-    model: Path,
-    texts: Sequence[str],
-    folder: Path,
-    threads: int,
-    allow_insecure: bool,
-    stack: ExitStack,
-) -> Iterator[tuple[api.Answer, float]]:
-    """(answer, seconds) of each text in turn; plain and sim use one process per core, kept alive by `stack`."""
-    if backend is BackendName.ckks:
-        return _encrypted(plan, checkpoint, texts, folder, threads, allow_insecure)
-    local = partial(_locally, plan.to_text(), str(model), backend.value)
-    workers = ProcessPoolExecutor(threads or all_threads(), mp_context=get_context("spawn"))
-    return iter(stack.enter_context(workers).map(local, enumerate(texts), chunksize=4))
-
-
-@lru_cache(maxsize=1)
-def _opened(plan: str, model: str) -> tuple[Plan, Checkpoint]:
-    """Plan and model of a worker process."""
-    found = parse(plan, "plan")
-    return found, load(model, pooling=found.model.pooling)
-
-
-def _locally(plan: str, model: str, backend: str, numbered: tuple[int, str]) -> tuple[api.Answer, float]:
-    began = time.monotonic()
-    found, checkpoint = _opened(plan, model)
-    answer = api.classify_locally(found, checkpoint, numbered[1], backend=backend, seed=numbered[0])
-    return answer, time.monotonic() - began
-
-
 def _encrypted(
     plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], folder: Path, threads: int, allow_insecure: bool
-) -> Iterator[tuple[api.Answer, float]]:
+) -> Iterator[Answered]:
     files = Workdir(folder)
     client = api.Client(plan, checkpoint, files, allow_insecure=allow_insecure)
     server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
@@ -174,22 +140,17 @@ def _encrypted(
         began = time.monotonic()
         client.encrypt(text)
         server.evaluate()
-        yield client.decrypt(), time.monotonic() - began
+        answer, seconds = client.decrypt(), time.monotonic() - began
+        yield Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)
 
 
-def _rows(
-    plan: Plan,
-    checkpoint: Checkpoint,
-    examples: Sequence[tuple[str, int]],
-    answers: Iterator[tuple[api.Answer, float]],
-    report: Callable[[Progress], None],
-) -> list[Row]:
+def _rows(examples: Sequence[Labelled], answers: Iterator[Answered], report: Callable[[Progress], None]) -> list[Row]:
     began = time.monotonic()
     rows: list[Row] = []
     report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))
-    for (text, label), (answer, seconds) in zip(examples, answers, strict=True):
-        reference = tuple(float(v) for v in api.reference_logits(plan, checkpoint, text))
-        rows.append(Row(label, reference, answer.logits, seconds, len(answer.warnings)))
+    for example, found in zip(examples, answers, strict=True):
+        reference, answer = tuple(float(v) for v in found.reference), found.answer
+        rows.append(Row(example.label, reference, answer.logits, found.seconds, len(answer.warnings)))
         spent = time.monotonic() - began
         left = spent / len(rows) * (len(examples) - len(rows))
         report(Progress("sentence", len(rows), len(examples), spent, left))
@@ -202,6 +163,9 @@ def _show(figures: dict[str, Any]) -> None:
         table.add_row(name.replace("_", " "), f"{100 * figures[name]:.2f} %")
     for name in ("max_abs_error", "mean_abs_error"):
         table.add_row(name.replace("_", " "), f"{figures[name]:.5f}")
-    table.add_row("sentences", f"{figures['sentences']}, {figures['warnings']} with a warning")
+    warned = f"{figures['sentences']}, {figures['warnings']} with a warning"
+    left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""
+    table.add_row("sentences", warned + left_out)
     table.add_row("time", f"{duration(figures['seconds_per_sentence'])} a sentence")
+    table.add_row("security", security_of(figures))
     out.print(table)

@@ -17,9 +17,9 @@ from rich.table import Table
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import tokenize
-from tacita.cli.accuracy import read_examples
-from tacita.cli.console import duration, out, progress, size, write_report
+from tacita.cli.console import duration, out, progress, reporting, shown, size
 from tacita.cli.evaluate import Memory, usage_fields
+from tacita.cli.labelled import read_examples
 from tacita.cli.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
@@ -36,7 +36,7 @@ from tacita.cli.options import (
     Tokens,
     load_model,
 )
-from tacita.cli.report import parameters, security_line
+from tacita.cli.report import parameters, security_of
 from tacita.errors import InputError
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.plan.calibrate import load_texts
@@ -135,8 +135,8 @@ def batch(
     labels = [label for _, label in chosen] if texts else None
     task = Task(checkpoint, [text for text, _ in chosen], labels, None, tokens, scheme.value, preset)
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work)
-    _show(figures)
-    write_report(json, figures)
+    with reporting(json, figures):
+        _show(figures)
 
 
 def dashformer(
@@ -169,8 +169,8 @@ def dashformer(
         preset,
     )
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work, softmax=True)
-    _show(figures)
-    write_report(json, figures)
+    with reporting(json, figures):
+        _show(figures)
 
 
 def _repeated(examples: Sequence[tuple[str, int]], count: int | None) -> list[tuple[str, int]]:
@@ -280,7 +280,8 @@ def _figures(plan: Plan, task: Task, machine: Machine, ran: Ran) -> dict[str, An
         "bytes": ran.bytes,
         "peak_rss_gb": peak_memory_gb(),
         **usage_fields(ran.usage),
-        "parameters": parameters(plan),
+        "encrypted": machine.backend is BackendName.ckks,
+        "parameters": parameters(plan) if machine.backend is BackendName.ckks else None,
         "plan_hash": plan.hash,
         "threads": machine.threads or all_threads(),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
@@ -298,15 +299,16 @@ def _show(figures: dict[str, Any]) -> None:
     table.add_row("largest error of a logit", f"{figures['max_abs_error']:.5f}")
     if "max_softmax_error" in figures:
         table.add_row("largest error of a probability", f"{figures['max_softmax_error']:.5f}")
-    for name in ("bootstraps", "rotations", "key_switches"):
+    counts = ("bootstraps", "rotations", "key_switches") if figures["encrypted"] else ()
+    for name in counts:
         table.add_row(f"{name.replace('_', ' ')} a request", str(figures[name]))
     for name, count in figures["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))
     table.add_row("peak memory, on disk", f"{figures['peak_rss_gb']:.2f} GB, {figures['spill_gb']:.2f} GB")
-    table.add_row("security", security_line(figures["parameters"]))
+    table.add_row("security", security_of(figures))
     out.print(table)
     slowest = Table("stage, one request", "seconds", "predicted")
     for row in figures["stages"]:
         seconds = "-" if row["seconds"] is None else f"{row['seconds']:.2f}"
-        slowest.add_row(row["name"], seconds, f"{row['predicted_seconds']:.2f}")
+        slowest.add_row(shown(row["name"]), seconds, f"{row['predicted_seconds']:.2f}")
     out.print(slowest)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from interrupts import interrupts
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.checkpoint import embed, load
@@ -257,9 +258,17 @@ def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> Non
 
 
 def test_control_c_ends_the_server(tmp_path: Path) -> None:
-    with serving(tmp_path, "--insecure-plain-tcp") as served:
+    with interrupts(), serving(tmp_path, "--insecure-plain-tcp") as served:
         served.process.send_signal(signal.SIGINT)
         assert served.process.wait(SECONDS) == 130
+
+
+def test_a_server_in_the_background_is_not_ended_by_control_c(tmp_path: Path) -> None:
+    with interrupts(signal.SIG_IGN), serving(tmp_path, "--insecure-plain-tcp") as served:
+        served.process.send_signal(signal.SIGINT)
+        done = classify(served.target, "bad", "--insecure-plain-tcp")
+        assert done.returncode == 0, done.stderr + served.output
+        assert served.process.poll() is None
 
 
 def test_nobody_there() -> None:

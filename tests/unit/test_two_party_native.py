@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupts
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
@@ -173,7 +174,7 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    with interrupts(), subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.1)

@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import dashformer
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
@@ -88,6 +89,8 @@ def test_stage_clock_adds_up_several_runs() -> None:
     ("arguments", "message"),
     [
         (["dashformer", "--model", "/nowhere"], "not a folder"),
+        (["dashformer"], "bench dashformer: no model (tacita bench dashformer --data DIR, with the DASHformer"),
+        (["dashformer", "--data", "/nowhere"], "has neither weights/ and example_AA_sequences.list nor sequences.tsv"),
         (["batch", "--texts", "/nowhere.tsv"], "cannot be read"),
     ],
 )
@@ -95,6 +98,28 @@ def test_errors_are_one_line(arguments: list[str], message: str) -> None:
     status, _, err = tacita("bench", *arguments)
     assert status == 2
     assert message in err
+
+
+def test_data_that_only_look_published_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "example_AA_sequences.list").write_text("A L G,3\n")
+    status, _, err = tacita("bench", "dashformer", "--data", str(tmp_path))
+    assert status == 2
+    assert "not the published DASHformer" in err
+    assert "its folder has weights/*.csv" in err
+
+
+@pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+def test_the_published_data_are_enough(backend: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--data", str(dashformer.DATA), "--inputs", "4", "--backend", backend, "--json", str(report)]
+    status, out, err = tacita("bench", "dashformer", *options)
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert (found["model"], found["inputs"], found["agreement"]) == ("dashformer", 4, 1.0)
+    assert found["max_softmax_error"] < 0.02
+    assert f"none: {backend} encrypts nothing" in out
 
 
 @pytest.mark.native

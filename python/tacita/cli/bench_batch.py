@@ -18,6 +18,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import tokenize
 from tacita.cli.console import duration, out, progress, reporting, shown, size
+from tacita.cli.dashformer import dashformer_folder
 from tacita.cli.evaluate import Memory, usage_fields
 from tacita.cli.labelled import read_examples
 from tacita.cli.options import (
@@ -50,7 +51,6 @@ from tacita.server.session import MEMORY_GB, Usage
 
 CALIBRATION = 200  # sequences of DASHformer from which its intervals are taken
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
-DASHFORMER_DEFAULT = MODEL_DEFAULT.parent / "dashformer"
 
 BatchScheme = Annotated[SchemeName, typer.Option("--scheme", help="arion or moai (thor: one text a request).")]
 Labelled = Annotated[
@@ -61,7 +61,10 @@ Labelled = Annotated[
 ]
 Sequences = Annotated[
     Path | None,
-    typer.Option("--data", help="Folder with sequences.tsv (default: the model's folder).", show_default=False),
+    typer.Option("--data", help="The published data, or a folder with sequences.tsv.", show_default=False),
+]
+Converted = Annotated[
+    Path | None, typer.Option("--model", help="Converted folder (default: made from --data).", show_default=False)
 ]
 Backend = Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")]
 Keep = Annotated[Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here.", show_default=False)]
@@ -140,7 +143,7 @@ def batch(
 
 
 def dashformer(
-    model: Annotated[Path, typer.Option("--model", help="Converted folder.")] = DASHFORMER_DEFAULT,
+    model: Converted = None,
     data: Sequences = None,
     inputs: Inputs = None,
     scheme: BatchScheme = SchemeName.arion,
@@ -152,12 +155,12 @@ def dashformer(
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Classify protein sequences with the DASHformer of iDASH 2024. Convert it first: evaluation/convert_dashformer.py.
+    """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has it.
 
     The intervals come from the first 200 sequences, which are among those that are measured.
     """
-    checkpoint = load(model)
-    examples = read_examples((data or model) / "sequences.tsv")
+    with dashformer_folder(model, data) as (folder, sequences):
+        checkpoint, examples = load(folder), read_examples(sequences)
     chosen = _repeated(examples, inputs)
     task = Task(
         checkpoint,

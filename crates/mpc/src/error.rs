@@ -18,6 +18,12 @@ pub enum MpcError {
         /// Seconds waited.
         seconds: f64,
     },
+    /// What a step may take in all is over, however busy the peer was.
+    #[error("{op}: the time that this may take in all is over")]
+    Late {
+        /// What was being done.
+        op: &'static str,
+    },
     /// The peer's message is not what the protocol expects here.
     #[error("{op}: {detail}; do both sides run the same version and plan?")]
     Message {

@@ -2,6 +2,7 @@
 use crate::channel::{Channel, Closer, Ended};
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
+use std::time::Instant;
 
 /// Who one is. The client holds the input and the lattice secret, the server the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,16 @@ impl Party {
     /// Seconds that a simulated link would have added to what the clock on the wall shows (0 for real links).
     pub fn skipped_seconds(&self) -> f64 {
         self.channel.skipped().as_secs_f64()
+    }
+
+    /// No wait goes past this moment; see [`Channel::limit`].
+    pub fn limit(&mut self, until: Option<Instant>) {
+        self.channel.limit(until);
+    }
+
+    /// Bytes that may wait for the peer to read them; see [`Channel::capacity`].
+    pub fn capacity(&mut self, bytes: usize) {
+        self.channel.capacity(bytes);
     }
 
     /// A way to close the link while this party waits in it; see [`Channel::closer`].

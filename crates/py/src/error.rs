@@ -24,6 +24,14 @@ create_exception!(
     "The other party is gone, late, not trusted, or does not keep to the protocol."
 );
 
+create_exception!(
+    _native,
+    LateError,
+    PeerError,
+    "The other party took longer than it may."
+);
+create_exception!(_native, GoneError, PeerError, "The other party closed the connection.");
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("TacitaError", py.get_type::<TacitaError>())?;
@@ -31,7 +39,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("KeyMissingError", py.get_type::<KeyMissingError>())?;
     m.add("FormatError", py.get_type::<FormatError>())?;
     m.add("ParameterError", py.get_type::<ParameterError>())?;
-    m.add("PeerError", py.get_type::<PeerError>())
+    m.add("PeerError", py.get_type::<PeerError>())?;
+    m.add("LateError", py.get_type::<LateError>())?;
+    m.add("GoneError", py.get_type::<GoneError>())
 }
 
 /// CKKS errors by kind.
@@ -58,9 +68,9 @@ pub fn rlwe(e: RlweError) -> PyErr {
 pub fn mpc(e: MpcError) -> PyErr {
     let text = e.to_string();
     match e {
-        MpcError::Closed { .. } | MpcError::Timeout { .. } | MpcError::Message { .. } | MpcError::Io { .. } => {
-            PeerError::new_err(text)
-        }
+        MpcError::Closed { .. } => GoneError::new_err(text),
+        MpcError::Timeout { .. } | MpcError::Late { .. } => LateError::new_err(text),
+        MpcError::Message { .. } | MpcError::Io { .. } => PeerError::new_err(text),
         MpcError::Rlwe(e) => rlwe(e),
         _ => TacitaError::new_err(text),
     }

@@ -39,12 +39,15 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<secret::SecretKey>()?;
     m.add_class::<two_party::TwoParty>()?;
     m.add_class::<two_party_listener::TwoPartyListener>()?;
+    m.add_class::<two_party_listener::TwoPartyArrival>()?;
     m.add_class::<two_party_table::TableServer>()?;
     m.add_class::<two_party_table::TableClient>()?;
     m.add_function(wrap_pyfunction!(two_party_table::table_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::two_party_pair, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::generate_certificate, m)?)?;
     m.add_function(wrap_pyfunction!(two_party_connect::certificate_fingerprint, m)?)?;
+    m.add_function(wrap_pyfunction!(two_party_connect::certificate_problem, m)?)?;
+    m.add_function(wrap_pyfunction!(two_party_listener::share_threads, m)?)?;
     m.add_function(wrap_pyfunction!(secret::keygen, m)?)?;
     m.add_function(wrap_pyfunction!(secret::encrypt, m)?)?;
     m.add_function(wrap_pyfunction!(bench::yardstick_ms, m)?)?;

@@ -6,7 +6,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacita_mpc::channel::{Channel, Closer};
 use tacita_mpc::{MpcError, Party, Role};
 
@@ -14,9 +14,12 @@ use tacita_mpc::{MpcError, Party, Role};
 #[pyclass(frozen, module = "tacita._native")]
 pub struct TwoParty {
     party: Mutex<Party>,
-    pool: ThreadPool,
+    /// `None`: the pool of the process, which all such parties share.
+    pool: Option<ThreadPool>,
     role: Role,
     closer: Option<Closer>,
+    /// SHA-256 of the peer's certificate, in hexadecimal digits.
+    peer: Option<String>,
 }
 
 /// How often a step that runs looks for an interrupt.
@@ -27,13 +30,23 @@ impl TwoParty {
     pub fn new(role: Role, channel: Box<dyn Channel>, threads: usize) -> PyResult<Self> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| TacitaError::new_err(format!("threads: {e}")))?;
+        let mut party = Self::sharing(role, channel, None);
+        party.pool = Some(pool);
+        Ok(party)
+    }
+
+    /// A party that waits in the calling thread and computes on the pool of the process. A pool of its own
+    /// would hold a thread for each core in every session; one pool for sessions to wait in would be full of
+    /// those whose peers are silent.
+    pub fn sharing(role: Role, channel: Box<dyn Channel>, peer: Option<String>) -> Self {
         let closer = channel.closer();
-        Ok(Self {
+        Self {
             party: Mutex::new(Party::new(role, channel)),
-            pool,
+            pool: None,
             role,
             closer,
-        })
+            peer,
+        }
     }
 
     // A panic inside leaves a session out of step with its peer, which the peer's or our next message shows; never broken memory.
@@ -41,8 +54,9 @@ impl TwoParty {
         self.party.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one step without the GIL on the party's threads. A panic becomes an error and ends the session. An interrupt closes the link,
-    /// so that a step that waits for the peer ends, and is raised.
+    /// Runs one step without the GIL on the party's threads. A panic becomes an error and ends the session.
+    /// An interrupt closes the link, so that a step that waits for the peer ends, and is raised; a party that
+    /// shares the pool of the process is for other threads than the main one, where interrupts do not come.
     pub fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -50,13 +64,17 @@ impl TwoParty {
     ) -> PyResult<T> {
         let (outcome, interrupt) = py.detach(|| {
             let party = &mut *self.lock();
-            self.watched(move || {
+            let guarded = move || {
                 let outcome = catch_unwind(AssertUnwindSafe(|| step(party)));
                 if outcome.is_err() {
                     let _ = party.finish();
                 }
                 outcome
-            })
+            };
+            match &self.pool {
+                Some(pool) => self.watched(pool, guarded),
+                None => (Some(guarded()), None),
+            }
         });
         match (outcome, interrupt) {
             (_, Some(interrupt)) => Err(interrupt),
@@ -68,10 +86,10 @@ impl TwoParty {
     }
 
     /// Runs `step` on the pool while the calling thread looks for signals, as only the main thread of Python can.
-    fn watched<T: Send>(&self, step: impl FnOnce() -> T + Send) -> (Option<T>, Option<PyErr>) {
+    fn watched<T: Send>(&self, pool: &ThreadPool, step: impl FnOnce() -> T + Send) -> (Option<T>, Option<PyErr>) {
         let (mut outcome, mut interrupt) = (None, None);
         let place = &mut outcome;
-        self.pool.in_place_scope(|scope| {
+        pool.in_place_scope(|scope| {
             let (done, waiting) = channel();
             scope.spawn(move |_| {
                 *place = Some(step());
@@ -100,6 +118,10 @@ impl TwoParty {
         self.role == Role::Client
     }
 
+    fn read_mut(&self, py: Python<'_>, f: impl FnOnce(&mut Party) + Send) {
+        py.detach(|| f(&mut self.lock()));
+    }
+
     fn read<T: Send>(&self, py: Python<'_>, f: impl FnOnce(&Party) -> T + Send) -> T {
         py.detach(|| f(&self.lock()))
     }
@@ -124,6 +146,11 @@ impl TwoParty {
     #[getter]
     fn rounds(&self, py: Python<'_>) -> u64 {
         self.read(py, |party| party.profile().rounds())
+    }
+    /// SHA-256 of the certificate that the peer showed, 64 hexadecimal digits; None when it showed none.
+    #[getter]
+    fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
     }
     /// Bytes sent, headers of messages included.
     #[getter]
@@ -159,6 +186,24 @@ impl TwoParty {
     fn receive<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
         let data = self.run(py, |party| party.receive(count))?;
         Ok(PyBytes::new(py, &data))
+    }
+
+    /// From now on no wait for the peer goes on for longer than this in all, whatever it sends or reads
+    /// meanwhile: it ends with LateError. None: only the timeout of each wait holds. Over memory it does
+    /// nothing.
+    #[pyo3(signature = (seconds))]
+    fn limit(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        let within = seconds
+            .map(|value| crate::two_party_link::seconds("limit", value))
+            .transpose()?;
+        self.read_mut(py, |party| party.limit(within.map(|within| Instant::now() + within)));
+        Ok(())
+    }
+
+    /// Bytes that may wait for the peer to read them; a send beyond waits. One message may always wait,
+    /// however long.
+    fn capacity(&self, py: Python<'_>, bytes: usize) {
+        self.read_mut(py, |party| party.capacity(bytes));
     }
 
     /// Writes what is queued, tells the peer and closes; the counters stay. A second call does nothing.

@@ -44,6 +44,13 @@ pub fn certificate_fingerprint(path: &str) -> PyResult<String> {
     Ok(crate::parameters::hex(&hash))
 }
 
+/// Why a client that trusts this self-signed certificate would refuse a server of this name today; None when
+/// it would not.
+#[pyfunction]
+pub fn certificate_problem(path: &str, name: &str) -> PyResult<Option<String>> {
+    Identity::problem(Path::new(path), name).map_err(error::mpc)
+}
+
 /// A certificate and its key, both or neither.
 pub fn identity(certificate: Option<String>, key: Option<String>) -> PyResult<Option<Identity>> {
     match (certificate, key) {

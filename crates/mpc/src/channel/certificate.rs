@@ -1,11 +1,15 @@
 //! Certificates: files, fingerprints, and self-signed ones for servers without a certificate authority.
 use crate::{MpcError, Result};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::RootCertStore;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A certificate chain and its private key, as PEM files.
@@ -32,11 +36,16 @@ impl Identity {
     /// # Errors
     /// `Io` when a file exists already or cannot be written, or a name is not one.
     pub fn generate_self_signed(folder: &Path, names: &[String]) -> Result<Self> {
-        let mut params = rcgen::CertificateParams::new(names).map_err(|e| failed(&e))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let year = 1970 + now / 31_556_952; // mean Gregorian years
-        params.not_before = rcgen::date_time_ymd(year as i32, 1, 1);
-        params.not_after = rcgen::date_time_ymd((year + Self::YEARS + 1) as i32, 1, 1);
+        Self::generate_between(folder, names, year as i32, (year + Self::YEARS + 1) as i32)
+    }
+
+    /// The same, valid from the first day of one year to the first day of another.
+    fn generate_between(folder: &Path, names: &[String], from: i32, to: i32) -> Result<Self> {
+        let mut params = rcgen::CertificateParams::new(names).map_err(|e| failed(&e))?;
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
         let key = rcgen::KeyPair::generate().map_err(|e| failed(&e))?;
         let certificate = params.self_signed(&key).map_err(|e| failed(&e))?;
         let made = Self {
@@ -57,6 +66,25 @@ impl Identity {
     /// `Io` when the file holds no certificate.
     pub fn fingerprint(certificate: &Path) -> Result<[u8; 32]> {
         Ok(sha256(&chain(certificate)?[0]))
+    }
+
+    /// Why a client that trusts this self-signed certificate would refuse a server of this name (or address)
+    /// today: it is expired, or made for other names. `None`: it would not.
+    ///
+    /// # Errors
+    /// `Io` when the file holds no certificate; `Shape` for a text that is no name.
+    pub fn problem(certificate: &Path, name: &str) -> Result<Option<String>> {
+        let (chain, roots) = (chain(certificate)?, Arc::new(roots(certificate)?));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .build()
+            .map_err(|e| unreadable(certificate, &e))?;
+        let server = ServerName::try_from(name).map_err(|e| MpcError::Shape {
+            op: "certificate",
+            detail: format!("{name:?} is neither a host name nor an address: {e}"),
+        })?;
+        let found = verifier.verify_server_cert(&chain[0], &chain[1..], &server, &[], UnixTime::now());
+        Ok(found.err().map(|e| e.to_string()))
     }
 }
 
@@ -138,6 +166,24 @@ pub fn parse_fingerprint(text: &str) -> Result<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_of_other_names_or_another_time_has_a_problem() {
+        let folder = std::env::temp_dir().join(format!("tacita-certificate-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let names = ["model.example".to_owned(), "192.0.2.7".to_owned()];
+        let made = Identity::generate_self_signed(&folder, &names).unwrap();
+        let problem = |made: &Identity, name: &str| Identity::problem(&made.certificate, name).unwrap();
+        assert_eq!(problem(&made, "model.example"), None);
+        assert_eq!(problem(&made, "192.0.2.7"), None);
+        assert!(problem(&made, "other.example").unwrap().contains("not valid for name"));
+        assert!(Identity::problem(&made.certificate, "no name").is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        let old = Identity::generate_between(&folder, &names, 2001, 2003).unwrap();
+        assert!(problem(&old, "model.example").unwrap().contains("expired"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn sha256_is_sha256() {

@@ -24,7 +24,7 @@ pub use stream::StreamChannel;
 pub use throttled::{Link, Throttled};
 
 use crate::Result;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Closes a link from any thread.
 pub type Closer = Box<dyn Fn() + Send + Sync>;
@@ -57,6 +57,14 @@ pub trait Channel: Send {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
+
+    /// From now on no wait goes past this moment, whatever the peer sends or reads until then; `None`: only
+    /// the timeout of each wait holds. A wait that ends so fails with [`crate::MpcError::Late`]. Does nothing
+    /// where both ends are in one process.
+    fn limit(&mut self, _until: Option<Instant>) {}
+
+    /// Bytes that may wait for the peer to read them (one message may always): a sender of more waits.
+    fn capacity(&mut self, _bytes: usize) {}
 
     /// A way to close the link while another thread waits in it: the wait then fails. `None` where there is none.
     fn closer(&self) -> Option<Closer> {

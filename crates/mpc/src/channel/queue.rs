@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that may wait for the peer to read: more than the requests of the largest layer, less than a laptop's memory.
+/// Bytes that may wait for the peer to read, unless a smaller bound is set: more than the requests of the
+/// largest layer, less than a laptop's memory. A server, which has many peers that it does not know, sets one
+/// by its plan.
 pub const CAPACITY: usize = 1 << 30;
 
 /// The writing half of a connection.
@@ -49,13 +51,13 @@ impl Shared {
 /// The handle of a writing thread.
 pub struct Writer {
     shared: Arc<Shared>,
-    capacity: usize,
-    timeout: Duration,
+    /// Bytes that may wait.
+    pub capacity: usize,
 }
 
 impl Writer {
-    /// Starts the thread. `capacity` bytes may wait; a full queue waits at most `timeout`.
-    pub fn start(sink: impl Sink + 'static, capacity: usize, timeout: Duration) -> Result<Self> {
+    /// Starts the thread. `capacity` bytes may wait.
+    pub fn start(sink: impl Sink + 'static, capacity: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -65,16 +67,12 @@ impl Writer {
             .name("tacita-writer".to_owned())
             .spawn(move || run(&theirs, sink))
             .map_err(|e| io_error("send", &e))?;
-        Ok(Self {
-            shared,
-            capacity,
-            timeout,
-        })
+        Ok(Self { shared, capacity })
     }
 
-    /// Queues one message; a failure of an earlier write shows here.
-    pub fn push(&self, message: Vec<u8>) -> Result<()> {
-        let until = Instant::now() + self.timeout;
+    /// Queues one message, once there is room, but waits no longer than `until`; a failure of an earlier
+    /// write shows here.
+    pub fn push(&self, message: Vec<u8>, until: Instant) -> Result<()> {
         let mut state = self.shared.lock();
         loop {
             fail(&state)?;

@@ -35,6 +35,10 @@ pub struct StreamChannel {
     writer: Writer,
     side: Side,
     timeout: Duration,
+    /// No wait goes past this.
+    limit: Option<Instant>,
+    /// SHA-256 of the certificate that the peer showed.
+    peer: Option<[u8; 32]>,
     next_out: u32,
     next_in: u32,
     sent: u64,
@@ -61,9 +65,11 @@ impl StreamChannel {
     ) -> Result<Self> {
         Ok(Self {
             source,
-            writer: Writer::start(sink, capacity, timeout)?,
+            writer: Writer::start(sink, capacity)?,
             side,
             timeout,
+            limit: None,
+            peer: None,
             next_out: 0,
             next_in: 0,
             sent: 0,
@@ -72,16 +78,40 @@ impl StreamChannel {
         })
     }
 
+    /// Remembers who the peer proved to be.
+    pub(super) fn of(mut self, peer: Option<[u8; 32]>) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// SHA-256 of the certificate that the peer showed and whose key it proved to have; `None` without one.
+    pub fn peer(&self) -> Option<[u8; 32]> {
+        self.peer
+    }
+
+    /// The end of a wait that begins now: this long, but not past the limit.
+    fn until(&self, wait: Duration) -> Instant {
+        let own = Instant::now() + wait;
+        self.limit.map_or(own, |limit| own.min(limit))
+    }
+
+    /// An error, or that the limit is what ended the wait.
+    fn explained(&self, op: &'static str, error: MpcError) -> MpcError {
+        match self.limit {
+            Some(limit) if limit <= Instant::now() => MpcError::Late { op },
+            _ => error,
+        }
+    }
+
     fn take(&mut self, len: usize) -> Result<Vec<u8>> {
-        let began = Instant::now();
-        self.source.deadline(began + self.timeout);
+        self.source.deadline(self.until(self.timeout));
         let mut header = [0; HEADER_BYTES];
         self.fill(&mut header)?;
         frame::expect(&header, self.side.other(), self.next_in, len)
             .map_err(|detail| MpcError::Message { op: "receive", detail })?;
         self.next_in = self.next_in.wrapping_add(1);
         let body = Duration::from_millis(1000 * len as u64 / SLOWEST);
-        self.source.deadline(Instant::now() + self.timeout + body);
+        self.source.deadline(self.until(self.timeout + body));
         let mut message = vec![0; len]; // of the expected length, which the header has just confirmed
         self.fill(&mut message)?;
         self.received += self.source.wire_bytes(HEADER_BYTES + len);
@@ -90,13 +120,12 @@ impl StreamChannel {
 
     fn fill(&mut self, out: &mut [u8]) -> Result<()> {
         self.source.read_exact(out).map_err(|e| match e.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => MpcError::Timeout {
-                op: "receive",
-                seconds: self.timeout.as_secs_f64(),
-            },
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                let seconds = self.timeout.as_secs_f64();
+                self.explained("receive", MpcError::Timeout { op: "receive", seconds })
+            }
             _ => io_error("receive", &e),
-        })?;
-        Ok(())
+        })
     }
 
     /// After an error the stream is out of step: the peer is told by the closing of the connection.
@@ -120,7 +149,10 @@ impl Channel for StreamChannel {
         framed.extend_from_slice(message);
         self.next_out = self.next_out.wrapping_add(1);
         self.sent += self.source.wire_bytes(framed.len());
-        self.writer.push(framed)
+        let pushed = self.writer.push(framed, self.until(self.timeout));
+        pushed
+            .map_err(|e| self.explained("send", e))
+            .inspect_err(|_| self.give_up())
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
@@ -138,8 +170,24 @@ impl Channel for StreamChannel {
         self.received
     }
 
+    /// Nothing is left to write after an error: that is no second wait.
     fn finish(&mut self) -> Result<()> {
-        self.writer.finish(self.timeout)
+        if self.broken {
+            return Ok(());
+        }
+        let within = self.until(self.timeout).saturating_duration_since(Instant::now());
+        let finished = self.writer.finish(within);
+        finished
+            .map_err(|e| self.explained("finish", e))
+            .inspect_err(|_| self.give_up())
+    }
+
+    fn limit(&mut self, until: Option<Instant>) {
+        self.limit = until;
+    }
+
+    fn capacity(&mut self, bytes: usize) {
+        self.writer.capacity = bytes;
     }
 
     fn closer(&self) -> Option<Closer> {

@@ -5,7 +5,8 @@ use super::stream::{Source, StreamChannel};
 use super::Closer;
 use crate::{MpcError, Result};
 use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes read at once from a socket.
@@ -58,18 +59,19 @@ impl Listener {
         Ok(address.port())
     }
 
-    /// The next connection.
+    /// The next connection and who made it. Nothing is read or written yet.
     ///
-    /// # Errors
-    /// `Timeout` when none comes; `Io`.
-    pub fn accept(&self, timeout: Duration) -> Result<TcpStream> {
+    /// # Errors `Timeout` when none comes; `Io` when the system cannot open another (it has too many open
+    /// files, for one).
+    pub fn accept(&self, timeout: Duration) -> Result<(TcpStream, SocketAddr)> {
         let until = Instant::now() + timeout;
         loop {
             match self.0.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, from)) => {
                     stream.set_nonblocking(false).map_err(|e| io("accept", &e))?;
-                    return Ok(stream);
+                    return Ok((stream, from));
                 }
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {} // it left before its turn came
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
@@ -77,7 +79,10 @@ impl Listener {
                     let seconds = timeout.as_secs_f64();
                     return Err(MpcError::Timeout { op: "accept", seconds });
                 }
-                Err(e) => return Err(io("accept", &e)),
+                Err(e) => {
+                    let detail = e.to_string();
+                    return Err(MpcError::Io { op: "accept", detail });
+                }
             }
         }
     }
@@ -87,7 +92,7 @@ impl Listener {
 ///
 /// # Errors
 /// `Io` when the socket refuses its options.
-pub fn insecure_plain(stream: TcpStream, side: Side, timeout: Duration) -> Result<StreamChannel> {
+pub fn insecure_plain(stream: impl Into<Arc<TcpStream>>, side: Side, timeout: Duration) -> Result<StreamChannel> {
     let (source, sink) = halves(stream, timeout)?;
     StreamChannel::new(
         Box::new(Buffered(BufReader::with_capacity(CHUNK, source))),
@@ -97,14 +102,13 @@ pub fn insecure_plain(stream: TcpStream, side: Side, timeout: Duration) -> Resul
     )
 }
 
-/// The two halves of a socket, with its options set.
-pub(super) fn halves(stream: TcpStream, timeout: Duration) -> Result<(TcpSource, TcpSink)> {
-    let set = || -> io::Result<TcpStream> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))?;
-        stream.try_clone()
-    };
-    let sink = TcpSink(set().map_err(|e| io("connect", &e))?);
+/// The two halves of a socket, with its options set. Both and the closer share one file descriptor: a server
+/// has a limited number of them.
+pub(super) fn halves(stream: impl Into<Arc<TcpStream>>, timeout: Duration) -> Result<(TcpSource, TcpSink)> {
+    let stream = stream.into();
+    stream.set_nodelay(true).map_err(|e| io("connect", &e))?;
+    let sink = TcpSink(Arc::clone(&stream));
+    sink.patience(timeout).map_err(|e| io("connect", &e))?;
     let source = TcpSource {
         stream,
         until: Instant::now() + timeout,
@@ -118,7 +122,7 @@ fn io(op: &'static str, e: &io::Error) -> MpcError {
 
 /// Reads until a deadline.
 pub(super) struct TcpSource {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     until: Instant,
 }
 
@@ -129,7 +133,7 @@ impl Read for TcpSource {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(buf)
+        (&*self.stream).read(buf)
     }
 }
 
@@ -143,7 +147,7 @@ impl Source for TcpSource {
     }
 
     fn closer(&self) -> Option<Closer> {
-        let stream = self.stream.try_clone().ok()?;
+        let stream = Arc::clone(&self.stream);
         Some(Box::new(move || {
             let _ = stream.shutdown(Shutdown::Both);
         }))
@@ -173,11 +177,18 @@ impl Source for Buffered {
 }
 
 /// Writes with the socket's write timeout.
-pub(super) struct TcpSink(TcpStream);
+pub(super) struct TcpSink(Arc<TcpStream>);
+
+impl TcpSink {
+    /// How long one write may block.
+    pub(super) fn patience(&self, timeout: Duration) -> io::Result<()> {
+        self.0.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))
+    }
+}
 
 impl Write for TcpSink {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.write(buf)
+        (&*self.0).write(buf)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(20);
 pub(super) fn sockets() -> (TcpStream, TcpStream) {
     let listener = Listener::bind("127.0.0.1", 0).unwrap();
     let dialled = dial("127.0.0.1", listener.port().unwrap(), LONG).unwrap();
-    (dialled, listener.accept(LONG).unwrap())
+    (dialled, listener.accept(LONG).unwrap().0)
 }
 
 fn channels(timeout: Duration) -> (StreamChannel, StreamChannel) {
@@ -203,6 +203,69 @@ fn a_peer_that_never_reads_fills_the_queue_and_dropping_does_not_hang() {
     assert!(began.elapsed() < 6 * SHORT + Duration::from_secs(1));
     let mut rest = Vec::new();
     let _ = (&b).read_to_end(&mut rest); // the socket is closed: this returns
+}
+
+/// The limit is one moment for everything: a peer that keeps sending whole messages does not renew it, nor
+/// does one that reads a little now and then.
+#[test]
+fn a_limit_ends_waits_of_a_peer_that_keeps_busy() {
+    let (mut a, mut b) = channels(LONG);
+    let began = Instant::now();
+    b.limit(Some(began + SHORT));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while a.send(&[0; 10]).is_ok() {
+                std::thread::sleep(SHORT / 10);
+            }
+        });
+        let error = loop {
+            if let Err(e) = b.receive(10) {
+                break e;
+            }
+        };
+        assert!(matches!(error, MpcError::Late { .. }), "{error}");
+        assert!(began.elapsed() >= SHORT);
+        drop(b);
+    });
+    assert!(began.elapsed() < LONG / 4);
+}
+
+#[test]
+fn a_limit_ends_a_send_to_a_peer_that_reads_drops() {
+    let (a, b) = sockets();
+    let mut a = insecure_plain(a, Side::Dialled, LONG).unwrap();
+    a.capacity(1 << 16);
+    let began = Instant::now();
+    a.limit(Some(began + 3 * SHORT));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut little = [0; 1000];
+            while matches!((&b).read(&mut little), Ok(1..)) {
+                std::thread::sleep(SHORT / 20);
+            }
+        });
+        let error = std::iter::repeat_with(|| a.send(&[0; 1 << 18])).find_map(Result::err);
+        let error = error.expect("the limit must pass");
+        assert!(matches!(error, MpcError::Late { .. }), "{error}");
+        a.finish().expect("nothing is waited for after an error");
+        assert!(matches!(a.receive(1), Err(MpcError::Closed { .. })));
+        drop(a);
+        assert!(began.elapsed() < LONG / 4);
+    });
+}
+
+/// What waits for the peer is bounded by the capacity that was set, up to one message.
+#[test]
+fn a_small_queue_holds_a_sender_back() {
+    let (a, b) = sockets();
+    let mut a = insecure_plain(a, Side::Dialled, 2 * SHORT).unwrap();
+    a.capacity(1 << 20);
+    let (mut count, message) = (0, vec![0; 1 << 20]);
+    while a.send(&message).is_ok() {
+        count += 1;
+        assert!(count < 64, "the queue takes whatever is sent");
+    }
+    drop((a, b));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A slower link than the machine has: bandwidth and round-trip time, slept or only counted.
 use super::{Channel, Clock, Closer};
 use crate::{MpcError, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A network between the parties.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,6 +108,14 @@ impl<C: Channel, T: Clock> Channel for Throttled<C, T> {
 
     fn finish(&mut self) -> Result<()> {
         self.inner.finish()
+    }
+
+    fn limit(&mut self, until: Option<Instant>) {
+        self.inner.limit(until);
+    }
+
+    fn capacity(&mut self, bytes: usize) {
+        self.inner.capacity(bytes);
     }
 
     fn closer(&self) -> Option<Closer> {

@@ -94,7 +94,7 @@ impl Client {
     pub fn secure(&self, stream: TcpStream, name: &str, timeout: Duration) -> Result<StreamChannel> {
         let name = ServerName::try_from(name.to_owned()).map_err(|e| refused("connect", &e))?;
         let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(|e| refused("connect", &e))?;
-        secured(stream, connection.into(), Side::Dialled, timeout)
+        secured(stream, connection.into(), Side::Dialled, timeout, HANDSHAKE)
     }
 }
 
@@ -126,15 +126,34 @@ impl Server {
     ///
     /// # Errors
     /// `Io` naming the certificate problem; `Closed`; `Timeout`.
-    pub fn secure(&self, stream: TcpStream, timeout: Duration) -> Result<StreamChannel> {
+    pub fn secure(&self, stream: impl Into<Arc<TcpStream>>, timeout: Duration) -> Result<StreamChannel> {
+        self.secure_within(stream, timeout, HANDSHAKE)
+    }
+
+    /// The same with another bound for the whole handshake.
+    ///
+    /// # Errors
+    /// As [`Server::secure`].
+    pub fn secure_within(
+        &self,
+        stream: impl Into<Arc<TcpStream>>,
+        timeout: Duration,
+        within: Duration,
+    ) -> Result<StreamChannel> {
         let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(|e| refused("accept", &e))?;
-        secured(stream, connection.into(), Side::Accepted, timeout)
+        secured(stream, connection.into(), Side::Accepted, timeout, within)
     }
 }
 
-fn secured(stream: TcpStream, mut connection: Connection, side: Side, timeout: Duration) -> Result<StreamChannel> {
-    let (mut source, mut sink) = halves(stream, timeout)?;
-    let timeout_now = timeout.min(HANDSHAKE);
+fn secured(
+    stream: impl Into<Arc<TcpStream>>,
+    mut connection: Connection,
+    side: Side,
+    timeout: Duration,
+    within: Duration,
+) -> Result<StreamChannel> {
+    let timeout_now = timeout.min(within);
+    let (mut source, mut sink) = halves(stream, timeout_now)?;
     source.deadline(Instant::now() + timeout_now);
     if let Err(e) = handshake(&mut connection, &mut source, &mut sink) {
         // The alert that tells the peer why is already written.
@@ -146,10 +165,16 @@ fn secured(stream: TcpStream, mut connection: Connection, side: Side, timeout: D
             _ => super::queue::io_error("TLS handshake", &e),
         });
     }
+    sink.patience(timeout)
+        .map_err(|e| super::queue::io_error("TLS handshake", &e))?;
+    let peer = connection
+        .peer_certificates()
+        .and_then(<[_]>::first)
+        .map(|certificate| sha256(certificate));
     connection.set_buffer_limit(None);
     let shared = Shared::new(connection);
     let source = TlsSource::new(shared.clone(), source);
-    StreamChannel::new(Box::new(source), TlsSink::new(shared, sink), side, timeout)
+    StreamChannel::new(Box::new(source), TlsSink::new(shared, sink), side, timeout).map(|channel| channel.of(peer))
 }
 
 fn handshake(connection: &mut Connection, source: &mut TcpSource, sink: &mut super::tcp::TcpSink) -> io::Result<()> {

@@ -6,7 +6,10 @@ TacitaError
 ├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
 │   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
 ├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another key
-├── PeerError         the other party of a connection: absent, late, gone, not trusted, or not speaking our protocol
+├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
+│   ├── LateError     it was silent for too long, or took longer than it may in all
+│   ├── GoneError     it closed the connection
+│   └── RefusedError  the server said no: it is full, or this client had its texts
 ├── LevelError        an operation needs more levels than its operands have left
 ├── KeyMissingError   an operation needs a rotation key that the plan did not list
 └── ShapeError        operands whose shapes, periods or counts do not fit
@@ -45,6 +48,24 @@ class FileError(TacitaError):
 
 class PeerError(TacitaError):
     """The other party cannot be reached, cannot be trusted, broke off or sent what the protocol does not admit."""
+
+
+class LateError(PeerError):
+    """The other party was silent for too long, or took longer than it may in all."""
+
+
+class GoneError(PeerError):
+    """The other party closed the connection."""
+
+
+class RefusedError(PeerError):
+    """The server refused in due form; reason is one of `tacita.protocol.refusal.Reason`, 0 for one that is
+    not known here.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", reason: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
 
 
 class LevelError(TacitaError):

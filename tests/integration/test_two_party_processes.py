@@ -212,7 +212,7 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
 
 
 def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
-    with serving(tmp_path, "--insecure-plain-tcp", "--hidden-embeddings") as served:
+    with serving(tmp_path, "--insecure-plain-tcp", "--hidden-embeddings", "--insecure-any-client") as served:
         party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
         client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
         assert not client.part.tables and client.part.encrypted

@@ -69,6 +69,23 @@ Trust = Annotated[
         "--trust", help="With --connect: PEM file of the server's certificate, or its signer's.", show_default=False
     ),
 ]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        "--fingerprint",
+        metavar="SHA256",
+        help="With --connect: trust exactly the server whose certificate has this hash.",
+        show_default=False,
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        help="With --connect and --trust: the name in the server's certificate (default: the host).",
+        show_default=False,
+    ),
+]
 Seconds = dict[str, float]
 Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar
 
@@ -105,6 +122,8 @@ def run(
     allow_insecure: Insecure = False,
     connect: Connect = None,
     trust: Trust = None,
+    fingerprint: Fingerprint = None,
+    name: Name = None,
     certificate: Certificate = None,
     key: Key = None,
     insecure_plain_tcp: Plain = False,
@@ -115,7 +134,8 @@ def run(
     lines = _lines(texts or [], file)
     if connect is not None:
         identity = identity_of(certificate, key)
-        how = connection.Connection(connect, trust, identity, insecure_plain_tcp, timeout, threads, profile)
+        whom = connection.Trusted(trust, fingerprint, name, insecure_plain_tcp)
+        how = connection.Connection(connect, whom, identity, timeout, threads, profile)
         return connection.classify(lines, file, how, json)
     checkpoint = load_model(model, pooling)
     lines = checked(checkpoint, lines, tokens) if file else lines

@@ -27,13 +27,24 @@ from tacita.protocol.party import Identity, Party, dial
 
 
 @dataclass(frozen=True)
+class Trusted:
+    """Who may be the server: one of this certificate file, for a name or the dialled host; the one of this
+    hash; anybody.
+    """
+
+    certificate: Path | None
+    fingerprint: str | None
+    name: str | None
+    insecure_plain: bool
+
+
+@dataclass(frozen=True)
 class Connection:
     """How to reach the server, and whether to show what operations cost."""
 
     target: str
-    trust: Path | None
+    trusted: Trusted
     identity: Identity | None
-    insecure_plain: bool
     timeout: float
     threads: int
     profile: bool
@@ -60,9 +71,11 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
     party = dial(
         host,
         port,
-        trust=how.trust,
+        trust=how.trusted.certificate,
+        fingerprint=how.trusted.fingerprint,
+        name=how.trusted.name,
         identity=how.identity,
-        insecure_plain=how.insecure_plain,
+        insecure_plain=how.trusted.insecure_plain,
         timeout=how.timeout,
         threads=how.threads,
     )

@@ -55,11 +55,14 @@ class TwoPartyClient:
         return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> TwoPartyAnswer:
-        """The server's model on a text that it does not see. Raises InputError before anything is sent."""
+        """The server's model on a text that it does not see.
+
+        Raises InputError before anything is sent, RefusedError.
+        """
         plan = self.plan
         given, mask = self._given(text)
         with talking("classification"):
-            self._party.send(handshake.CLASSIFY)
+            handshake.ask(self._party)
             self._set_up(watch)
             ops = SharedTensors(self._party.native, plan.formats, plan.tokens, mask=mask, watch=watch)
             shared = two_party.run(ops, self._model, self._entered(ops, given))

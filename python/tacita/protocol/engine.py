@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from tacita.errors import FileError, KeyMissingError, LevelError, PeerError, PlanError, TacitaError
+from tacita.errors import (
+    FileError,
+    GoneError,
+    KeyMissingError,
+    LateError,
+    LevelError,
+    PeerError,
+    PlanError,
+    TacitaError,
+)
 from tacita.plan.plan import ParameterInfo
 
 MIN_SECURITY_BITS = 128
@@ -77,6 +86,8 @@ def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[Tac
         "LevelError": LevelError,
         "KeyMissingError": KeyMissingError,
         "FormatError": FileError,
+        "LateError": LateError,  # before the PeerError that it is as well
+        "GoneError": GoneError,
         "PeerError": PeerError,
     }
     for name, kind in ours.items():

@@ -1,11 +1,12 @@
-"""How a two-party session begins and what a client may ask then. Plain bytes over a link that the engine secures.
+"""How a two-party session begins and what a client may ask then: plain bytes over a link that the engine secures.
 
-    client: magic, version            server: magic, version, length and sha256 of the public part
+    client: magic, version            server: magic, version, length and sha256 of the public part; or a refusal
     client: 1 to have the part, 0     server: the part, if asked for
     client: sha256 of the plan        server: 1 if it is its own
-    client: 1 to classify, 0 to end   (the protocol runs)   server: its share of the answer
+    client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its share of the answer
 
-Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes.
+Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
+is as long as what it stands for.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from typing import Protocol
 from tacita.errors import PeerError
 from tacita.protocol import public_part
 from tacita.protocol.public_part import PublicPart
+from tacita.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
-VERSION = 1
+REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
+VERSION = 2
 HELLO = struct.Struct("<10sH")
 WELCOME = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
 END, CLASSIFY = b"\0", b"\1"
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
+PERMISSION = struct.Struct("<HQ")  # to classify: 0 and 0, or a refusal's reason and number
+GRANTED = Refusal(0, 0)
 
 
 class Link(Protocol):
@@ -53,9 +58,14 @@ Loaded = Callable[[int, int], None]  # bytes received, bytes in all
 
 
 def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -> PublicPart:
-    """The client's side, up to the agreed plan. Raises PeerError, FileError (a part that fails its checks)."""
+    """The client's side, up to the agreed plan.
+
+    Raises PeerError, RefusedError, FileError (a part that fails its checks).
+    """
     link.send(HELLO.pack(MAGIC, VERSION))
     magic, version, length, digest = WELCOME.unpack(link.receive(WELCOME.size))
+    if magic == REFUSAL:
+        raise Refusal(version, length).error()
     _require("server", magic, version)
     if not 0 < length <= public_part.MAX_BYTES:
         raise PeerError(f"the server announces a public part of {length} bytes", hint="is it a tacita server?")
@@ -73,15 +83,31 @@ def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -
     return part
 
 
-def welcome(link: Link, data: bytes, plan_hash: str) -> None:
-    """The server's side. data: the encoded public part. Raises PeerError for a client of another kind, release or plan."""
+def welcome(
+    link: Link,
+    data: bytes,
+    plan_hash: str,
+    *,
+    refuse: Callable[[], Refusal | None] = lambda: None,
+    loading: Callable[[], None] = lambda: None,
+) -> None:
+    """The server's side. data: the encoded public part. Raises PeerError for a client of another kind,
+    release or plan.
+
+    refuse: asked once the client has said hello; what it gives is sent and raised as RefusedError. loading:
+    called before the part is sent.
+    """
     magic, version = HELLO.unpack(link.receive(HELLO.size))
     _require("client", magic, version)
+    if refusal := refuse():
+        link.send(WELCOME.pack(REFUSAL, refusal.reason, refusal.number, bytes(32)))
+        raise refusal.error()
     link.send(WELCOME.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
     asked = link.receive(1)
     if asked not in (HAVE, SEND):
         raise PeerError(f"the client answered {asked!r} to the offer of the public part", hint="another release?")
     if asked == SEND:
+        loading()
         for at in range(0, len(data), CHUNK):
             link.send(data[at : at + CHUNK])
     agreed = hmac.compare_digest(link.receive(32), bytes.fromhex(plan_hash))
@@ -96,6 +122,22 @@ def asked(link: Link) -> bool:
     if word not in (END, CLASSIFY):
         raise PeerError(f"the client asked for {word!r}", hint="another release?")
     return word == CLASSIFY
+
+
+def ask(link: Link) -> None:
+    """The client's wish to have a text classified, and the server's permission. Raises RefusedError."""
+    link.send(CLASSIFY)
+    refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
+    if refusal != GRANTED:
+        raise refusal.error()
+
+
+def answer(link: Link, refusal: Refusal | None) -> None:
+    """The server's answer to that wish. Raises the refusal as RefusedError once it is sent."""
+    said = refusal or GRANTED
+    link.send(PERMISSION.pack(said.reason, said.number))
+    if refusal:
+        raise refusal.error()
 
 
 def _load(link: Link, length: int, loaded: Loaded) -> bytes:

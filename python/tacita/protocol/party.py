@@ -48,6 +48,20 @@ class Party:
         """Keys and correlations, once a session, at both parties."""
         self.native.setup(correlations)
 
+    def limit(self, seconds: float) -> None:
+        """From now on no wait for the peer goes on for longer than this in all: then it raises LateError."""
+        self.native.limit(seconds)
+
+    def hold(self, count: int) -> None:
+        """Bytes that may wait for the peer to read them; a send beyond waits."""
+        self.native.capacity(count)
+
+    @property
+    def peer(self) -> str | None:
+        """SHA-256 of the certificate that the peer showed, 64 hex digits."""
+        found: str | None = self.native.peer
+        return found
+
     def close(self) -> None:
         """Writes what is queued and hangs up; a peer that is gone already is no error."""
         try:
@@ -71,26 +85,34 @@ def dial(
     port: int,
     *,
     trust: Path | None = None,
+    fingerprint: str | None = None,
+    name: str | None = None,
     identity: Identity | None = None,
     insecure_plain: bool = False,
     timeout: float = TIMEOUT,
     threads: int = 0,
 ) -> Party:
-    """Connects as the client. trust: PEM file of the server's certificate or of who signed it. threads: 0 for all cores.
+    """Connects as the client. threads: 0 for all cores. Raises PeerError, InputError.
 
-    Raises PeerError, InputError.
+    trust: PEM file of the server's certificate or of who signed it; the certificate must be for `name`, by
+    default `host`. fingerprint: SHA-256 in hex of the one certificate to take, whatever its names and dates.
+    Exactly one of the two, or insecure_plain.
     """
-    if (trust is None) != insecure_plain:
+    if sum((trust is not None, fingerprint is not None, insecure_plain)) != 1:
         raise InputError(
             "connect: say which certificate to trust, or that the connection may be plain",
-            hint="--trust CERTIFICATE.pem, or --insecure-plain-tcp on a machine of your own",
+            hint="--trust CERTIFICATE.pem or --fingerprint SHA256, or --insecure-plain-tcp on a machine of your own",
         )
+    if name is not None and trust is None:
+        raise InputError("connect: a name is for --trust: nothing else looks at names", hint="leave --name out")
     files = _files(identity)
     with engine.translated(PeerError, f"{host}:{port}"):
         native = engine.native().TwoParty.dial(
             host,
             port,
             ca=str(trust) if trust else None,
+            fingerprint=fingerprint,
+            server_name=name,
             insecure_plain=insecure_plain,
             timeout=timeout,
             threads=threads,
@@ -109,6 +131,37 @@ def received_table(message: bytes, shape: tuple[int, int], ring: int) -> Any:
     """The client half, from the server's message. Raises PeerError for one that is not of this shape."""
     with engine.translated(PeerError, "embedding table"):
         return engine.native().TableClient(message, *shape, ring)
+
+
+class Arrival:
+    """A connection that nothing was said on yet."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.address = str(native.address)
+        self.port = int(native.port)
+
+    def secure(self, within: float, timeout: float) -> Party:
+        """The TLS handshake, for a thread of the session's own. Sessions compute on threads that they share.
+
+        within: seconds since the connection came, for this and all that follows until `Party.limit`. timeout:
+        longest silence of the peer at any time. Raises PeerError.
+        """
+        with engine.translated(PeerError, "not let in"):
+            return Party(self._native.secure(within=within, timeout=timeout))
+
+    def close(self) -> None:
+        """Hangs up at once, whatever other threads do with it."""
+        self._native.close()
+
+
+def share_threads(count: int) -> int:
+    """Sets how many threads the sessions of this process compute on, 0 for all cores; returns how many there
+    are.
+
+    Before anything is computed.
+    """
+    return int(engine.native().share_threads(count))
 
 
 class Listener:
@@ -134,11 +187,15 @@ class Listener:
         """Where it listens."""
         return int(self._native.port)
 
-    def accept(self, wait: float, timeout: float = TIMEOUT, threads: int = 0) -> Party | None:
-        """The next client, or None when nobody came for `wait` seconds. Raises PeerError for one that was not let in."""
-        with engine.translated(PeerError, "a client was not let in"):
-            native = self._native.accept(wait, timeout=timeout, threads=threads)
-        return None if native is None else Party(native)
+    def next(self, wait: float) -> Arrival | None:
+        """The next connection, or None when nobody came for `wait` seconds. Nothing is read or written yet.
+
+        Raises PeerError when the system cannot open another, for want of file descriptors for one; the next
+        call may work.
+        """
+        with engine.translated(PeerError, "listen"):
+            native = self._native.next(wait)
+        return None if native is None else Arrival(native)
 
 
 def new_identity(folder: Path, names: list[str]) -> Identity:
@@ -156,6 +213,16 @@ def fingerprint(certificate: Path) -> str:
     """SHA-256 of a certificate, 64 hex digits."""
     with engine.translated(PeerError, str(certificate)):
         return str(engine.native().certificate_fingerprint(str(certificate)))
+
+
+def certificate_problem(certificate: Path, name: str) -> str:
+    """Why clients that trust this self-signed certificate would refuse a server of that name today; empty
+    when they would not.
+
+    Raises PeerError for a file that is no certificate, or a text that is no name.
+    """
+    with engine.translated(PeerError, str(certificate)):
+        return engine.native().certificate_problem(str(certificate), name) or ""
 
 
 @contextmanager

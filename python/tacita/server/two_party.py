@@ -1,22 +1,26 @@
-"""The server of two-party sessions: each client until it leaves, fails or falls silent. Sessions may run in threads of their own."""
+"""The server of two-party sessions: each client until it leaves, fails, or takes too long.
+
+Sessions may run in threads of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from tacita.backends.two_party.integers import encode as integers
 from tacita.backends.two_party.residues import Share
 from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, PeerError, TacitaError
+from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
 from tacita.models import two_party
-from tacita.plan.hidden_embedding import WORDS
 from tacita.plan.two_party import TwoPartyPlan, require_ordinary, words_ring
 from tacita.protocol import engine, handshake
-from tacita.protocol.party import Party, encrypt_table
-from tacita.protocol.public_part import encode, public_part
+from tacita.protocol.party import Party
+from tacita.server.admission import Guest, anybody
+from tacita.server.limits import GREETING_QUEUE, Limits, limits_of
+from tacita.server.publication import Publication, Publisher
+
+BITS_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True)
@@ -26,63 +30,95 @@ class Served:
     texts: int
     problem: TacitaError | None
 
+    @property
+    def ending(self) -> str:
+        """How it ended, in a word or two."""
+        if self.problem is None:
+            return "answered" if self.texts else "asked nothing"
+        kinds = {RefusedError: "refused", LateError: "too late", GoneError: "broken off"}
+        return kinds.get(type(self.problem), "damaged")
+
 
 class TwoPartyServer:
-    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together."""
+    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together.
 
-    def __init__(self, plan: TwoPartyPlan, checkpoint: Checkpoint) -> None:
+    limits: default those of a link of 1 Gbit/s. most: texts of a hidden table's key, None for any number.
+    """
+
+    def __init__(
+        self, plan: TwoPartyPlan, checkpoint: Checkpoint, limits: Limits | None = None, most: int | None = None
+    ) -> None:
         require_ordinary(checkpoint.config)
         if plan.config != checkpoint.config:
             raise CheckpointError("serve: the plan is of another model", hint="make it again")
         self.plan = plan
+        self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
         self._model = plan.model(checkpoint)
-        self._table = _encrypted(plan, checkpoint)
-        self._public = encode(public_part(plan, checkpoint, self._table.message() if self._table else b""))
+        self._publisher = Publisher(plan, checkpoint, most)
 
     @property
     def public_bytes(self) -> int:
         """Size of what every new client is sent once."""
-        return len(self._public)
+        return len(self._publisher.current().data)
 
     def session(
-        self, party: Party, watch: Watch = lambda stage: None, done: Callable[[int], None] = lambda texts: None
+        self,
+        party: Party,
+        watch: Watch = lambda stage: None,
+        done: Callable[[int], None] = lambda texts: None,
+        guest: Guest | None = None,
     ) -> Served:
         """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
 
         watch: called as each step of a text begins. done: called after each text with how many there were.
+        guest: the client's entry in the book of sessions; its place is not given back here.
         """
-        texts = 0
+        guest, texts = guest or anybody(), 0
         try:
             with engine.translated(PeerError, "session"):
-                handshake.welcome(party, self._public, self.plan.hash)
-                ready = False
-                while handshake.asked(party):
-                    if not ready:
+                publication = self._agreed(party, guest)
+                while self._permitted(party, guest, publication):
+                    if not texts:
                         watch("set-up")
                         party.set_up(self.plan.correlations)
-                    ready = True
-                    self._classify(party, watch)
+                    self._classify(party, publication, watch)
                     texts += 1
                     done(texts)
         except TacitaError as error:
             return Served(texts, error)
         return Served(texts, None)
 
-    def _classify(self, party: Party, watch: Watch) -> None:
+    def _agreed(self, party: Party, guest: Guest) -> Publication:
+        """Greets the client, which has as long as its connection was given, and longer only to fetch the
+        public part.
+        """
+        party.hold(GREETING_QUEUE)
+        renewing = self._publisher.renewing
+        publication = self._publisher.current()
+        if renewing:  # which was our time, not the client's
+            party.limit(self.limits.greeting)
+        data, seconds = publication.data, self.limits.part(len(publication.data))
+        handshake.welcome(party, data, self.plan.hash, refuse=guest.refusal, loading=lambda: party.limit(seconds))
+        return publication
+
+    def _permitted(self, party: Party, guest: Guest, publication: Publication) -> bool:
+        """Whether the client wants another text and may have it. Raises RefusedError."""
+        party.limit(self.limits.idle)
+        if not handshake.asked(party):
+            return False
+        handshake.answer(party, guest.admit() or self._publisher.take(publication))
+        party.limit(self.limits.text)
+        party.hold(self.limits.queue)
+        return True
+
+    def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
         ops = SharedTensors(party.native, self.plan.formats, self.plan.tokens, mask=None, watch=watch)
-        ops.give(two_party.run(ops, self._model, self._entered(ops, party)))
+        ops.give(two_party.run(ops, self._model, self._entered(ops, party, publication)))
 
-    def _entered(self, ops: SharedTensors, party: Party) -> Share:
+    def _entered(self, ops: SharedTensors, party: Party, publication: Publication) -> Share:
         """This party's share of what the model starts from."""
         plan = self.plan
-        if self._table is None:
+        if publication.table is None:
             return ops.theirs((plan.tokens, plan.config.hidden))
-        return ops.words(party.native.lookup_served(self._table, plan.tokens), words_ring(plan))
-
-
-def _encrypted(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Any:
-    """The word table under a key of this server, if the plan hides it."""
-    if plan.embedding is None:
-        return None
-    return encrypt_table(integers(checkpoint.tensors[WORDS], plan.formats.table), words_ring(plan))
+        return ops.words(party.native.lookup_served(publication.table, plan.tokens), words_ring(plan))

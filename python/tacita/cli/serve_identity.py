@@ -1,0 +1,97 @@
+"""Whose certificate `tacita serve` shows: files that are given, or a self-signed one for every name that
+clients may dial.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tacita.errors import InputError
+from tacita.protocol.party import Identity, certificate_problem, new_identity
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+ELSEWHERE = ("192.0.2.1", "2001:db8::1")  # for documentation: a route to them tells one's own address, nothing is sent
+
+
+def identity(
+    host: str, given: Identity | None, folder: Path | None, names: Sequence[str], *, plain: bool
+) -> Identity | None:
+    """Exactly one of a certificate, a folder for a new one, and plain TCP. Raises InputError, PeerError."""
+    if sum((given is not None, folder is not None, plain)) != 1:
+        raise InputError(
+            "serve: say how the connection is secured",
+            hint="--certificate PEM --key PEM, --new-certificate FOLDER, or --insecure-plain-tcp",
+        )
+    if folder is None and names:
+        raise InputError("serve: --name is for --new-certificate", hint="other certificates have their names already")
+    if folder is None:
+        return given
+    made = Identity(folder / "certificate.pem", folder / "key.pem")
+    if not (made.certificate.is_file() and made.key.is_file()):
+        return new_identity(folder, certificate_names(host, names))
+    _require_valid(made, [*names, own_name() if everywhere(host) else host])
+    return made
+
+
+def certificate_names(host: str, names: Sequence[str]) -> list[str]:
+    """All names that clients may reach this server by: those asked for, the address that it listens on or,
+    where that is every address, the machine's names and addresses; and the loopback's.
+    """
+    mine = _machine() if everywhere(host) else [host]
+    return list(dict.fromkeys([*names, *mine, *LOCAL]))
+
+
+def everywhere(host: str) -> bool:
+    """Whether listening on this address means every address of the machine."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_unspecified
+    return host == ""
+
+
+def beyond_loopback(host: str) -> bool:
+    """Whether others than this machine can reach this address."""
+    with suppress(ValueError):
+        return not ipaddress.ip_address(host).is_loopback
+    return host != "localhost"
+
+
+def own_name() -> str:
+    """The machine's name, as it may stand in a certificate."""
+    name = socket.gethostname()
+    return name if _is_name(name) else "localhost"
+
+
+def _require_valid(made: Identity, names: Sequence[str]) -> None:
+    """Raises InputError for a certificate that clients would refuse today, under one of these names."""
+    for name in names:
+        if problem := certificate_problem(made.certificate, name):
+            raise InputError(
+                f"{made.certificate}: clients that dial {name} would refuse it: {problem}",
+                hint="name another folder, or remove certificate.pem and key.pem; clients need the new one then",
+            )
+
+
+def _machine() -> list[str]:
+    names = {socket.gethostname(), socket.getfqdn()}
+    return [*sorted(filter(_is_name, names)), *sorted(set(_addresses()))]
+
+
+def _addresses() -> list[str]:
+    """This machine's addresses as its routes to elsewhere have them."""
+    found = []
+    for target in ELSEWHERE:
+        kind = socket.AF_INET6 if ":" in target else socket.AF_INET
+        with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))
+            found.append(str(probe.getsockname()[0]))
+    return found
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is made as host names are."""
+    labels = text.split(".")
+    return all(0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels)

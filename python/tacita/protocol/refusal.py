@@ -1,0 +1,45 @@
+"""A server's no, in numbers: why, and the bound that was reached. No text of one party is shown by the other.
+
+It stands where the client expects the server's welcome or its permission to classify, so that a client is
+told at once and by type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tacita.errors import RefusedError
+
+
+class Reason(IntEnum):
+    """What a server has no more of."""
+
+    FULL = 1  # sessions
+    ADDRESS = 2  # sessions of the client's address
+    CLIENT = 3  # texts of this client
+    KEY = 4  # texts under the key of the hidden table
+
+
+WORDS = {
+    Reason.FULL: ("the server is full ({})", "session", "try again later"),
+    Reason.ADDRESS: ("the server takes {} of one address at a time", "session", "try again later"),
+    Reason.CLIENT: ("the server answers {} of one client, and this one had them", "text", "ask its operator"),
+    Reason.KEY: ("the key of the server's hidden table has served its {}", "text", "connect again: it makes a new key"),
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """reason: a `Reason`, or the number that a newer server sent. number: the bound that was reached."""
+
+    reason: int
+    number: int
+
+    def error(self) -> RefusedError:
+        """What the client raises, and the server notes."""
+        if self.reason not in set(Reason):
+            return RefusedError(f"the server refuses for reason {self.reason}", hint="update this program", reason=0)
+        text, noun, hint = WORDS[Reason(self.reason)]
+        count = f"{self.number} {noun}" if self.number == 1 else f"{self.number} {noun}s"
+        return RefusedError(text.format(count), hint=hint, reason=self.reason)

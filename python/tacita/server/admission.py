@@ -1,0 +1,133 @@
+"""Who is served: sessions at the same time, of one address, and texts of one client over the server's life.
+
+A client is known by the certificate that it showed, or without one by its network address. A session takes
+its place when it asks for its first text, so that connections that only greet, or say nothing, hold none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacita.protocol.refusal import Reason, Refusal
+
+SUBNET = 64  # bits of an IPv6 address that a subscriber cannot change
+
+
+@dataclass(frozen=True)
+class Caps:
+    """sessions: at the same time.
+
+    per_address: of these, one address's; None: all but one, and all for loopback, where tunnels and proxies
+    make every client look alike. texts: of one client, None for any number.
+    """
+
+    sessions: int = 4
+    per_address: int | None = None
+    texts: int | None = None
+
+    def of_address(self, network: str) -> int:
+        """Sessions that one address may have at the same time."""
+        if self.per_address is not None:
+            return self.per_address
+        loopback = ipaddress.ip_network(network).is_loopback
+        return self.sessions if loopback else max(1, self.sessions - 1)
+
+
+def network(address: str) -> str:
+    """What counts as one address: IPv4 by all its bits, IPv6 by its first 64.
+
+    Raises ValueError for a text that is none.
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            bits = 128 if found.is_loopback else SUBNET
+            return str(ipaddress.ip_network((found, bits), strict=False))
+        found = found.ipv4_mapped
+    return str(ipaddress.ip_network(found))
+
+
+class Admission:
+    """The book of all sessions, for threads.
+
+    Its memory grows with clients that were granted a text, not with connections.
+    """
+
+    def __init__(self, caps: Caps) -> None:
+        self.caps = caps
+        self._lock = threading.Lock()
+        self._sessions: Counter[str] = Counter()
+        self._texts: Counter[str] = Counter()
+
+    def guest(self, address: str, certificate: str | None, entered: Callable[[], None] = lambda: None) -> Guest:
+        """A connected client. entered: called when its session takes a place."""
+        where = network(address)
+        return Guest(self, where, certificate or where, entered)
+
+    def refusal(self, guest: Guest) -> Refusal | None:
+        """Why this client would be refused now."""
+        with self._lock:
+            return self._refusal(guest)
+
+    def admit(self, guest: Guest) -> Refusal | None:
+        """Takes a place if the session has none, and one of the client's texts; or says why not."""
+        with self._lock:
+            if refusal := self._refusal(guest):
+                return refusal
+            self._texts[guest.client] += 1
+            if not guest.inside:
+                guest.inside = True
+                self._sessions[guest.network] += 1
+                guest.entered()
+        return None
+
+    def leave(self, guest: Guest) -> None:
+        """Gives the place back."""
+        with self._lock:
+            if guest.inside:
+                guest.inside = False
+                self._sessions[guest.network] -= 1
+                self._sessions += Counter()  # forgets those with none
+
+    def _refusal(self, guest: Guest) -> Refusal | None:
+        caps = self.caps
+        if caps.texts is not None and self._texts[guest.client] >= caps.texts:
+            return Refusal(Reason.CLIENT, caps.texts)
+        if guest.inside:
+            return None
+        if self._sessions.total() >= caps.sessions:
+            return Refusal(Reason.FULL, caps.sessions)
+        if self._sessions[guest.network] >= (most := caps.of_address(guest.network)):
+            return Refusal(Reason.ADDRESS, most)
+        return None
+
+
+class Guest:
+    """One session's entry in the book. client: what its texts are counted by."""
+
+    def __init__(self, admission: Admission, network: str, client: str, entered: Callable[[], None]) -> None:
+        self._admission, self.network, self.client, self.entered = admission, network, client, entered
+        self.inside = False
+
+    def refusal(self) -> Refusal | None:
+        """Why it would be refused now; nothing is taken."""
+        return self._admission.refusal(self)
+
+    def admit(self) -> Refusal | None:
+        """Asks for one text."""
+        return self._admission.admit(self)
+
+    def leave(self) -> None:
+        """The session is over."""
+        self._admission.leave(self)
+
+
+def anybody() -> Guest:
+    """A guest of a server that serves one session without bounds: tests and programs that made the
+    connection themselves.
+    """
+    return Admission(Caps(sessions=1)).guest("127.0.0.1", None)

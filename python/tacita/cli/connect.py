@@ -16,13 +16,13 @@ from tacita.cli.answers import label_of
 from tacita.cli.console import err, out, progress, reporting, several, shown, size
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.lines import Line, checked, report_problems
+from tacita.cli.renewable import RenewableSession
 from tacita.cli.two_party import address, cost_line, expectation, show_profile, watching
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import InputError, PeerError
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb
-from tacita.plan.two_party import TwoPartyPlan
 from tacita.protocol.party import Identity, Party, dial
 
 
@@ -67,8 +67,27 @@ class Result:
 
 def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Path | None) -> None:
     """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be trusted."""
+    began = time.monotonic()
+    session = RenewableSession(lambda: _dialled(how), _greeted)
+    try:
+        good, spoiled = _fitting(session.client, lines, file)
+        results = _classified(session, good)
+        with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
+            session.client.end()
+        figures = _report(session, results, time.monotonic() - began)
+    finally:
+        session.close()
+    with reporting(json, figures):
+        out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
+        if how.profile:
+            show_profile(figures["profile"])
+    if spoiled or any(result.answer.warnings for result in results):
+        raise typer.Exit(UNTRUSTED)
+
+
+def _dialled(how: Connection) -> Party:
     host, port = address(how.target)
-    party = dial(
+    return dial(
         host,
         port,
         trust=how.trusted.certificate,
@@ -79,22 +98,6 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
         timeout=how.timeout,
         threads=how.threads,
     )
-    try:
-        began = time.monotonic()
-        client = _greeted(party)
-        good, spoiled = _fitting(client, lines, file)
-        results = _classified(client, party, good)
-        with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
-            client.end()
-        figures = _report(client.plan, results, party, time.monotonic() - began)
-    finally:
-        party.close()
-    with reporting(json, figures):
-        out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
-        if how.profile:
-            show_profile(figures["profile"])
-    if spoiled or any(result.answer.warnings for result in results):
-        raise typer.Exit(UNTRUSTED)
 
 
 def _greeted(party: Party) -> TwoPartyClient:
@@ -132,15 +135,15 @@ def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -
     return good, spoiled
 
 
-def _classified(client: TwoPartyClient, party: Party, lines: Sequence[Line]) -> list[Result]:
+def _classified(session: RenewableSession, lines: Sequence[Line]) -> list[Result]:
     results: list[Result] = []
     for number, line in enumerate(lines, 1):
-        before = party.cost
+        before = session.cost
         title = f"text {number} of {len(lines)}" if len(lines) > 1 else "classify"
         expected = results[-1].steps if results else {}
-        with watching(client.plan, title, expected) as watch:
-            answer = client.classify(line.text, watch)
-        cost = {name: value - before[name] for name, value in party.cost.items()}
+        with watching(session.client.plan, title, expected) as watch:
+            answer = session.classify(line.text, watch)
+        cost = {name: value - before[name] for name, value in session.cost.items()}
         results.append(Result(line, answer, watch.seconds, cost))
         _show(results[-1])
     return results
@@ -157,7 +160,8 @@ def _show(result: Result) -> None:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
 
 
-def _report(plan: TwoPartyPlan, results: Sequence[Result], party: Party, seconds: float) -> dict[str, Any]:
+def _report(session: RenewableSession, results: Sequence[Result], seconds: float) -> dict[str, Any]:
+    plan = session.client.plan
     return {
         "scheme": "bumblebee",
         "model": plan.name,
@@ -165,9 +169,9 @@ def _report(plan: TwoPartyPlan, results: Sequence[Result], party: Party, seconds
         "plan_hash": plan.hash,
         "results": [_row(result) for result in results],
         "seconds": seconds,
-        **party.cost,
+        **session.cost,
         "peak_rss_gb": peak_memory_gb(),
-        "profile": party.profile(),
+        "profile": session.profile(),
     }
 
 

@@ -75,6 +75,7 @@ class Reception:
         else:
             self.told(self._session(arrival, party, began))
         finally:
+            arrival.close()
             self.lobby.ended(arrival)
 
     def _session(self, arrival: Arrival, party: Party, began: float) -> Visit:

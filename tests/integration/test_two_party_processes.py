@@ -24,7 +24,7 @@ from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError
 from tacita.models.bert import reference
 from tacita.protocol import handshake
-from tacita.protocol.party import Identity, dial, new_identity
+from tacita.protocol.party import Identity, dial, fingerprint, new_identity
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -234,13 +234,54 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
     mine: Identity = new_identity(tmp_path / "client", ["client"])
     admitting = ["--new-certificate", str(tmp_path / "pem"), "--client-ca", str(mine.certificate)]
     with serving(tmp_path, *admitting, "--once", "--profile") as served:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+            raw.sendall(b"not TLS")
         with pytest.raises(PeerError):  # without a certificate: refused in the handshake, or at the first message
             TwoPartyClient(dial("127.0.0.1", served.port, trust=served.certificate), PublicCache(tmp_path / "cache"))
         shown = ["--certificate", str(mine.certificate), "--key", str(mine.key)]
         done = classify(served.target, "bad", *trusting(served), *shown)
         assert done.returncode == 0, done.stderr + served.output
         assert served.process.wait(SECONDS) == 0
-        assert "session of 1 text" in served.output
+        assert "session of 1 text, answered, 127.0.0.1:" in served.output
+
+
+def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, "--insecure-plain-tcp", "--once") as served:
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        TwoPartyClient(party, PublicCache(tmp_path / "cache")).end()
+        party.close()
+        assert served.says("session of 0 texts, asked nothing, 127.0.0.1:")
+        assert classify(served.target, "bad", "--insecure-plain-tcp").returncode == 0
+        assert served.process.wait(SECONDS) == 0
+
+
+def test_a_fingerprint_or_a_name_is_enough_to_know_the_server(tmp_path: Path) -> None:
+    named = ["--new-certificate", str(tmp_path / "pem"), "--name", "model.example"]
+    with serving(tmp_path, *named, "--max-texts", "3") as served:
+        hashed = fingerprint(served.certificate)
+        assert hashed in served.output
+        trusted = ["--trust", str(served.certificate)]
+        for how in (["--fingerprint", hashed.upper()], [*trusted, "--name", "model.example"], trusted):
+            assert classify(served.target, "bad", *how).returncode == 0, served.output
+        done = classify(served.target, "bad", *trusted)
+        assert done.returncode == 2 and "3 texts of one client" in done.stderr
+        assert served.says("refused, 127.0.0.1:")
+        done = classify(served.target, "bad", *trusted, "--name", "other.example")
+        assert done.returncode == 2 and "not valid for name" in done.stderr
+        done = classify(served.target, "bad", "--fingerprint", "00" * 32)
+        assert done.returncode == 2 and "fingerprint" in done.stderr
+
+
+def test_a_server_that_everybody_reaches_is_warned(tmp_path: Path) -> None:
+    with serving(tmp_path, "--insecure-plain-tcp", "--host", "0.0.0.0") as served:
+        assert served.says("warning: whoever reaches this address is served")
+
+
+def test_a_hidden_embedding_is_for_known_clients() -> None:
+    from test_cli import run
+
+    status, _, err = run("serve", "--insecure-plain-tcp", "--hidden-embeddings")
+    assert status == 2 and "--client-ca" in err and "--insecure-any-client" in err
 
 
 def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> None:
@@ -293,6 +334,8 @@ def test_a_client_must_be_told_whom_to_trust() -> None:
         ["127.0.0.1:1"],
         ["nowhere", "--insecure-plain-tcp"],
         ["127.0.0.1:1", "--trust", "x", "--key", "y"],
+        ["127.0.0.1:1", "--trust", "x", "--fingerprint", "00" * 32],
+        ["127.0.0.1:1", "--fingerprint", "00" * 32, "--name", "y"],
     ):
         status, _, err = run("classify", "bad", "--connect", *options)
         assert status == 2 and "error:" in err

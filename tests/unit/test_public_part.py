@@ -13,10 +13,11 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import embed
 from tacita.client.public_cache import PublicCache, default_folder
-from tacita.errors import FileError, PeerError, TacitaError
+from tacita.errors import FileError, PeerError, RefusedError, TacitaError
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.protocol import handshake
 from tacita.protocol.public_part import PublicPart, decode, digest, encode, public_part
+from tacita.protocol.refusal import Reason, Refusal
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CHECKPOINT = make_random_checkpoint()
@@ -111,6 +112,26 @@ def test_the_part_travels_once(part: PublicPart, tmp_path: Path) -> None:
         sent.append(0)
     first, second = sum(sent[: sent.index(0)]), sum(sent[sent.index(0) :])
     assert first - second == len(encode(part))
+
+
+def test_a_refusal_stands_in_place_of_the_welcome(part: PublicPart, tmp_path: Path) -> None:
+    full = Refusal(Reason.FULL, 4)
+
+    def refusing(link: SocketLink) -> None:
+        handshake.welcome(link, encode(part), part.plan.hash, refuse=lambda: full)
+
+    for said in both(greeting(PublicCache(tmp_path)), refusing):
+        assert isinstance(said, RefusedError) and (said.reason, str(said)) == (Reason.FULL, str(full.error()))
+
+
+@pytest.mark.parametrize("refusal", [None, Refusal(Reason.CLIENT, 7), Refusal(12, 0)])
+def test_every_text_is_permitted_or_refused(refusal: Refusal | None) -> None:
+    def answering(link: SocketLink) -> None:
+        assert handshake.asked(link)
+        handshake.answer(link, refusal)
+
+    for said in both(handshake.ask, answering):
+        assert said is None if refusal is None else isinstance(said, RefusedError)
 
 
 def test_a_damaged_copy_is_fetched_again(part: PublicPart, tmp_path: Path) -> None:

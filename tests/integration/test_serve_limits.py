@@ -175,6 +175,22 @@ def test_a_spent_key_is_replaced_and_the_client_connects_again(tmp_path: Path) -
         assert max(visit.served.texts for visit in counts) == 2
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads and files are counted in /proc")
+def test_a_session_costs_few_threads_and_one_file(tmp_path: Path) -> None:
+    def counts() -> list[int]:
+        return [len(list(Path("/proc/self", name).iterdir())) for name in ("task", "fd")]
+
+    count = 20
+    with service(make_server(), tmp_path, Caps(sessions=count)) as serving, contextlib.ExitStack() as held:
+        answered(serving)  # which starts the threads that all sessions share
+        before = counts()
+        for _ in range(count):
+            handshake.ask(held.enter_context(serving.client())._party)
+        threads, files = (now - then for now, then in zip(counts(), before, strict=True))
+    assert threads <= count * (2 + 2)  # the session's and its writer's; the client's of this test and its writer's
+    assert files <= count * (1 + 1)
+
+
 def test_a_client_of_an_older_release_is_noted(tmp_path: Path) -> None:
     with service(make_server(), tmp_path) as serving:
         party = serving.party()

@@ -141,6 +141,7 @@ def test_limits_follow_the_estimate() -> None:
     assert limits_of(small, bits_per_second=1e9, crowding=8.0).text - 60 == pytest.approx(8 * (usual.text - 60))
     assert usual.queue >= expected_bytes(small) / small.config.layers
     assert usual.part(10**8) == usual.greeting + 100.0
+    assert limits_of(small, bits_per_second=8e6).part(10**8) == pytest.approx(1010.0)
 
 
 def test_a_key_serves_fewer_texts_the_more_an_answer_carries() -> None:

@@ -12,7 +12,7 @@ from tacita.plan.two_party import TwoPartyPlan
 from tacita.plan.two_party_cost import LINKS, LinkSpeed, expected_bytes, expected_seconds
 
 GREETING = 10.0  # seconds from the connection to the choice of a plan, TLS included
-LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s
+LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be
 IDLE = 30.0  # seconds between two texts
 FAREWELL = 2.0  # seconds for the last bytes to leave
 FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
@@ -43,9 +43,11 @@ def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1
     """Limits of a plan's texts over such a link. crowding: sessions at the same time for each core, at least
     1.
 
-    A text may take ten times its estimate, times the crowding, and a minute. The queue holds what two layers
-    send: the protocols need room for the messages of one round, of which a layer has many.
+    The public part may take ten times what it needs over that link. A text may take ten times its estimate,
+    times the crowding, and a minute. The queue holds what two layers send: the protocols need room for the
+    messages of one round, of which a layer has many.
     """
     link = LinkSpeed(bits_per_second, LINKS["WAN"].round_trip)
     text = FLOOR + FACTOR * max(1.0, crowding) * expected_seconds(plan, link)
-    return Limits(text, max(LEAST_QUEUE, 2 * expected_bytes(plan) // plan.config.layers))
+    queue = max(LEAST_QUEUE, 2 * expected_bytes(plan) // plan.config.layers)
+    return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second))

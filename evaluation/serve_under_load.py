@@ -1,0 +1,199 @@
+"""How much longer an honest client of `tacita serve` takes while others misbehave: seconds alone, under load, their ratio.
+
+    python evaluation/serve_under_load.py [--model DIR] [--tokens 128] [--runs 5] [--json F]
+
+Server, load and honest client are processes of one machine, over TLS on loopback, so that the load's own work is counted
+too. Connections that the server ends are made again. The kinds of load:
+
+    silent   200 TCP connections that say nothing
+    tls      200 that say nothing after their TLS handshake
+    senders  200 that send one byte a second after it
+    readers  200 that ask for the public part and read none of it
+    stalled  3 that are given leave to have a text classified, which takes three of four places, and then say nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tacita.api import DEFAULT_MODEL
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyClient
+from tacita.errors import TacitaError
+from tacita.protocol import engine, handshake
+from tacita.protocol.party import dial
+
+HOST, TEXT = "127.0.0.1", "a film of quiet beauty"
+ASKED = 1.5  # times the usual
+SECOND = 1.0
+Open = Callable[[int], Any]  # port -> a connection that misbehaves
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, default=DEFAULT_MODEL)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--load", nargs=3, metavar=("KIND", "PORT", "PEM"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.load:
+        return misbehave(given.load[0], int(given.load[1]), Path(given.load[2]))
+    rows = measured(given.model, given.tokens, given.runs)
+    print("| others | seconds alone | seconds with them | ratio |\n|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['count']} {row['kind']} | {row['alone']:.2f} | {row['with']:.2f} | {row['ratio']:.2f} |")
+    print(f"asked for: at most {ASKED}")
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def measured(model: Path, tokens: int, runs: int) -> list[dict[str, Any]]:
+    """One row a kind of load: medians of `runs` sessions of one text, alone just before and then under the load."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder), model, tokens) as port:
+        certificate, cache = Path(folder) / "pem" / "certificate.pem", PublicCache(Path(folder) / "cache")
+        honest(port, certificate, cache)  # which fetches the public part
+        for kind, (count, _) in KINDS.items():
+            alone = statistics.median(honest(port, certificate, cache) for _ in range(runs))
+            with loaded(kind, port, certificate):
+                under = statistics.median(honest(port, certificate, cache) for _ in range(runs))
+            rows.append({"kind": kind, "count": count, "alone": alone, "with": under, "ratio": under / alone})
+    return rows
+
+
+def honest(port: int, certificate: Path, cache: PublicCache) -> float:
+    """Seconds from dialling to the answer of one text."""
+    began = time.monotonic()
+    party = dial(HOST, port, trust=certificate, timeout=300.0)
+    try:
+        client = TwoPartyClient(party, cache)
+        client.classify(TEXT)
+        spent = time.monotonic() - began
+        client.end()
+    finally:
+        party.close()
+    return spent
+
+
+@contextlib.contextmanager
+def serving(folder: Path, model: Path, tokens: int) -> Iterator[int]:
+    """A server; its port."""
+    options = ["--model", str(model), "--tokens", str(tokens), "--new-certificate", str(folder / "pem")]
+    with said([sys.executable, "-m", "tacita", "serve", *options], "listening on") as line:
+        yield int(line.split(",")[0].rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def loaded(kind: str, port: int, certificate: Path) -> Iterator[None]:
+    """The load, once all of it is there."""
+    with said([sys.executable, __file__, "--load", kind, str(port), str(certificate)], "ready"):
+        yield
+
+
+@contextlib.contextmanager
+def said(command: list[str], word: str) -> Iterator[str]:
+    """A process that runs, and the line in which it said this."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            while True:
+                log.seek(0)
+                lines = [line for line in log.read().splitlines() if word in line]
+                if lines:
+                    break
+                if process.poll() is not None:
+                    raise SystemExit(f"{command}: ended with {process.returncode}")
+                time.sleep(SECOND / 10)
+            yield lines[0]
+        finally:
+            process.kill()
+            process.wait()
+
+
+def misbehave(kind: str, port: int, certificate: Path) -> None:
+    """Holds so many connections, makes new ones for those that are ended, and sends a byte a second where that is the load."""
+    count, make = KINDS[kind]
+    held = [make(port) for _ in range(count)]
+    print("ready", flush=True)
+    while True:
+        time.sleep(SECOND)
+        held = [connection if going_on(kind, connection) else make(port) for connection in held]
+
+
+def going_on(kind: str, connection: Any) -> bool:
+    """Whether the server has not ended it. Those of the engine are left as they are: each is good for a while."""
+    if not isinstance(connection, socket.socket):
+        return time.monotonic() - connection.since < LASTS[kind]
+    try:
+        if kind == "senders":
+            connection.send(b"T")
+        return bool(connection.recv(1))
+    except (ssl.SSLWantReadError, BlockingIOError):
+        return True
+    except OSError:
+        return False
+
+
+def silent(port: int) -> socket.socket:
+    """A TCP connection."""
+    connection = socket.create_connection((HOST, port))
+    connection.setblocking(False)
+    return connection
+
+
+def silent_tls(port: int) -> ssl.SSLSocket:
+    """A TLS connection."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = context.wrap_socket(socket.create_connection((HOST, port)))
+    connection.setblocking(False)
+    return connection
+
+
+class Held:
+    """A connection of the engine at some point of the protocol; closed when it is forgotten."""
+
+    def __init__(self, port: int, *, asking: bool) -> None:
+        self.since = time.monotonic()
+        certificate = Path(sys.argv[sys.argv.index("--load") + 3])
+        try:
+            self.party = dial(HOST, port, trust=certificate, timeout=300.0, threads=1)
+            self._ask() if asking else self._fetch()
+        except (TacitaError, engine.native().TacitaError) as error:
+            print(f"not held: {error}", flush=True)
+
+    def _fetch(self) -> None:
+        self.party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
+        self.party.receive(handshake.WELCOME.size)
+        self.party.send(handshake.SEND)
+
+    def _ask(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            TwoPartyClient(self.party, PublicCache(Path(folder)))
+        handshake.ask(self.party)
+
+
+KINDS: dict[str, tuple[int, Open]] = {
+    "silent": (200, silent),
+    "tls": (200, silent_tls),
+    "senders": (200, silent_tls),
+    "readers": (200, lambda port: Held(port, asking=False)),
+    "stalled": (3, lambda port: Held(port, asking=True)),
+}
+LASTS = {"readers": 12.0, "stalled": 600.0}  # seconds after which one of the engine's is made again
+
+if __name__ == "__main__":
+    main()

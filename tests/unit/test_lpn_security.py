@@ -1,8 +1,11 @@
 """The LPN estimate covers the sets that the Rust code uses, and its pieces are what they claim."""
 
+import math
 import re
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evaluation"))
@@ -31,6 +34,17 @@ def test_pieces_of_the_estimate() -> None:
     share = lpn.densest_part(16, 10)
     assert 0.5 < share < lpn.random_part(16, 10) < 1
     assert abs(16 * lpn.random_part(16, 10) ** 10 - lpn.random_part(16, 10)) < 1e-9
+
+
+def test_the_lightest_checks_are_those_of_the_first_moment() -> None:
+    """The chance that all columns are met evenly, against its exact sum; the weights and bits that decision 9 states."""
+    k, total = 60, 90
+    exact = sum(math.comb(k, j) * ((k - 2 * j) / k) ** total for j in range(k + 1)) / 2**k
+    assert lpn.all_even(total / k) == pytest.approx(math.log2(exact) / k, abs=0.03)
+    for (_, t, k, log, d), weight, bits in zip(lpn.SETS, (0.119, 0.097), (88, 78), strict=True):
+        ratio = (t << log) / k
+        assert lpn.lightest_check(ratio, d) == pytest.approx(weight, abs=5e-4)
+        assert lpn.lightest_decoding(k, ratio, d, 1 << log) == pytest.approx(bits, abs=0.5)
 
 
 def test_weak_sets_are_seen() -> None:

@@ -34,6 +34,34 @@ def test_plain_is_the_reference(pooling: str, activation: str, labels: tuple[str
     np.testing.assert_allclose(found[0], reference(checkpoint, hidden, mask).logits, atol=1e-12)
 
 
+class Watching(PlainTensors):
+    """Keeps which operations were told that their result is opened."""
+
+    def __init__(self, mask: np.ndarray) -> None:
+        super().__init__(mask)
+        self.told: list[str] = []
+
+    def linear(self, x, dense, add=None, *, opened=False):
+        self.told += [dense.name] if opened else []
+        return super().linear(x, dense, add, opened=opened)
+
+    def mean(self, x, *, opened=False):
+        self.told += ["mean"] if opened else []
+        return super().mean(x, opened=opened)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "labels", "last"),
+    [("pooler", ("no", "yes"), "classifier"), ("cls", ("no", "yes"), "classifier"), ("mean", ("no", "yes"), "classifier"), ("mean", (), "mean")],
+)
+def test_the_last_product_alone_is_opened(pooling: str, labels: tuple[str, ...], last: str) -> None:
+    checkpoint = make_random_checkpoint(pooling=pooling, labels=labels)
+    hidden, mask = embed(checkpoint, "a very fine film", 12)
+    ops = Watching(mask)
+    two_party.run(ops, model_of(checkpoint), hidden)
+    assert ops.told == [last]
+
+
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 def test_a_stack_of_texts_is_each_of_them(pooling: str) -> None:
     checkpoint = make_random_checkpoint(layers=1, pooling=pooling)

@@ -11,10 +11,11 @@ fn plans(dims: Dims) -> Result<()> {
             byte: 8e3 / mbits,
             ..Costs::default()
         };
+        let (log_norm, opened) = (24, false);
         let cases = [
-            (Plain::Weights { log_norm: 24 }, 64),
-            (Plain::OneShare, 46),
-            (Plain::Shares, 46),
+            (Plain::Weights { log_norm, opened }, 64),
+            (Plain::OneShare { opened }, 46),
+            (Plain::Shares { opened }, 46),
         ];
         for (plain, bits) in cases {
             let plan = Plan::new(&params, dims, bits, 12, plain, &costs)?;

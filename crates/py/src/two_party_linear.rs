@@ -104,8 +104,9 @@ impl TwoParty {
         shaped(py, product, &result)
     }
 
-    /// Shares of the product of two shared matrices, or of a batch of them.
-    #[pyo3(signature = (x, y, shape, bits, *, slack=12))]
+    /// Shares of the product of two shared matrices, or of a batch of them. opened: the client learns the result next.
+    #[pyo3(signature = (x, y, shape, bits, *, slack=12, opened=false))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_share<'py>(
         &self,
         py: Python<'py>,
@@ -114,10 +115,11 @@ impl TwoParty {
         shape: Vec<usize>,
         bits: u32,
         slack: u32,
+        opened: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "share_times_share";
         let (ring, (dims, result)) = (ring(op, bits)?, dims(op, &shape)?);
-        let options = options(slack, Options::default().log_norm, false)?;
+        let options = options(slack, Options::default().log_norm, opened)?;
         let (left, right) = (flat(op, &x)?, flat(op, &y)?);
         canonical(op, left, ring)?;
         canonical(op, right, ring)?;

@@ -83,7 +83,7 @@ def run(ops: Operations[T, W], model: TwoPartyModel, hidden: T) -> T:
         hidden = bumblebee.embed(ops, model.front, hidden)
     for index, part in enumerate(model.layers):
         hidden = bumblebee.layer(ops, part, hidden, f"layer {index}")
-    pooled = bumblebee.pool(ops, model.head, hidden)
+    pooled = bumblebee.pool(ops, model.head, hidden, opened=model.classifier is None)
     return ops.linear(pooled, model.classifier, opened=True) if model.classifier else pooled
 
 

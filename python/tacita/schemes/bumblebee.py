@@ -95,9 +95,12 @@ def attention(ops: Operations[T, W], part: Layer, x: T) -> T:
     return ops.merge(ops.mix(weights, ops.heads(value, part.heads), part.bounds))
 
 
-def pool(ops: Operations[T, W], head: Head, x: T) -> T:
-    """(rows, hidden) -> (1, hidden): tanh of the first row's linear map, the first row, or the mean over real tokens."""
+def pool(ops: Operations[T, W], head: Head, x: T, *, opened: bool = False) -> T:
+    """(rows, hidden) -> (1, hidden): tanh of the first row's linear map, the first row, or the mean over real tokens.
+
+    opened: the client learns the result next, so a mean hides its noise.
+    """
     ops.stage("pooler")
     if isinstance(head, Pooler):
         return ops.tanh(ops.linear(ops.rows(x, 1), head.dense), head.interval)
-    return ops.rows(x, 1) if head is Direct.first else ops.mean(x)
+    return ops.rows(x, 1) if head is Direct.first else ops.mean(x, opened=opened)

@@ -89,7 +89,7 @@ impl Budget {
             .ok_or_else(|| BfvError::Shape {
                 op: "noise budget",
                 detail: format!(
-                    "weights of norm 2^{:.1} are too large for a result that is opened",
+                    "plain entries of norm 2^{:.1} are too large for a result that is opened",
                     operands.norm.log2()
                 ),
             })

@@ -8,24 +8,38 @@ use crate::{BfvError, Result};
 use tacita_rlwe::Parameters;
 
 /// What the encrypted matrix meets.
+///
+/// opened: the product is opened to the key holder next. Then: three primes, requests in full, nothing merged (so no further keys). The
+/// noise, which depends on what the key holder must not learn (weights, or the other party's shares, and by them the values), is then
+/// below 2^-40 of what the masks round away, as if it had been flooded; else it may reach 2^slack / 4 units, which is hidden in
+/// shares but not in an opened value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plain {
     /// Weights, each column of Euclidean norm at most 2^log_norm (in integer units).
     Weights {
         /// Bound for the columns.
         log_norm: u32,
-    },
-    /// Weights whose product is opened to the key holder next: three primes, requests in full, nothing merged (so no further keys). The
-    /// noise that depends on the weights is then below 2^-40 of what the masks round away, as if it had been flooded; with two
-    /// primes it may reach 2^slack / 4 units, which is hidden in shares but not in an opened value.
-    Opened {
-        /// Bound for the columns.
-        log_norm: u32,
+        /// See above.
+        opened: bool,
     },
     /// Shares of the same ring.
-    OneShare,
+    OneShare {
+        /// See above.
+        opened: bool,
+    },
     /// Shares of the same ring; both matrices are encrypted, and both products lie in the same responses.
-    Shares,
+    Shares {
+        /// See above.
+        opened: bool,
+    },
+}
+
+impl Plain {
+    fn opened(self) -> bool {
+        match self {
+            Self::Weights { opened, .. } | Self::OneShare { opened } | Self::Shares { opened } => opened,
+        }
+    }
 }
 
 /// A product's window, layout, moduli and price.
@@ -86,12 +100,12 @@ impl Plan {
             norm,
             pack,
         };
-        let budget = match plain {
-            Plain::Opened { .. } if pack == 0 => Budget::opened(params, operands)?,
-            Plain::Opened { .. } => return Err(merged()),
+        let budget = match (plain.opened(), pack) {
+            (true, 0) => Budget::opened(params, operands)?,
+            (true, _) => return Err(merged()),
             _ => Budget::new(params, operands)?,
         };
-        let crossed = plain == Plain::Shares;
+        let crossed = matches!(plain, Plain::Shares { .. });
         Ok(Self {
             bits,
             layout,
@@ -103,7 +117,7 @@ impl Plan {
 
     /// Are both matrices encrypted?
     pub fn crossed(&self) -> bool {
-        self.plain == Plain::Shares
+        matches!(self.plain, Plain::Shares { .. })
     }
 }
 
@@ -118,11 +132,9 @@ fn merged() -> BfvError {
 fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
     let (window, m) = (grid.window, grid.dims.m as f64);
     match plain {
-        Plain::Weights { log_norm } | Plain::Opened { log_norm } => {
-            f64::from(log_norm).exp2() * (window.nw as f64).sqrt()
-        }
-        Plain::OneShare => f64::from(bits - 1).exp2() * (m * window.nw as f64).sqrt(),
-        Plain::Shares => f64::from(bits - 1).exp2() * (m * (window.nw + window.kw) as f64).sqrt(),
+        Plain::Weights { log_norm, .. } => f64::from(log_norm).exp2() * (window.nw as f64).sqrt(),
+        Plain::OneShare { .. } => f64::from(bits - 1).exp2() * (m * window.nw as f64).sqrt(),
+        Plain::Shares { .. } => f64::from(bits - 1).exp2() * (m * (window.nw + window.kw) as f64).sqrt(),
     }
 }
 

@@ -43,6 +43,21 @@ struct Evaluator<'a> {
 /// # Errors
 /// For inputs that do not fit the plan; when the operating system gives no randomness.
 pub fn evaluate(params: &Parameters, keys: &ServerKeys, plan: &Plan, inputs: Inputs<'_>) -> Result<Vec<Response>> {
+    let products = ciphertexts(params, keys, plan, inputs)?;
+    let answer = |(r, ct): (usize, Ciphertext)| {
+        let keep: Vec<usize> = plan.layout.places(r).iter().map(|p| p.coefficient).collect();
+        respond(params, &keys.public, ct, plan.budget.kappa, Some(&keep))
+    };
+    products.into_par_iter().enumerate().map(answer).collect()
+}
+
+/// What is masked to become the responses, in order.
+pub(super) fn ciphertexts(
+    params: &Parameters,
+    keys: &ServerKeys,
+    plan: &Plan,
+    inputs: Inputs<'_>,
+) -> Result<Vec<Ciphertext>> {
     check(plan, keys, &inputs)?;
     let evaluator = Evaluator::new(params, keys, plan, inputs);
     let layout = &plan.layout;
@@ -50,16 +65,14 @@ pub fn evaluate(params: &Parameters, keys: &ServerKeys, plan: &Plan, inputs: Inp
     for node in evaluator.nodes() {
         groups[node.response(layout)].push(node);
     }
-    let answer = |(r, nodes): (usize, Vec<Node>)| {
+    let finish = |(r, nodes): (usize, Vec<Node>)| {
         let none = BfvError::Shape {
             op: "product",
             detail: format!("response {r} has no leaves"),
         };
-        let ct = evaluator.packer.finish(nodes).ok_or(none)?;
-        let keep: Vec<usize> = layout.places(r).iter().map(|p| p.coefficient).collect();
-        respond(params, &keys.public, ct, plan.budget.kappa, Some(&keep))
+        evaluator.packer.finish(nodes).ok_or(none)
     };
-    groups.into_par_iter().enumerate().map(answer).collect()
+    groups.into_par_iter().enumerate().map(finish).collect()
 }
 
 fn check(plan: &Plan, keys: &ServerKeys, inputs: &Inputs<'_>) -> Result<()> {

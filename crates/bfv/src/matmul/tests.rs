@@ -1,13 +1,22 @@
 //! The evaluator against plain arithmetic, with one secret key in the room.
 use super::*;
+use crate::crt::Crt;
 use crate::matmul::plan::Plain;
-use crate::matmul::product::{evaluate, Inputs};
+use crate::matmul::product::{ciphertexts, evaluate, Inputs};
 use crate::matmul::window::Grid;
-use crate::request::{decode_request, encrypt_message};
+use crate::request::{decode_request, encrypt_message, Rounding};
 use crate::response::open;
 use crate::{parameters_olt, ClientKeys, ServerKeys, N, NARROW, WIDE};
 use std::sync::OnceLock;
+use tacita_ring::kernels;
 use tacita_rlwe::{Ciphertext, Parameters};
+
+const SHARES: Plain = Plain::Shares { opened: false };
+
+fn weights(log_norm: u32) -> Plain {
+    let opened = false;
+    Plain::Weights { log_norm, opened }
+}
 
 fn keys() -> &'static (Parameters, ClientKeys, ServerKeys) {
     static KEYS: OnceLock<(Parameters, ClientKeys, ServerKeys)> = OnceLock::new();
@@ -32,39 +41,64 @@ fn encrypt(plan: &Plan, message: &[u64]) -> Ciphertext {
     decode_request(params, &bytes, form).unwrap()
 }
 
-/// Runs a plan on random shares and returns the largest error of any result, in units of the ring.
-fn run(plan: &Plan) -> u64 {
-    let (params, client, server) = keys();
+/// Random shares: the client's x and y1, the server's x0 and y (weights, or its shares).
+struct Sample {
+    x: Vec<u64>,
+    y1: Vec<u64>,
+    x0: Vec<i64>,
+    y: Vec<i64>,
+}
+
+fn sample(plan: &Plan) -> Sample {
+    let bits = plan.bits;
+    let Dims { k, m, n, batch } = plan.layout.grid.dims;
+    let mask = u64::MAX >> (64 - bits);
+    let signed = |v: u64| ((v << (64 - bits)) as i64) >> (64 - bits);
+    let share = |seed, i| signed(noise(seed, i) & mask);
+    let weight = |i| (noise(4, i) % (1 << 15)) as i64 - (1 << 14);
+    let weights = matches!(plan.plain, Plain::Weights { .. });
+    Sample {
+        x: (0..batch * k * m).map(|i| noise(1, i) & mask).collect(),
+        y1: (0..batch * m * n).map(|i| noise(2, i) & mask).collect(),
+        x0: (0..batch * k * m).map(|i| share(3, i)).collect(),
+        y: (0..batch * m * n)
+            .map(|i| if weights { weight(i) } else { share(4, i) })
+            .collect(),
+    }
+}
+
+/// The evaluator's inputs: requests of x (and y1).
+fn encrypted<'a>(plan: &Plan, sample: &'a Sample) -> Inputs<'a> {
     let (grid, bits) = (plan.layout.grid, plan.bits);
     let Dims { k, m, n, batch } = grid.dims;
-    let mask = u64::MAX >> (64 - bits);
-    let x: Vec<u64> = (0..batch * k * m).map(|i| noise(1, i) & mask).collect();
-    let y1: Vec<u64> = (0..batch * m * n).map(|i| noise(2, i) & mask).collect();
-    let signed = |v: u64| ((v << (64 - bits)) as i64) >> (64 - bits);
-    let x0: Vec<i64> = (0..batch * k * m).map(|i| signed(noise(3, i) & mask)).collect();
-    let y: Vec<i64> = match plan.plain {
-        Plain::Weights { .. } | Plain::Opened { .. } => (0..batch * m * n)
-            .map(|i| (noise(4, i) % (1 << 15)) as i64 - (1 << 14))
-            .collect(),
-        Plain::OneShare | Plain::Shares => (0..batch * m * n).map(|i| signed(noise(4, i) & mask)).collect(),
-    };
     let left = (0..batch).flat_map(|h| (0..grid.k_blocks() * grid.m_blocks()).map(move |b| (h, b)));
     let left = left.map(|(h, b)| {
         let (alpha, beta) = (b / grid.m_blocks(), b % grid.m_blocks());
-        encrypt(plan, &grid.left_message(&x[h * k * m..][..k * m], alpha, beta, bits))
+        encrypt(
+            plan,
+            &grid.left_message(&sample.x[h * k * m..][..k * m], alpha, beta, bits),
+        )
     });
     let right = (0..batch).flat_map(|h| (0..grid.n_blocks() * grid.m_blocks()).map(move |b| (h, b)));
     let right = right.map(|(h, b)| {
         let (beta, gamma) = (b / grid.n_blocks(), b % grid.n_blocks());
-        encrypt(plan, &grid.right_message(&y1[h * m * n..][..m * n], beta, gamma))
+        encrypt(plan, &grid.right_message(&sample.y1[h * m * n..][..m * n], beta, gamma))
     });
-    let crossed = plan.crossed().then(|| (right.collect(), &x0[..]));
-    let inputs = Inputs {
+    Inputs {
         left: left.collect(),
-        right: &y,
-        crossed,
-    };
-    let responses = evaluate(params, server, plan, inputs).unwrap();
+        right: &sample.y,
+        crossed: plan.crossed().then(|| (right.collect(), &sample.x0[..])),
+    }
+}
+
+/// Runs a plan on random shares and returns the largest error of any result, in units of the ring.
+fn run(plan: &Plan) -> u64 {
+    let (params, client, server) = keys();
+    let bits = plan.bits;
+    let Dims { k, m, n, .. } = plan.layout.grid.dims;
+    let sample = sample(plan);
+    let responses = evaluate(params, server, plan, encrypted(plan, &sample)).unwrap();
+    let Sample { x, y1, x0, y } = &sample;
     let mut worst = 0;
     for (r, response) in responses.iter().enumerate() {
         let places = plan.layout.places(r);
@@ -101,7 +135,7 @@ fn planned(dims: (usize, usize, usize, usize), bits: u32, slack: u32, plain: Pla
 
 #[test]
 fn odd_shapes_and_rings_are_right_within_the_slack() {
-    let weights = Plain::Weights { log_norm: 24 };
+    let weights = weights(24);
     for (dims, bits, slack) in [
         ((1, 1, 1, 1), 64, 12),
         ((3, 5, 7, 1), 64, 4),
@@ -132,11 +166,11 @@ fn every_depth_of_packing_and_both_moduli() {
         };
         for pack in 0..=mw.ilog2() {
             let layout = Layout { grid, pack };
-            let weights = Plain::Weights { log_norm: 18 };
-            for (bits, slack, plain) in [(64, 12, weights), (60, 10, Plain::Shares)] {
+            let weights = weights(18);
+            for (bits, slack, plain) in [(64, 12, weights), (60, 10, SHARES)] {
                 let plan = Plan::with_layout(params, layout, bits, slack, plain, &Costs::default()).unwrap();
                 let wide = plan.budget.rounding.limbs == WIDE;
-                assert_eq!(wide, plain == Plain::Shares);
+                assert_eq!(wide, plain == SHARES);
                 let error = run(&plan);
                 assert!(error < 1 << slack, "pack {pack}, {plain:?}: {error}");
             }
@@ -146,7 +180,7 @@ fn every_depth_of_packing_and_both_moduli() {
 
 #[test]
 fn heads_share_responses() {
-    let plan = planned((128, 32, 128, 12), 46, 10, Plain::Shares);
+    let plan = planned((128, 32, 128, 12), 46, 10, SHARES);
     assert_eq!(plan.budget.rounding.limbs, NARROW);
     assert!(plan.layout.responses() <= 2 * 12 * 128 * 128 / N);
     assert!(run(&plan) < 1 << 10);
@@ -155,7 +189,7 @@ fn heads_share_responses() {
 #[test]
 fn wrong_inputs_are_refused() {
     let (params, _, server) = keys();
-    let plan = planned((3, 5, 7, 1), 64, 12, Plain::Weights { log_norm: 20 });
+    let plan = planned((3, 5, 7, 1), 64, 12, weights(20));
     let inputs = Inputs {
         left: vec![],
         right: &[0; 35],
@@ -168,7 +202,7 @@ fn wrong_inputs_are_refused() {
         n: 1,
         batch: 1,
     };
-    assert!(Plan::new(params, dims, 64, 12, Plain::Shares, &Costs::default()).is_err());
+    assert!(Plan::new(params, dims, 64, 12, SHARES, &Costs::default()).is_err());
 }
 
 /// The peer's chooser prices transforms of weights at nothing, and takes (128, 64, 1) for 128 x 768 x 768: 9216 transforms a prime.
@@ -181,7 +215,7 @@ fn the_chooser_prices_weight_transforms() {
         n: 768,
         batch: 1,
     };
-    let plan = |costs: &Costs| Plan::new(params, dims, 64, 12, Plain::Weights { log_norm: 24 }, costs).unwrap();
+    let plan = |costs: &Costs| Plan::new(params, dims, 64, 12, weights(24), costs).unwrap();
     let transforms = |plan: &Plan| plan.layout.grid.m_blocks() * plan.layout.grid.n_blocks();
     let costs = Costs {
         byte: 1.0,
@@ -218,7 +252,7 @@ fn with_prices(plan: &Plan, costs: &Costs) -> f64 {
 
 #[test]
 fn the_target_shapes_are_planned_within_their_bytes() {
-    let weights = Plain::Weights { log_norm: 24 };
+    let weights = weights(24);
     for (dims, most) in [
         ((128, 768, 768, 1), 4e6),
         ((1, 50257, 768, 1), 1.3e6),
@@ -227,5 +261,59 @@ fn the_target_shapes_are_planned_within_their_bytes() {
         let price = planned(dims, 64, 12, weights).price;
         let bytes = (price.bytes[0] + price.bytes[1]) as f64;
         assert!(bytes < most && price.cpu < 1e9, "{dims:?}: {price:?}");
+    }
+}
+
+/// log2 of the largest lattice noise of any coefficient before the masks, in the units of 2^-kappa to which responses are rounded.
+///
+/// The phase is q v / 2^bits + noise with integers v, so 2^bits times it is 2^bits noise modulo q: the values drop out.
+fn noise_log2(plan: &Plan) -> f64 {
+    const DIGITS: u32 = 72;
+    let (params, client, server) = keys();
+    let mut worst = 0;
+    for ct in ciphertexts(params, server, plan, encrypted(plan, &sample(plan))).unwrap() {
+        let (mut phase, limbs) = (ct.polys[1].clone(), ct.limbs());
+        for (i, limb) in phase.limbs.iter_mut().enumerate() {
+            let m = params.modulus(i);
+            kernels::mul_assign(m, limb, &client.secret.ntt().limbs[i]);
+            kernels::add_assign(m, limb, &ct.polys[0].limbs[i]);
+            kernels::mul_scalar_assign(m, limb, m.pow(2, plan.bits.into()));
+            params.table(i).inverse(limb);
+        }
+        Crt::new(params, limbs).scale_down(&mut phase, DIGITS, |_, x| {
+            worst = worst.max(x.min((1 << DIGITS) - x));
+        });
+    }
+    (worst as f64).log2() - f64::from(DIGITS + plan.bits) + f64::from(plan.budget.kappa)
+}
+
+/// The client knows the errors of its requests, so what they do to an opened value would tell it about weights or the other party's
+/// shares. Measured: with `opened` they stay below 2^-40 of what the mask's rounding takes; without, they do not.
+#[test]
+fn opened_products_hide_their_noise() {
+    let mean = (1, 128, 384, 1);
+    let shares = [Plain::OneShare { opened: true }, Plain::Shares { opened: true }];
+    let logits = Plain::Weights {
+        log_norm: 24,
+        opened: true,
+    };
+    let cases = shares.map(|plain| (mean, 46, plain)).into_iter();
+    for (dims, bits, plain) in cases.chain([((1, 768, 2, 1), 64, logits)]) {
+        let plan = planned(dims, bits, 12, plain);
+        assert_eq!(
+            (plan.budget.rounding, plan.layout.pack),
+            (Rounding { limbs: WIDE, drop: 0 }, 0)
+        );
+        let noise = noise_log2(&plan);
+        assert!(noise < -40.0 && noise > -90.0, "{plain:?}: 2^{noise:.1}");
+        assert!(run(&plan) < 1 << 12);
+    }
+    for (dims, bits, plain) in [
+        (mean, 46, Plain::OneShare { opened: false }),
+        (mean, 46, SHARES),
+        ((1, 768, 2, 1), 64, weights(24)),
+    ] {
+        let noise = noise_log2(&planned(dims, bits, 12, plain));
+        assert!(noise > -10.0, "{plain:?}: 2^{noise:.1}, nothing for the test to find");
     }
 }

@@ -7,7 +7,6 @@ use super::protocol::client_times_server_with;
 use super::state::Options;
 use super::table::TableShape;
 use crate::{MpcError, Party, Result, Ring};
-use tacita_bfv::matmul::plan::Plain;
 use tacita_bfv::matmul::{Costs, Dims, Plan};
 use tacita_bfv::{parameters_olt, N};
 
@@ -68,13 +67,12 @@ fn table_price(shape: TableShape, tokens: usize, lookups: usize, costs: &Costs) 
 
 fn one_hot_price(shape: TableShape, tokens: usize, lookups: usize, costs: &Costs) -> Result<LookupPrice> {
     let (dims, ring, options) = one_hot(shape, tokens);
-    let Options { slack, log_norm, .. } = options;
     let plan = Plan::new(
         &parameters_olt()?,
         dims,
         ring.bits(),
-        slack,
-        Plain::Weights { log_norm },
+        options.slack,
+        options.weights(),
         costs,
     )?;
     Ok(LookupPrice {

@@ -98,7 +98,7 @@ pub fn share_times_share(party: &mut Party, x: &[u64], y: &[u64], dims: Dims, ri
     share_times_share_with(party, x, y, dims, ring, Options::default())
 }
 
-/// [`share_times_share`] with a slack of one's own.
+/// [`share_times_share`] with a slack of one's own, or opened next.
 ///
 /// # Errors
 /// As there.
@@ -116,7 +116,7 @@ pub fn share_times_share_with(
         if sizes.empty(dims) {
             return Ok(vec![0; sizes.out]);
         }
-        let mut out = match party.linear_shares_plan(dims, ring, options.slack)? {
+        let mut out = match party.linear_shares_plan(dims, ring, options)? {
             SharesPlan::Joint(plan) => run(party, &[Work::crossed(&plan, x, y, ring)])?.remove(0),
             SharesPlan::Apart(left, right) => apart(party, (&left, &right), x, y, ring)?,
         };

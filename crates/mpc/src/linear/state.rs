@@ -14,19 +14,16 @@ pub struct Options {
     /// Every column of the weights has Euclidean norm at most 2^log_norm, in units of their last place. 24 is a norm of 64 at
     /// f = 18, where trained layers have 1 to 10. A tighter bound saves one bit of every encrypted value per bit.
     pub log_norm: u32,
-    /// The client learns the result next (logits): noise must not tell anything about the weights. About twice the bytes.
+    /// The client learns the result next (logits, an embedding): noise must not tell anything about the weights or the server's
+    /// shares. About twice the bytes.
     pub opened: bool,
 }
 
 impl Options {
     /// What the server's side of the plan is.
     pub(super) fn weights(self) -> Plain {
-        let log_norm = self.log_norm;
-        if self.opened {
-            Plain::Opened { log_norm }
-        } else {
-            Plain::Weights { log_norm }
-        }
+        let Self { log_norm, opened, .. } = self;
+        Plain::Weights { log_norm, opened }
     }
 }
 
@@ -112,14 +109,15 @@ impl Party {
     }
 
     /// The cheaper way to multiply shares. The errors of two products add up, so each gets half.
-    pub(super) fn linear_shares_plan(&mut self, dims: Dims, ring: Ring, slack: u32) -> Result<SharesPlan> {
+    pub(super) fn linear_shares_plan(&mut self, dims: Dims, ring: Ring, options: Options) -> Result<SharesPlan> {
+        let Options { slack, opened, .. } = options;
         let transposed = Dims {
             k: dims.n,
             n: dims.k,
             ..dims
         };
-        let joint = self.linear_plan(dims, ring, slack, Plain::Shares);
-        let mut half = |dims| self.linear_plan(dims, ring, slack - 1, Plain::OneShare);
+        let joint = self.linear_plan(dims, ring, slack, Plain::Shares { opened });
+        let mut half = |dims| self.linear_plan(dims, ring, slack - 1, Plain::OneShare { opened });
         let (Ok(left), Ok(right)) = (half(dims), half(transposed)) else {
             return joint.map(SharesPlan::Joint);
         };
@@ -127,6 +125,15 @@ impl Party {
         Ok(match joint {
             Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => SharesPlan::Joint(j),
             _ => SharesPlan::Apart(left, right),
+        })
+    }
+
+    /// The plans of a product of shares, in the order in which their messages are put together.
+    #[cfg(test)]
+    pub(crate) fn plans_of_shares(&mut self, dims: Dims, ring: Ring, options: Options) -> Result<Vec<Plan>> {
+        Ok(match self.linear_shares_plan(dims, ring, options)? {
+            SharesPlan::Joint(plan) => vec![plan],
+            SharesPlan::Apart(left, right) => vec![left, right],
         })
     }
 

@@ -88,6 +88,30 @@ fn opened_products_take_three_primes_but_no_further_keys() {
     assert!(sent < 200_000, "{sent} bytes: one request of three primes");
 }
 
+/// The mean of rows: the client's weights, which the server has no share of, times shared rows, opened.
+#[test]
+fn opened_products_of_shares_are_right_and_take_no_further_keys() {
+    let (d, ring) = (dims(1, 128, 384, 1), Ring::new(46));
+    let options = Options {
+        opened: true,
+        ..Options::default()
+    };
+    let (x, y) = (vec![1 << 13; 128], small(128 * 384, 2, 28));
+    let (y1, y0) = split(ring, &y, 6);
+    let x1: Vec<u64> = x.iter().map(|&v| ring.from_signed(v)).collect();
+    let ((a, sent), b) = run_pair(
+        |p| {
+            p.setup_linear()?;
+            let before = p.sent();
+            let a = share_times_share_with(p, &x1, &y1, d, ring, options)?;
+            Ok((a, p.sent() - before))
+        },
+        |p| share_times_share_with(p, &[0; 128], &y0, d, ring, options),
+    );
+    assert!(largest_error(&join(ring, &a, &b), &expected(&x, &y, d, ring), ring) < 1 << 12);
+    assert!(sent < 2_000_000, "{sent} bytes of requests, no keys");
+}
+
 #[test]
 fn extreme_values_are_values_like_others() {
     let d = dims(2, 3, 4, 1);

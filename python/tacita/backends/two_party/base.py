@@ -211,5 +211,5 @@ class Operations(Protocol[T, W]):
     def tanh(self, x: T, interval: Interval) -> T:
         """tanh, element by element."""
 
-    def mean(self, x: T) -> T:
-        """Mean of the rows of real tokens: (..., 1, columns)."""
+    def mean(self, x: T, *, opened: bool = False) -> T:
+        """Mean of the rows of real tokens: (..., 1, columns). opened: the client learns the result next."""

@@ -135,7 +135,7 @@ class FixedTensors:
         self._bounded(low, bits)
         return functions.tanh(low, f.ring - f.weight, bits)
 
-    def mean(self, x: Fixed) -> Fixed:
+    def mean(self, x: Fixed, *, opened: bool = False) -> Fixed:
         """The client's weights 1/n of the real rows times the shared rows."""
         share = encode(self._mask / self._mask.sum(axis=-1, keepdims=True), MEAN_WEIGHT)
         mean = matmul(share[..., None, :], x.at(MEAN_VALUE).values)

@@ -83,7 +83,7 @@ class PlainTensors:
         """See the contract."""
         return np.tanh(x)
 
-    def mean(self, x: Array) -> Array:
+    def mean(self, x: Array, *, opened: bool = False) -> Array:
         """See the contract."""
         share = self._mask / self._mask.sum(axis=-1, keepdims=True)
         return np.asarray(share[..., None, :] @ x)

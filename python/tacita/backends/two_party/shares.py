@@ -181,14 +181,14 @@ class SharedTensors:
         values = self._party.tanh(low.values, low.ring, low.fraction, f.ring, f.fraction, range=range_bits(*interval))
         return Share(values, f.ring, f.fraction)
 
-    def mean(self, x: Share) -> Share:
-        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows."""
+    def mean(self, x: Share, *, opened: bool = False) -> Share:
+        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened: with the noise hidden."""
         low = self._factor(x, MEAN_VALUE, MEAN_RING)
         if self._mask is None:
             weights = zeros((1, 1, len(x.values)), MEAN_WEIGHT, MEAN_RING)
         else:
             weights = from_floats((self._mask / self._mask.sum())[None, None], MEAN_WEIGHT, MEAN_RING)
-        product = self._product(weights, low.like(low.values[None]))
+        product = self._product(weights, low.like(low.values[None]), opened=opened)
         return product.like(product.values[0])
 
     def _relu(self, x: Share) -> Share:
@@ -196,12 +196,12 @@ class SharedTensors:
         negative = self._party.negative(x.values, x.ring)
         return x.minus(x.like(self._party.select(negative, x.values, x.ring)))
 
-    def _product(self, left: Share, right: Share) -> Share:
+    def _product(self, left: Share, right: Share, *, opened: bool = False) -> Share:
         """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up."""
         heads, k, m = left.values.shape
         shape = (heads, k, m, right.values.shape[-1])
         x, y = (np.ascontiguousarray(share.values) for share in (left, right))
-        result = self._party.share_times_share(x, y, shape, left.ring)
+        result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
         return Share(result, left.ring, left.fraction + right.fraction)
 
     def _scaled(self, x: Share, fraction: int) -> Share:

@@ -52,7 +52,7 @@ class Watching(PlainTensors):
 
 @pytest.mark.parametrize(
     ("pooling", "labels", "last"),
-    [("pooler", ("no", "yes"), "classifier"), ("cls", ("no", "yes"), "classifier"), ("mean", ("no", "yes"), "classifier"), ("mean", (), "mean")],
+    [*((pooling, ("no", "yes"), "classifier") for pooling in ("pooler", "cls", "mean")), ("mean", (), "mean")],
 )
 def test_the_last_product_alone_is_opened(pooling: str, labels: tuple[str, ...], last: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, labels=labels)

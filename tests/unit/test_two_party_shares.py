@@ -22,6 +22,7 @@ from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import expected_bytes
+from tacita.plan.two_party_failure import failure_log2
 from tacita.protocol.party import Party, pair
 from tacita.server.two_party import TwoPartyServer
 
@@ -176,6 +177,18 @@ def answers(
     return both(session, work)[0], expected, reference(checkpoint, hidden, mask).logits
 
 
+def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> None:
+    """Three primes instead of two hide the noise: see `opened_products_hide_their_noise` in crates/bfv/src/matmul/tests.rs."""
+    x = RNG.normal(size=(TOKENS, 16))
+    sent = []
+    for flag in (False, True):
+        before = session[0].cost["bytes_sent"]
+        found = run(session, lambda ops, t, flag=flag: ops.mean(t[0], opened=flag), shared(x, 64, 18))
+        sent.append(session[0].cost["bytes_sent"] - before)
+        np.testing.assert_allclose(found[0], x[:REAL].mean(axis=0), atol=1e-3)
+    assert sent[1] > 1.2 * sent[0]
+
+
 @pytest.mark.parametrize(("pooling", "activation"), [("pooler", "gelu"), ("cls", "gelu"), ("mean", "relu")])
 def test_a_random_model(session: Session, pooling: str, activation: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, activation=activation)
@@ -192,9 +205,13 @@ def test_the_default_model(session: Session) -> None:
     plan = make_two_party_plan(checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"])
     both(session, lambda party: party.native.reserve_cots(1_000_000, 1_000_000))
     before = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received"))
+    chance, other = (2.0**party.native.failure_log2 for party in session)
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
     sent = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received")) - before
     assert sent == pytest.approx(expected_bytes(plan), rel=0.25)  # the price of transfers is in the expectation
+    chance = 2.0 ** session[0].native.failure_log2 - chance
+    assert chance == pytest.approx(2.0 ** session[1].native.failure_log2 - other)
+    assert 2.0 ** (failure_log2(plan) - 4) < chance <= 2.0 ** failure_log2(plan)
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01
 

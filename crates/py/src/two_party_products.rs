@@ -52,6 +52,12 @@ impl TwoParty {
         })
     }
 
+    /// log2 of a bound for the probability that a product of this session so far came out wrong by chance; -inf before the first.
+    #[getter]
+    fn failure_log2(&self, py: Python<'_>) -> PyResult<f64> {
+        self.run(py, |party| Ok(party.failure_log2()))
+    }
+
     /// Sends the own share of x: the peer learns the values.
     fn reveal(&self, py: Python<'_>, x: Shares<'_>) -> PyResult<()> {
         let values = flat("reveal", &x)?;

@@ -12,6 +12,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, reporting, several, shown, size
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import LINKS, SET_UP, expected_bytes, expected_seconds, expected_transfers
+from tacita.plan.two_party_failure import failure_log2
 
 
 def run(model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int | None, json: Path | None) -> None:
@@ -36,6 +37,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
         "bytes_per_input": expected_bytes(plan),
         "setup_bytes": SET_UP,
         "transfers_per_input": expected_transfers(plan),
+        "failure_log2": failure_log2(plan),
         "plan_hash": plan.hash,
     }
 
@@ -54,4 +56,5 @@ def _show(plan: TwoPartyPlan, found: dict[str, Any]) -> None:
     )
     table.add_row("correlated transfers", f"{found['transfers_per_input']:,} a text")
     table.add_row("security", "128 bits, both parties following the protocol")
+    table.add_row("wrong by chance", f"less than 2^{found['failure_log2']:.1f} a text")
     out.print(table)

@@ -47,6 +47,7 @@ from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
 from tacita.plan.strict_json import printable
+from tacita.plan.two_party_failure import MOST_FAILURE, failure_log2
 
 FORMAT = "tacita-two-party"
 VERSION = 2
@@ -211,6 +212,7 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "normalisation of a classifier's answer", not (config.normalise and config.labels)
     yield "mean", config.pooling != "mean" or plan.layers[-1].largest < MOST_MEAN
     yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
+    yield f"chance of a wrong answer 2^{failure_log2(plan):.1f}", failure_log2(plan) <= MOST_FAILURE
 
 
 def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:

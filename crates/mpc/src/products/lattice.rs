@@ -1,7 +1,7 @@
 //! Operands and responses on the wire, one message per block of 8192 elements, blocks in parallel.
 use super::operand::Part;
 use super::state::{self, garbage, Key};
-use crate::{Party, Result};
+use crate::{MpcError, Party, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,6 +78,7 @@ pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64
     };
     let (lifting, ring) = (first.operand.lifting.clone(), first.operand.ring());
     let keyed = keys(party, &lifting)?;
+    book_failure(party, &lifting, parts.len(), local.len())?;
     for group in groups(local.len(), keyed[0].0.n()) {
         let shares = if party.is_client() {
             receive(party, &keyed, &lifting, &group)?
@@ -92,6 +93,24 @@ pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64
         }
     }
     Ok(local)
+}
+
+/// log2 of the most that a coefficient of a response may fail with: too many products in one sum are refused above.
+const MOST_FAILURE: f64 = -60.0;
+
+/// Adds up what responses to sums of `terms` products of `len` elements fail with.
+fn book_failure(party: &mut Party, lifting: &Lifting, terms: usize, len: usize) -> Result<()> {
+    for ring in lifting.rings() {
+        let each = ring.failure_log2(terms);
+        if each > MOST_FAILURE {
+            let detail =
+                format!("a sum of {terms} products would fail with 2^{each:.1} a coefficient; take fewer at once");
+            return Err(MpcError::Shape { op: "products", detail });
+        }
+        let coefficients = len.div_ceil(ring.n()) * ring.n();
+        party.products.failure += coefficients as f64 * each.exp2();
+    }
+    Ok(())
 }
 
 fn respond(

@@ -11,8 +11,9 @@
 //! Slack: the results may be off by less than 2^slack units of the last place (at most 2^(slack-2) a cross term, and one of
 //! rounding), in exchange for `slack` bits of plaintext modulus. A truncation that follows makes it harmless.
 //!
-//! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient, 2^-40 per inference of 2^25
-//! coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]).
+//! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient of a sum of up to 8 products, 2^-40 per
+//! inference of 2^25 coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]). A sum of more products fails more often, by the root of
+//! their number; one of so many that a coefficient would fail above 2^-60 is refused. [`Party::failure_log2`] is what a session adds up to.
 mod lattice;
 mod narrow;
 mod operand;
@@ -34,6 +35,12 @@ impl Party {
     /// When the operating system gives no randomness.
     pub fn setup_products(&mut self) -> Result<()> {
         state::set_up(self)
+    }
+
+    /// log2 of a bound for the probability that any element-wise product of this session so far came out wrong by chance (a whole
+    /// ciphertext spoiled); -inf before the first one.
+    pub fn failure_log2(&self) -> f64 {
+        self.products.failure_log2()
     }
 }
 

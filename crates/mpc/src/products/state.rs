@@ -12,6 +12,15 @@ pub struct State {
     /// Keys by plaintext prime.
     keys: HashMap<u64, Arc<Key>>,
     liftings: HashMap<(u32, u32), Arc<Lifting>>,
+    /// Sum of the probabilities of all coefficients so far to be wrong.
+    pub(super) failure: f64,
+}
+
+impl State {
+    /// See [`Party::failure_log2`].
+    pub(crate) fn failure_log2(&self) -> f64 {
+        self.failure.log2()
+    }
 }
 
 /// A party's key for one plaintext prime.
@@ -69,19 +78,24 @@ pub(super) fn key(party: &mut Party, ring: &SlotRing) -> Result<Arc<Key>> {
         let detail = "setup_products was not called".to_owned();
         return Err(MpcError::Shape { op: "products", detail });
     }
-    let key = match party.products.secret.as_ref().map(|secret| secret.over(ring)) {
+    let key = Arc::new(party.measured("product keys", |party| exchange(party, ring))?);
+    party.products.keys.insert(t, key.clone());
+    Ok(key)
+}
+
+/// The client's public key to the server.
+fn exchange(party: &mut Party, ring: &SlotRing) -> Result<Key> {
+    match party.products.secret.as_ref().map(|secret| secret.over(ring)) {
         Some(secret) => {
             party.send(&PublicKey::generate(ring, &secret)?)?;
-            Key::Client(secret)
+            Ok(Key::Client(secret))
         }
         None => {
             let bytes = party.receive(PublicKey::bytes_len(ring))?;
-            Key::Server(PublicKey::from_bytes(ring, &bytes).ok_or_else(|| garbage("public key"))?)
+            let public = PublicKey::from_bytes(ring, &bytes).ok_or_else(|| garbage("public key"))?;
+            Ok(Key::Server(public))
         }
-    };
-    let key = Arc::new(key);
-    party.products.keys.insert(t, key.clone());
-    Ok(key)
+    }
 }
 
 pub(super) fn garbage(what: &str) -> MpcError {

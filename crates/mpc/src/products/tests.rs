@@ -169,3 +169,24 @@ fn garbage_from_the_peer_is_an_error() {
         },
     );
 }
+
+/// 2^-65 a coefficient for eight products, more for more, and a limit.
+#[test]
+fn chances_of_failure_add_up_and_endless_sums_are_refused() {
+    let (ring, slack) = (Ring::new(32), 15);
+    let _ = run_both((vec![1u64; 9000], vec![2u64; 9000]), |party, x| {
+        party.setup_products()?;
+        assert_eq!(party.failure_log2(), f64::NEG_INFINITY);
+        let x = share_operand(party, &x, ring, slack)?;
+        sum_of_products(party, &[(&x, &x)])?;
+        let once = party.failure_log2();
+        assert!((-54.0..-51.0).contains(&once), "two ciphertexts: 2^{once}");
+        sum_of_products(party, &[(&x, &x)])?;
+        assert!((party.failure_log2() - once - 1.0).abs() < 1e-9);
+        let part = || operand::Part::new(&x, None);
+        let many: Vec<_> = (0..100_000).map(|_| part()).collect();
+        let refused = lattice::evaluate(party, &many, vec![0; 9000]).expect_err("too many terms");
+        assert!(refused.to_string().contains("100000 products"), "{refused}");
+        Ok(())
+    });
+}

@@ -1,0 +1,69 @@
+"""The chance of a wrong answer that a two-party plan states, and above which it is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from tacita import api
+from tacita.cli.estimate_two_party import estimate
+from tacita.cli.two_party import expectation
+from tacita.errors import FileError
+from tacita.plan import two_party_failure
+from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan
+from tacita.plan.two_party_failure import failure_log2
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def plan() -> TwoPartyPlan:
+    return make_two_party_plan(api.load(api.DEFAULT_MODEL), 128, ["a film of quiet beauty", "a waste of time"])
+
+
+def sized(plan: TwoPartyPlan, layers: int, hidden: int, tokens: int) -> TwoPartyPlan:
+    """The plan of a model as large as that, with the usual heads of 64 and four times wider inner layers."""
+    config = dataclasses.replace(
+        plan.config, layers=layers, hidden=hidden, heads=hidden // 64, intermediate=4 * hidden, positions=512
+    )
+    bounds = (plan.layers * layers)[:layers]
+    return dataclasses.replace(plan, config=config, tokens=tokens, layers=bounds)
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "tokens", "stated"),
+    [(2, 128, 128, -45.2), (12, 768, 128, -40.4), (12, 768, 512, -37.4), (24, 1024, 512, -36.0)],
+)
+def test_the_chances_that_the_threat_model_states(
+    plan: TwoPartyPlan, layers: int, hidden: int, tokens: int, stated: float
+) -> None:
+    assert failure_log2(sized(plan, layers, hidden, tokens)) == pytest.approx(stated, abs=0.06)
+
+
+def test_sums_of_many_products_count_for_more(plan: TwoPartyPlan) -> None:
+    """A LayerNorm of 512 rows adds 48 ciphertexts of 16 columns into one response."""
+    assert list(two_party_failure._norm(512, 768))[:2] == [(2, 48), (96, 3)]
+    assert list(two_party_failure._norm(128, 768))[:2] == [(2, 12), (24, 3)]
+
+
+def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(plan)
+    monkeypatch.setattr("tacita.plan.two_party.MOST_FAILURE", failure_log2(plan) - 0.1)
+    with pytest.raises(FileError, match=r"chance of a wrong answer 2\^-45\.2 is out of range"):
+        check(plan)
+
+
+def test_the_bound_of_a_coefficient_is_the_engines() -> None:
+    """The engine's test holds eight products to 2^-40 over 2^25 coefficients."""
+    source = (ROOT / "crates/bfv/src/slots/moduli.rs").read_text()
+    coefficients = float(re.search(r"COEFFICIENTS_LOG2: f64 = ([\d.]+);", source)[1])
+    terms = int(re.search(r"failure_log2\((\d+)\) \+ COEFFICIENTS_LOG2", source)[1])
+    assert (terms, -40.0 - coefficients) == (two_party_failure.TERMS, two_party_failure.COEFFICIENT)
+
+
+def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
+    assert estimate(plan)["failure_log2"] == failure_log2(plan)
+    assert "probability below 2^-45.2 a text" in expectation(plan)

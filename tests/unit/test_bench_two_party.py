@@ -226,6 +226,15 @@ def test_the_comparison_case_scores_bits() -> None:
     assert case.judge(client, client ^ bits, SMALL)["max_abs_error"] == 1.0
 
 
+def test_the_transfers_case_scores_those_that_were_wrong() -> None:
+    """What each party holds: transfers made, and how many of those shown were wrong."""
+    case = cases()["ferret"]
+    right = np.array([5_000, 0])
+    assert case.judge(right, right, SMALL)["max_abs_error"] == 0.0
+    assert case.judge(np.array([5_000, 3]), np.array([5_000, 3]), SMALL)["max_abs_error"] == 3.0
+    assert case.judge(right, np.array([4_999, 0]), SMALL)["max_abs_error"] == 1.0
+
+
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """evaluation/two_party_figures.py."""
@@ -240,7 +249,7 @@ def measured(**more: object) -> dict[str, object]:
 
 def test_the_tables_hold_what_was_measured_and_nothing_else(figures: ModuleType) -> None:
     machine = {"machine": "a test", "cores": 2, "threads": 1, "transport": "TLS 1.3", "yardstick_ms": 0.9}
-    ferret = measured(cots_per_second=12.3e6, bytes_per_cot=0.17)
+    ferret = measured(session_cots_per_second=12.3e6, bytes_per_cot=0.17)
     cases = {"gelu_65536": measured(wan_measured_seconds=2.5), "ferret": ferret}
     lines = list(figures.ours(machine | {"cases": cases}))
     rows = [line for line in lines if line.startswith("| GELU") or line.startswith("| softmax")]

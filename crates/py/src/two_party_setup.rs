@@ -3,7 +3,8 @@ use crate::error::TacitaError;
 use crate::two_party::TwoParty;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tacita_mpc::ot::CotKind;
+use tacita_mpc::ot::{bench, CotKind};
+use tacita_mpc::Role;
 
 fn kind(name: &str) -> PyResult<CotKind> {
     match name {
@@ -49,19 +50,14 @@ impl TwoParty {
         Ok(out)
     }
 
-    /// Makes at least `count` correlated transfers more, the server as their sender, and says how many were made. For benchmarks.
-    fn make_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
-        self.run(py, |party| {
-            let before = party.ot_statistics();
-            if party.is_client() {
-                let held = (before.made_as_receiver - before.used_as_receiver) as usize;
-                party.reserve_cots(0, held + count)?;
-                Ok(party.ot_statistics().made_as_receiver - before.made_as_receiver)
-            } else {
-                let held = (before.made_as_sender - before.used_as_sender) as usize;
-                party.reserve_cots(held + count, 0)?;
-                Ok(party.ot_statistics().made_as_sender - before.made_as_sender)
-            }
-        })
+    /// Takes `count` correlated transfers, the server as their sender, as the protocols of a session do, and says how many were made
+    /// for them. For benchmarks.
+    fn take_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
+        self.run(py, |party| bench::as_in_sessions(party, count, Role::Server))
+    }
+
+    /// How many of the next `count` correlated transfers, the server as their sender, are wrong: both parties show theirs.
+    fn wrong_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
+        self.run(py, |party| bench::wrong(party, count, Role::Server))
     }
 }

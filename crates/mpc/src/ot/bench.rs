@@ -55,12 +55,10 @@ pub fn one_side(party: &mut Party, count: usize, kind: CotKind) -> Result<CotRat
         let piece = PIECE.min(count - start);
         if party.is_client() {
             party.reserve_cots(piece, 0)?;
-            party.cots_as_sender(piece)?;
         } else {
             party.reserve_cots(0, piece)?;
-            let (_, ticket) = party.bits_as_receiver(piece)?;
-            party.blocks_as_receiver(ticket)?;
         }
+        take(party, piece, Role::Client)?;
     }
     if party.is_client() {
         party.receive(1)?;
@@ -76,6 +74,92 @@ pub fn one_side(party: &mut Party, count: usize, kind: CotKind) -> Result<CotRat
         per_cpu_second: cots as f64 / cpu,
         bytes_per_cot: (traffic(party) - before) as f64 / cots as f64,
     })
+}
+
+/// Takes `count` COTs as a session does, piece by piece and without [`Party::reserve_cots`]: the receiver of a refill computes its bits
+/// first, to announce choices, and its blocks when the answer comes. Returns how many were made for it.
+///
+/// # Errors
+/// Those of the protocol.
+pub fn as_in_sessions(party: &mut Party, count: usize, sender: Role) -> Result<u64> {
+    let made = |party: &Party| {
+        let statistics = party.ot_statistics();
+        if party.role() == sender {
+            statistics.made_as_sender
+        } else {
+            statistics.made_as_receiver
+        }
+    };
+    let before = made(party);
+    for start in (0..count).step_by(PIECE) {
+        take(party, PIECE.min(count - start), sender)?;
+    }
+    Ok(made(party) - before)
+}
+
+fn take(party: &mut Party, piece: usize, sender: Role) -> Result<()> {
+    if party.role() == sender {
+        party.cots_as_sender(piece)?;
+    } else {
+        let (_, ticket) = party.bits_as_receiver(piece)?;
+        party.blocks_as_receiver(ticket)?;
+    }
+    Ok(())
+}
+
+/// How many of the next `count` COTs of a direction are wrong, told to both parties. Random choices between public payloads are
+/// transferred and what came of them is shown, so these COTs serve for nothing else. A payload is right only where all 128 bits of
+/// the block are: it goes through the hash. 17 bytes each on the wire.
+///
+/// # Errors
+/// Those of the protocol.
+pub fn wrong(party: &mut Party, count: usize, sender: Role) -> Result<u64> {
+    let mut wrong = 0;
+    for start in (0..count).step_by(PIECE) {
+        let piece = PIECE.min(count - start);
+        wrong += if party.role() == sender {
+            let kept = party.correlate(&vec![PAYLOAD; piece], Z64)?;
+            judge(party, &kept)?
+        } else {
+            show(party, piece)?
+        };
+    }
+    Ok(wrong)
+}
+
+/// What the sender adds where the choice is 1.
+const PAYLOAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Receiver: random choices and what came of them, to the sender, who counts.
+fn show(party: &mut Party, count: usize) -> Result<u64> {
+    let mut choices = vec![0; count];
+    tacita_ring::sample::Prng::from_os()?.fill(&mut choices);
+    choices.iter_mut().for_each(|choice| *choice &= 1);
+    let chosen = party.choose(&choices)?;
+    let got = party.take_correlated(chosen, Z64)?;
+    choices.extend(got.iter().flat_map(|y| y.to_le_bytes()));
+    party.send(&choices)?;
+    let found = party.receive(8)?;
+    Ok(u64::from_le_bytes(found.try_into().expect("8 bytes")))
+}
+
+/// Sender: counts the results that are neither x nor x + payload as chosen, and tells.
+fn judge(party: &mut Party, kept: &[u64]) -> Result<u64> {
+    let shown = party.receive(9 * kept.len())?;
+    let (choices, results) = shown.split_at(kept.len());
+    let (results, _) = results.as_chunks();
+    let right = |((choice, y), x): ((&u8, &[u8; 8]), &u64)| {
+        let expected = x.wrapping_add(u64::from(*choice).wrapping_mul(PAYLOAD));
+        u64::from_le_bytes(*y) == expected
+    };
+    let wrong = choices
+        .iter()
+        .zip(results)
+        .zip(kept)
+        .filter(|item| !right(*item))
+        .count() as u64;
+    party.send(&wrong.to_le_bytes())?;
+    Ok(wrong)
 }
 
 /// CPU nanoseconds an element, both parties together, of what is built from correlated OTs that are at hand:
@@ -128,6 +212,36 @@ fn panicked() -> MpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn taken_transfers_are_right_and_wrong_ones_are_counted() {
+        use crate::testing::{run_both, run_pair};
+        let (client, server) = run_both(((), ()), |party, ()| {
+            party.setup_ot(CotKind::Ferret)?;
+            let made = as_in_sessions(party, 700_000, Role::Server)?;
+            Ok((made, wrong(party, 300_000, Role::Server)?))
+        });
+        assert_eq!(client, server);
+        assert!(client.0 >= 700_000 && client.1 == 0);
+        let (_, found) = run_pair(
+            |party| {
+                party.setup_ot(CotKind::SoftSpoken)?;
+                let chosen = party.choose(&[1; 100])?;
+                let mut got = party.take_correlated(chosen, Z64)?;
+                got[3] ^= 1;
+                got[50] = got[50].wrapping_sub(PAYLOAD);
+                let mut shown = vec![1; 100];
+                shown.extend(got.iter().flat_map(|y| y.to_le_bytes()));
+                party.send(&shown)?;
+                party.receive(8)
+            },
+            |party| {
+                party.setup_ot(CotKind::SoftSpoken)?;
+                wrong(party, 100, Role::Server)
+            },
+        );
+        assert_eq!(found, 2);
+    }
 
     #[test]
     fn a_short_run_reports_what_it_made() {

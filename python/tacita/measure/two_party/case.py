@@ -38,11 +38,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end), numbers of its own."""
+    """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end), numbers of its own.
+
+    check: not measured; takes the run's result and returns what is judged, where the protocol itself has to show it.
+    """
 
     warm: Callable[[], object]
     run: Callable[[], Array]
     report: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Array], Array] = lambda result: result
 
 
 class Case(ABC):

@@ -149,7 +149,7 @@ def _work(order: Order, lines: queue.Queue[str]) -> None:
     setup = {"seconds": clock.wall, "cpu_seconds": clock.cpu, "reading": session.read()}
     say("stage", name="run", done=0.0)
     result, run = _measured(session, prepared.run)
-    np.save(Path(order.folder) / f"{order.role}.npy", result)
+    np.save(Path(order.folder) / f"{order.role}.npy", prepared.check(result))
     say("done", result=_report(setup, run) | {"extra": dict(prepared.report)})
     session.meet()
     session.close()

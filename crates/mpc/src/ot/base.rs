@@ -19,6 +19,9 @@ pub(super) struct BaseKeys {
     pub(super) sent: Vec<[u128; 2]>,
     /// k_c of every OT received.
     pub(super) received: Vec<u128>,
+    /// Public coins of the session, from which the keys of [`super::hash`] follow: a hash of the first points of both parties, each
+    /// uniform if its party follows the protocol, so that no session's keys are known before it and no two sessions share them.
+    pub(super) session: [u8; 32],
 }
 
 impl Drop for BaseKeys {
@@ -62,7 +65,22 @@ pub(super) fn base_ots(party: &mut Party, choices: &[u8; BASE]) -> Result<BaseKe
     let sent = theirs.chunks_exact(32).enumerate().map(pair).collect::<Result<_>>();
     secret.zeroize();
     blinds.zeroize();
-    Ok(BaseKeys { sent: sent?, received })
+    let session = coins(party.is_client(), &public, &peer);
+    Ok(BaseKeys {
+        sent: sent?,
+        received,
+        session,
+    })
+}
+
+/// See [`BaseKeys::session`].
+fn coins(client: bool, own: &RistrettoPoint, peer: &RistrettoPoint) -> [u8; 32] {
+    let order = if client { [own, peer] } else { [peer, own] };
+    let mut hasher = blake3::Hasher::new_derive_key("tacita public coins of a session");
+    for point in order {
+        hasher.update(point.compress().as_bytes());
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// The key of one OT: BLAKE3 of everything that it depends on.
@@ -113,6 +131,14 @@ mod tests {
                 assert_ne!(*key, pair[usize::from(1 - c)]);
             }
         }
+    }
+
+    #[test]
+    fn both_parties_have_the_same_coins_and_no_two_sessions() {
+        let session = || run_both(([0; BASE], [1; BASE]), |party, choices| base_ots(party, &choices));
+        let ((client, server), (other, _)) = (session(), session());
+        assert_eq!(client.session, server.session);
+        assert_ne!(client.session, other.session);
     }
 
     #[test]

@@ -4,17 +4,20 @@
 //! pads of the two choices are H(K + d*delta) and H(K + (1+d)*delta); the receiver's block is the preimage of the pad of c, and the other
 //! is pseudo-random to him because H is correlation robust. Costs per element: 1 bit and one AES call at the receiver, the payload's
 //! bits and two AES calls at the sender (IKNP-style correlated OT: Asharov, Lindell, Schneider, Zohner 2013, section 5.4).
-use super::hash::hash_all;
-use super::receiver::Ticket;
+use super::pool::Announced;
 use super::wire;
 use crate::bits::{pack, packed_len, unpack};
 use crate::{MpcError, Party, Result, Ring};
+use zeroize::Zeroizing;
+
+/// Pads, or blocks to become pads.
+pub(super) type Pads = Zeroizing<Vec<u128>>;
 
 /// Choices announced, waiting for the sender's message. Take them in the order in which they were made.
 #[must_use = "the sender's message has to be taken from the channel"]
 pub struct Chosen {
     choices: Vec<u8>,
-    ticket: Ticket,
+    ticket: Announced,
 }
 
 impl Party {
@@ -39,7 +42,7 @@ impl Party {
     /// Those of the channel; [`MpcError::Shape`] before `setup_ot`.
     pub fn correlate(&mut self, deltas: &[u64], ring: Ring) -> Result<Vec<u64>> {
         let (mine, theirs) = self.pads_of_choices(deltas.len())?;
-        let message: Vec<u64> = (theirs.iter().zip(&mine).zip(deltas))
+        let message: Vec<u64> = (theirs.iter().zip(mine.iter()).zip(deltas))
             .map(|((&theirs, &mine), &delta)| ring.sub(theirs as u64, (mine as u64).wrapping_add(delta)))
             .collect();
         self.send(&pack(&message, ring.bits()))?;
@@ -54,8 +57,8 @@ impl Party {
         let (choices, pads) = self.pads_of_chosen(chosen)?;
         let message = self.receive(packed_len(choices.len(), ring.bits()))?;
         let message = unpack(&message, ring.bits(), choices.len());
-        let open = |((pad, y), &c): ((u128, u64), &u8)| ring.sub(pad as u64, y & u64::from(c).wrapping_neg());
-        Ok(pads.into_iter().zip(message).zip(&choices).map(open).collect())
+        let open = |((&pad, y), &c): ((&u128, u64), &u8)| ring.sub(pad as u64, y & u64::from(c).wrapping_neg());
+        Ok(pads.iter().zip(message).zip(&choices).map(open).collect())
     }
 
     /// Sender: as [`Party::correlate`] with XOR payloads of `bits` (1..=8) bits.
@@ -65,7 +68,7 @@ impl Party {
     pub fn correlate_xor(&mut self, deltas: &[u8], bits: u32) -> Result<Vec<u8>> {
         let mask = check_bits("correlate_xor", bits)?;
         let (mine, theirs) = self.pads_of_choices(deltas.len())?;
-        let message: Vec<u8> = (theirs.iter().zip(&mine).zip(deltas))
+        let message: Vec<u8> = (theirs.iter().zip(mine.iter()).zip(deltas))
             .map(|((&theirs, &mine), &delta)| theirs as u8 ^ mine as u8 ^ delta)
             .collect();
         self.send(&wire::pack(&message, bits))?;
@@ -81,26 +84,25 @@ impl Party {
         let (choices, pads) = self.pads_of_chosen(chosen)?;
         let message = self.receive(packed_len(choices.len(), bits))?;
         let message = wire::unpack(&message, bits, choices.len());
-        let open = |((pad, y), &c): ((u128, u8), &u8)| (pad as u8 ^ (y & c.wrapping_neg())) & mask;
-        Ok(pads.into_iter().zip(message).zip(&choices).map(open).collect())
+        let open = |((&pad, y), &c): ((&u128, u8), &u8)| (pad as u8 ^ (y & c.wrapping_neg())) & mask;
+        Ok(pads.iter().zip(message).zip(&choices).map(open).collect())
     }
 
     /// Sender: pads of choice 0 and of choice 1.
-    pub(super) fn pads_of_choices(&mut self, count: usize) -> Result<(Vec<u128>, Vec<u128>)> {
-        let (mut zero, delta) = self.cots_as_sender(count)?;
+    pub(super) fn pads_of_choices(&mut self, count: usize) -> Result<(Pads, Pads)> {
+        let (mut zero, delta, keys) = self.cots_as_sender(count)?;
         let corrections = self.receive(packed_len(count, 1))?;
         for (block, d) in zero.iter_mut().zip(wire::unpack(&corrections, 1, count)) {
             *block ^= delta & u128::from(d).wrapping_neg();
         }
-        let mut one: Vec<u128> = zero.iter().map(|block| block ^ delta).collect();
-        hash_all(&mut zero);
-        hash_all(&mut one);
+        let mut one: Pads = zero.iter().map(|block| block ^ delta).collect::<Vec<_>>().into();
+        keys.hash_pairs(&mut zero, &mut one);
         Ok((zero, one))
     }
 
-    pub(super) fn pads_of_chosen(&mut self, chosen: Chosen) -> Result<(Vec<u8>, Vec<u128>)> {
-        let mut pads = self.blocks_as_receiver(chosen.ticket)?;
-        hash_all(&mut pads);
+    pub(super) fn pads_of_chosen(&mut self, chosen: Chosen) -> Result<(Vec<u8>, Pads)> {
+        let (mut pads, keys) = self.blocks_as_receiver(chosen.ticket)?;
+        keys.hash_all(2, &mut pads);
         Ok((chosen.choices, pads))
     }
 }

@@ -4,9 +4,9 @@
 //! lookup with S = D + x^digit_bits * L. The receiver knows S plus a known multiple of delta for every lane; these points
 //! are distinct because every lane has a block L of its own, and distinct known points are all that the argument of the single lookup needs.
 //! Costs for each element and T lanes: digit_bits + T COTs; on the wire that many bits and T * (2^(digit_bits+1) - 1).
-use super::correlated::check_values;
+use super::correlated::{check_values, Pads};
 use super::lookup::{answer, check_m, double, read, sums};
-use super::receiver::Ticket;
+use super::pool::Announced;
 use super::wire;
 use crate::bits::packed_len;
 use crate::{MpcError, Party, Result};
@@ -17,7 +17,7 @@ pub struct ChosenLanes {
     digit_bits: u32,
     elements: usize,
     indices: Vec<u8>,
-    ticket: Ticket,
+    ticket: Announced,
 }
 
 impl Party {
@@ -56,7 +56,7 @@ impl Party {
         let size = table_size("offer_lanes", digit_bits)?;
         whole_lanes("offer_lanes", tables.len(), elements * size)?;
         let count = tables.len() / size;
-        let (blocks, delta) = self.cots_as_sender(elements * digit_bits as usize + count)?;
+        let (blocks, delta, keys) = self.cots_as_sender(elements * digit_bits as usize + count)?;
         let split = packed_len(elements, digit_bits);
         let message = self.receive(split + packed_len(count, 1))?;
         let digits = wire::unpack(&message[..split], digit_bits, elements);
@@ -68,7 +68,7 @@ impl Party {
             tables,
             &sums,
             &join(digit_bits, &digits, &lanes),
-            delta,
+            (delta, &keys),
         );
         self.send(&wire::pack(&message, 1))?;
         Ok(shares)
@@ -85,12 +85,12 @@ impl Party {
             indices,
             ticket,
         } = chosen;
-        let blocks = self.blocks_as_receiver(ticket)?;
+        let (blocks, keys) = self.blocks_as_receiver(ticket)?;
         let entries = indices.len() * ((2 << digit_bits) - 1);
         let message = self.receive(packed_len(entries, 1))?;
         let message = wire::unpack(&message, 1, entries);
         let sums = lane_sums(&blocks, digit_bits, elements);
-        Ok(read(digit_bits + 1, 1, &indices, &message, &sums))
+        Ok(read(digit_bits + 1, 1, &indices, &message, (sums, &keys)))
     }
 }
 
@@ -106,12 +106,13 @@ fn join(digit_bits: u32, digits: &[u8], lanes: &[u8]) -> Vec<u8> {
 }
 
 /// D + x^digit_bits * L for every lane and element.
-fn lane_sums(blocks: &[u128], digit_bits: u32, elements: usize) -> Vec<u128> {
+fn lane_sums(blocks: &[u128], digit_bits: u32, elements: usize) -> Pads {
     let (digits, lanes) = blocks.split_at(elements * digit_bits as usize);
     let digits = sums(digits, digit_bits);
     let raise = |block: u128| (0..digit_bits).fold(block, |power, _| double(power));
     let all = lanes.iter().zip(digits.iter().cycle());
-    all.map(|(&lane, digit)| digit ^ raise(lane)).collect()
+    let sums: Vec<u128> = all.map(|(&lane, digit)| digit ^ raise(lane)).collect();
+    sums.into()
 }
 
 fn whole_lanes(op: &'static str, values: usize, lane: usize) -> Result<()> {

@@ -6,9 +6,9 @@
 //! correlation robustness goes through with 2^m - 1 points in place of one. (A plain XOR of blocks would not do: it
 //! takes two values only.) Announcing the index against b takes m bits. Entry 0 is not sent: its pad *is* the sharing.
 //! Costs per lookup: m COTs; m + (2^m - 1)*bits bits; 2^m AES calls at the sender, one at the receiver.
-use super::correlated::{check_bits, check_values};
-use super::hash::hash_all;
-use super::receiver::Ticket;
+use super::correlated::{check_bits, check_values, Pads};
+use super::pads::PadKeys;
+use super::pool::Announced;
 use super::wire;
 use crate::bits::packed_len;
 use crate::{MpcError, Party, Result};
@@ -18,11 +18,8 @@ use crate::{MpcError, Party, Result};
 pub struct ChosenOf {
     m: u32,
     indices: Vec<u8>,
-    ticket: Ticket,
+    ticket: Announced,
 }
-
-/// Lookups whose pads are made at once: the pads of a chunk stay in the cache.
-const CHUNK: usize = 64;
 
 impl Party {
     /// Receiver: announces indices below 2^m, m = 1..=4. Sends m bits each; uses m COTs each.
@@ -53,10 +50,10 @@ impl Party {
             return Err(MpcError::Shape { op: "offer", detail });
         }
         let count = tables.len() / size;
-        let (blocks, delta) = self.cots_as_sender(count * m as usize)?;
+        let (blocks, delta, keys) = self.cots_as_sender(count * m as usize)?;
         let corrections = self.receive(packed_len(count, m))?;
         let corrections = wire::unpack(&corrections, m, count);
-        let (shares, message) = answer(m, mask, tables, &sums(&blocks, m), &corrections, delta);
+        let (shares, message) = answer(m, mask, tables, &sums(&blocks, m), &corrections, (delta, &keys));
         self.send(&wire::pack(&message, bits))?;
         Ok(shares)
     }
@@ -68,31 +65,35 @@ impl Party {
     pub fn take(&mut self, chosen: ChosenOf, bits: u32) -> Result<Vec<u8>> {
         let ChosenOf { m, indices, ticket } = chosen;
         let (size, mask) = (check_m("take", m)?, check_bits("take", bits)?);
-        let blocks = self.blocks_as_receiver(ticket)?;
+        let (blocks, keys) = self.blocks_as_receiver(ticket)?;
         let entries = indices.len() * (size - 1);
         let message = self.receive(packed_len(entries, bits))?;
         let message = wire::unpack(&message, bits, entries);
-        Ok(read(m, mask, &indices, &message, &sums(&blocks, m)))
+        Ok(read(m, mask, &indices, &message, (sums(&blocks, m), &keys)))
     }
 }
 
-/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the receiver announced.
+/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the receiver announced. Pads are
+/// made group by group, so that they stay in the cache.
 pub(super) fn answer(
     m: u32,
     mask: u8,
     tables: &[u8],
     sums: &[u128],
     corrections: &[u8],
-    delta: u128,
+    (delta, keys): (u128, &PadKeys),
 ) -> (Vec<u8>, Vec<u8>) {
     let (size, offsets) = (1 << m, offsets(1 << m, delta));
+    let group = PadKeys::group(size);
     let (mut shares, mut message) = (
         Vec::with_capacity(sums.len()),
         Vec::with_capacity(sums.len() * (size - 1)),
     );
-    let chunks = (sums.chunks(CHUNK).zip(corrections.chunks(CHUNK))).zip(tables.chunks(CHUNK * size));
-    for ((sums, corrections), tables) in chunks {
-        let pads = pads(sums, &offsets);
+    let groups = (sums.chunks(group).zip(corrections.chunks(group))).zip(tables.chunks(group * size));
+    for (index, ((sums, corrections), tables)) in groups.enumerate() {
+        let points = sums.iter().flat_map(|s| offsets.iter().map(move |o| s ^ o));
+        let mut pads: Pads = points.collect::<Vec<_>>().into();
+        keys.hash_group(index * group, &mut pads);
         for ((pads, &d), table) in pads.chunks_exact(size).zip(corrections).zip(tables.chunks_exact(size)) {
             let d = usize::from(d);
             let share = (table[0] ^ pads[d] as u8) & mask;
@@ -103,29 +104,23 @@ pub(super) fn answer(
     (shares, message)
 }
 
-/// The receiver's shares, out of the sender's message.
-pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], sums: &[u128]) -> Vec<u8> {
-    let open = |((entries, &index), pad): ((&[u8], &u8), u128)| {
+/// The receiver's shares, out of the sender's message and the S of every lookup, which become its pads.
+pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], (mut pads, keys): (Pads, &PadKeys)) -> Vec<u8> {
+    keys.hash_all(1 << m, &mut pads);
+    let open = |((entries, &index), &pad): ((&[u8], &u8), &u128)| {
         let entry = (1u8..)
             .zip(entries)
             .fold(0, |found, (e, y)| found | (y & equal_mask(e, index)));
         (entry ^ pad as u8) & mask
     };
     let entries = message.chunks_exact((1 << m) - 1);
-    entries.zip(indices).zip(pads(sums, &[0])).map(open).collect()
+    entries.zip(indices).zip(pads.iter()).map(open).collect()
 }
 
 /// S of every lookup: the blocks weighted by powers of x.
-pub(super) fn sums(blocks: &[u128], m: u32) -> Vec<u128> {
+pub(super) fn sums(blocks: &[u128], m: u32) -> Pads {
     let combine = |blocks: &[u128]| blocks.iter().rev().fold(0, |sum, block| double(sum) ^ block);
-    blocks.chunks_exact(m as usize).map(combine).collect()
-}
-
-/// H(S + offset) for every lookup and offset, lookup by lookup.
-fn pads(sums: &[u128], offsets: &[u128]) -> Vec<u128> {
-    let mut pads: Vec<u128> = sums.iter().flat_map(|s| offsets.iter().map(move |o| s ^ o)).collect();
-    hash_all(&mut pads);
-    pads
+    blocks.chunks_exact(m as usize).map(combine).collect::<Vec<_>>().into()
 }
 
 /// P_j * delta for j < size.

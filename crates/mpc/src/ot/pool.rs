@@ -2,14 +2,19 @@
 use super::base::{base_ots, BaseKeys};
 #[cfg(test)]
 use super::dealer::Dealer;
+use super::ferret::TreeKeys;
+use super::hash::{HashKeys, Purpose};
+use super::pads::PadKeys;
 use super::plan::Plan;
 use super::pprf::{self, DEPTH, TREES};
 use super::prg::Stream;
 use super::receiver::{Receiver, Ticket};
 use super::sender::Sender;
 use super::softspoken;
-use crate::{MpcError, Party, Result};
+use crate::{MpcError, Party, Result, Role};
+use std::sync::Arc;
 use tacita_ring::sample::Prng;
+use zeroize::{Zeroize, Zeroizing};
 
 /// How a session makes its correlated OTs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,14 @@ pub struct OtStatistics {
 pub struct State {
     source: Source,
     used: (u64, u64),
+    /// Keys of the pads, as the sender and as the receiver.
+    pads: Option<[Arc<HashKeys>; 2]>,
+}
+
+/// Blocks that belong to bits given out, and the keys of their pads.
+pub(super) struct Announced {
+    ticket: Ticket,
+    keys: PadKeys,
 }
 
 #[derive(Default)]
@@ -60,15 +73,17 @@ impl Party {
     /// # Errors
     /// Those of the channel; [`MpcError::Message`] for points that are not group elements.
     pub fn setup_ot(&mut self, kind: CotKind) -> Result<()> {
-        self.ot.source = match kind {
+        let (source, session) = match kind {
             CotKind::Ferret => self.measured("setup_ot", |party| real(party, true))?,
             CotKind::SoftSpoken => self.measured("setup_ot", |party| real(party, false))?,
             #[cfg(test)]
             CotKind::InsecureTestDealer => {
                 let sides = (Dealer::new(self.is_client()), Dealer::new(!self.is_client()));
-                Source::Dealer(Box::new(sides))
+                (Source::Dealer(Box::new(sides)), [0; 32])
             }
         };
+        self.ot.source = source;
+        self.ot.pads = Some(directions(self.role(), &session, Purpose::Pads).map(Arc::new));
         Ok(())
     }
 
@@ -81,6 +96,7 @@ impl Party {
     pub fn reserve_cots(&mut self, as_sender: usize, as_receiver: usize) -> Result<()> {
         self.with_source("reserve_cots", |party, source| match source {
             Source::Real(sides) => {
+                sides.1.check_idle()?;
                 // SoftSpoken's messages go from receiver to sender, Ferret's the other way: neither order may wait for the other.
                 sides.1.send_ahead(party, as_receiver)?;
                 sides.0.fill(party, as_sender)?;
@@ -105,10 +121,11 @@ impl Party {
         }
     }
 
-    /// The sender's next blocks, and delta.
-    pub(super) fn cots_as_sender(&mut self, count: usize) -> Result<(Vec<u128>, u128)> {
+    /// The sender's next blocks, delta, and the keys of their pads.
+    pub(super) fn cots_as_sender(&mut self, count: usize) -> Result<(Zeroizing<Vec<u128>>, u128, PadKeys)> {
+        let first = self.ot.used.0;
         self.ot.used.0 += count as u64;
-        self.with_source("correlate", |party, source| match source {
+        let (blocks, delta) = self.with_source("correlate", |party, source| match source {
             Source::Missing => Ok(Default::default()),
             Source::Real(sides) => {
                 sides.0.fill(party, count)?;
@@ -116,13 +133,21 @@ impl Party {
             }
             #[cfg(test)]
             Source::Dealer(sides) => Ok((sides.0.next(count).0, sides.0.delta())),
-        })
+        })?;
+        Ok((blocks.into(), delta, self.pad_keys(0, first)?))
+    }
+
+    /// The keys of pads that begin at a COT of a direction (0: as the sender).
+    fn pad_keys(&self, direction: usize, first: u64) -> Result<PadKeys> {
+        let keys = self.ot.pads.as_ref().ok_or_else(|| missing("pads"))?;
+        Ok(PadKeys::new(keys[direction].clone(), first))
     }
 
     /// The receiver's next bits, known before the sender does anything.
-    pub(super) fn bits_as_receiver(&mut self, count: usize) -> Result<(Vec<u8>, Ticket)> {
+    pub(super) fn bits_as_receiver(&mut self, count: usize) -> Result<(Vec<u8>, Announced)> {
+        let first = self.ot.used.1;
         self.ot.used.1 += count as u64;
-        self.with_source("choose", |party, source| match source {
+        let (bits, ticket) = self.with_source("choose", |party, source| match source {
             Source::Missing => Ok((Vec::new(), Ticket::Ready(Vec::new()))),
             Source::Real(sides) => sides.1.bits(party, count),
             #[cfg(test)]
@@ -131,16 +156,20 @@ impl Party {
                 let bits = blocks.iter().map(|&b| b as u8 & 1).collect();
                 Ok((bits, Ticket::Ready(blocks)))
             }
-        })
+        })?;
+        let keys = self.pad_keys(1, first)?;
+        Ok((bits, Announced { ticket, keys }))
     }
 
-    /// The receiver's blocks to those bits.
-    pub(super) fn blocks_as_receiver(&mut self, ticket: Ticket) -> Result<Vec<u128>> {
-        self.with_source("take", |party, source| match (source, ticket) {
+    /// The receiver's blocks to those bits, and the keys of their pads.
+    pub(super) fn blocks_as_receiver(&mut self, announced: Announced) -> Result<(Zeroizing<Vec<u128>>, PadKeys)> {
+        let Announced { ticket, keys } = announced;
+        let blocks = self.with_source("take", |party, source| match (source, ticket) {
             (Source::Real(sides), ticket) => sides.1.blocks(party, ticket),
             (_, Ticket::Ready(blocks)) => Ok(blocks),
             _ => unreachable!("only real pools owe blocks"),
-        })
+        })?;
+        Ok((blocks.into(), keys))
     }
 
     /// Lends the pools to `body` together with the party.
@@ -150,8 +179,7 @@ impl Party {
         body: impl FnOnce(&mut Self, &mut Source) -> Result<T>,
     ) -> Result<T> {
         if matches!(self.ot.source, Source::Missing) {
-            let detail = "no oblivious transfers yet; call setup_ot on both sides first".to_owned();
-            return Err(MpcError::Shape { op, detail });
+            return Err(missing(op));
         }
         let mut source = std::mem::take(&mut self.ot.source);
         let result = body(self, &mut source);
@@ -160,23 +188,48 @@ impl Party {
     }
 }
 
-/// Base OTs and trees of SoftSpoken in both directions.
-fn real(party: &mut Party, ferret: bool) -> Result<Source> {
+fn missing(op: &'static str) -> MpcError {
+    let detail = "no oblivious transfers yet; call setup_ot on both sides first".to_owned();
+    MpcError::Shape { op, detail }
+}
+
+/// The hash keys of a purpose, of the direction in which this party sends and of the other.
+fn directions(own: Role, session: &[u8; 32], purpose: Purpose) -> [HashKeys; 2] {
+    let other = match own {
+        Role::Client => Role::Server,
+        Role::Server => Role::Client,
+    };
+    [own, other].map(|sender| HashKeys::new(session, sender, purpose))
+}
+
+/// Base OTs and trees of SoftSpoken in both directions; the session's public coins.
+fn real(party: &mut Party, ferret: bool) -> Result<(Source, [u8; 32])> {
     let mut prng = Prng::from_os()?;
     let mut points: [u8; TREES] = std::array::from_fn(|_| block(&mut prng) as u8 & 15);
     points[0] |= 1;
-    let roots = std::array::from_fn(|_| block(&mut prng));
-    let keys: BaseKeys = base_ots(party, &pprf::choices(&points))?;
-    let (leaves, message) = pprf::owner(&keys, &roots);
+    let mut roots = std::array::from_fn(|_| block(&mut prng));
+    let mut choices = pprf::choices(&points);
+    let base = base_ots(party, &choices);
+    choices.zeroize();
+    let keys: BaseKeys = base?;
+    let role = party.role();
+    let [sent, received] = directions(role, &keys.session, Purpose::Leaves).map(|keys| keys.at(0));
+    let (mut leaves, message) = pprf::owner(&keys, &received, &roots);
+    roots.zeroize();
     party.send(&message)?;
     let theirs = party.receive(pprf::MESSAGE)?;
     let delta = (0..)
         .zip(points)
         .fold(0, |delta, (i, point)| delta | u128::from(point) << (DEPTH * i));
-    let soft = softspoken::Sender::new(&pprf::punctured(&keys, &points, &theirs), points);
-    let sender = Sender::new(delta, soft, Stream::new(block(&mut prng)), Plan::new(ferret));
-    let receiver = Receiver::new(softspoken::Receiver::new(&leaves), Plan::new(ferret));
-    Ok(Source::Real(Box::new((sender, receiver))))
+    let mut punctured = pprf::punctured(&keys, &sent, &points, &theirs);
+    let soft = softspoken::Sender::new(&punctured, points);
+    let [sent, received] = directions(role, &keys.session, Purpose::Trees).map(TreeKeys::new);
+    let sender = Sender::new(delta, soft, Stream::new(block(&mut prng)), sent, Plan::new(ferret));
+    let receiver = Receiver::new(softspoken::Receiver::new(&leaves), received, Plan::new(ferret));
+    points.zeroize();
+    leaves.zeroize();
+    punctured.zeroize();
+    Ok((Source::Real(Box::new((sender, receiver))), keys.session))
 }
 
 fn block(prng: &mut Prng) -> u128 {
@@ -265,6 +318,28 @@ mod tests {
             exchange(kind, &[30_000; 40], false, 0);
             exchange(kind, &[30_000; 40], true, 0);
         }
+    }
+
+    /// An empty choice begins where the next one does: taking it must not forget that the next one's answer is still due. Before, the
+    /// pool could be refilled then, which reads that answer as a refill and drops the blocks to it.
+    #[test]
+    fn taking_a_choice_of_nothing_does_not_forget_the_next() {
+        let (got, sent) = run_pair(
+            |party| {
+                party.setup_ot(CotKind::Ferret)?;
+                let (nothing, chosen) = (party.choose(&[])?, party.choose(&[1; 1000])?);
+                assert!(party.take_correlated(nothing, Z64)?.is_empty());
+                let refused = party.reserve_cots(0, 0).expect_err("an answer is due").to_string();
+                assert!(refused.contains("earlier choices"), "{refused}");
+                party.take_correlated(chosen, Z64)
+            },
+            |party| {
+                party.setup_ot(CotKind::Ferret)?;
+                party.correlate(&[], Z64)?;
+                party.correlate(&[5; 1000], Z64)
+            },
+        );
+        assert!(got.iter().zip(sent).all(|(got, sent)| *got == sent.wrapping_add(5)));
     }
 
     #[test]

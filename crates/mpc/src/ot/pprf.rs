@@ -3,7 +3,7 @@
 //! Level i of a tree uses one base OT: the owner sends the sums of the left and of the right nodes of the level, each masked with one key;
 //! the other party chose the side off his path. 32 trees * 4 levels * 2 blocks = 4096 bytes a direction, one message.
 use super::base::{BaseKeys, BASE};
-use super::hash::hash_all;
+use super::hash::Hash;
 use zeroize::Zeroize;
 
 /// Levels of a tree: the k of SoftSpoken.
@@ -16,12 +16,12 @@ pub(super) const TREES: usize = BASE / DEPTH;
 pub(super) const MESSAGE: usize = BASE * 32;
 
 /// The leaves of all trees; the owner's message that lets the other party compute all but one of each.
-pub(super) fn owner(keys: &BaseKeys, roots: &[u128; TREES]) -> (Vec<[u128; LEAVES]>, Vec<u8>) {
+pub(super) fn owner(keys: &BaseKeys, hash: &Hash, roots: &[u128; TREES]) -> (Vec<[u128; LEAVES]>, Vec<u8>) {
     let mut message = Vec::with_capacity(MESSAGE);
     let trees = roots.iter().zip(keys.sent.chunks_exact(DEPTH)).map(|(&root, keys)| {
         let mut nodes = vec![root];
         for pair in keys {
-            nodes = children(&nodes);
+            nodes = children(hash, &nodes);
             for (side, key) in pair.iter().enumerate() {
                 message.extend((sum_of_side(&nodes, side) ^ key).to_le_bytes());
             }
@@ -37,7 +37,7 @@ pub(super) fn choices(points: &[u8; TREES]) -> [u8; BASE] {
 }
 
 /// The other party's leaves; the one at `points[tree]` is 0.
-pub(super) fn punctured(keys: &BaseKeys, points: &[u8; TREES], message: &[u8]) -> Vec<[u128; LEAVES]> {
+pub(super) fn punctured(keys: &BaseKeys, hash: &Hash, points: &[u8; TREES], message: &[u8]) -> Vec<[u128; LEAVES]> {
     let blocks: Vec<u128> = (message.chunks_exact(16))
         .map(|b| u128::from_le_bytes(b.try_into().expect("16 bytes")))
         .collect();
@@ -46,7 +46,7 @@ pub(super) fn punctured(keys: &BaseKeys, points: &[u8; TREES], message: &[u8]) -
         for level in 0..DEPTH {
             let off_path = 1 ^ side_at(point, level);
             let path = usize::from(point) >> (DEPTH - level);
-            nodes = children(&nodes);
+            nodes = children(hash, &nodes);
             nodes[2 * path..2 * path + 2].fill(0);
             let ot = tree * DEPTH + level;
             let sums = [blocks[2 * ot], blocks[2 * ot + 1]];
@@ -67,10 +67,10 @@ fn side_at(point: u8, level: usize) -> u8 {
     point >> (DEPTH - 1 - level) & 1
 }
 
-/// H(s), H(s + 1) for every node.
-fn children(nodes: &[u128]) -> Vec<u128> {
+/// H(s), H(s + 1) for every node; 960 hashes for all trees.
+fn children(hash: &Hash, nodes: &[u128]) -> Vec<u128> {
     let mut out: Vec<u128> = nodes.iter().flat_map(|&s| [s, s ^ 1]).collect();
-    hash_all(&mut out);
+    hash.hash_all(&mut out);
     out
 }
 
@@ -87,6 +87,8 @@ fn leaves(mut nodes: Vec<u128>) -> [u128; LEAVES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ot::hash::{HashKeys, Purpose};
+    use crate::Role;
 
     #[test]
     fn all_leaves_but_one_agree() {
@@ -101,15 +103,18 @@ mod tests {
         let sent = BaseKeys {
             sent: pairs,
             received: Vec::new(),
+            session: [0; 32],
         };
         let received = BaseKeys {
             sent: Vec::new(),
             received,
+            session: [0; 32],
         };
         let roots = std::array::from_fn(|i| 1000 + i as u128);
-        let (all, message) = owner(&sent, &roots);
+        let hash = HashKeys::new(&[1; 32], Role::Client, Purpose::Leaves).at(0);
+        let (all, message) = owner(&sent, &hash, &roots);
         assert_eq!(message.len(), MESSAGE);
-        let but_one = punctured(&received, &points, &message);
+        let but_one = punctured(&received, &hash, &points, &message);
         for tree in 0..TREES {
             for leaf in 0..LEAVES {
                 let expected = if leaf == usize::from(points[tree]) {

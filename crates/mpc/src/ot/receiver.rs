@@ -4,6 +4,7 @@
 //! the next batch are computed ahead (they need no message), and its blocks when the sender's answer is taken, which follows the
 //! batch's message in the channel.
 use super::plan::{Plan, Step};
+use super::room::{grow_by, move_to_front};
 use super::{ferret, softspoken};
 use crate::{MpcError, Party, Result};
 use std::collections::VecDeque;
@@ -12,6 +13,7 @@ use zeroize::Zeroize;
 /// Pool and generators. Positions count COTs from the start of the session.
 pub(super) struct Receiver {
     soft: softspoken::Receiver,
+    trees: ferret::TreeKeys,
     plan: Plan,
     /// Blocks from position `origin` on.
     pool: Vec<u128>,
@@ -22,7 +24,7 @@ pub(super) struct Receiver {
     owed: VecDeque<Owed>,
     /// Batches whose message has been received, since the start.
     received: usize,
-    /// First positions of the tickets that wait for a batch.
+    /// First positions of the tickets that wait for a batch and have blocks there (no two begin at the same).
     waiting: VecDeque<usize>,
 }
 
@@ -49,9 +51,10 @@ pub(super) enum Ticket {
 
 impl Receiver {
     /// An empty pool.
-    pub(super) fn new(soft: softspoken::Receiver, plan: Plan) -> Self {
+    pub(super) fn new(soft: softspoken::Receiver, trees: ferret::TreeKeys, plan: Plan) -> Self {
         Self {
             soft,
+            trees,
             plan,
             pool: Vec::new(),
             origin: 0,
@@ -68,15 +71,20 @@ impl Receiver {
         self.plan.made()
     }
 
-    /// Makes COTs until `wanted` are at hand, waiting for the sender.
-    pub(super) fn fill(&mut self, party: &mut Party, wanted: usize) -> Result<()> {
-        if !self.waiting.is_empty() {
-            let detail = "answers to earlier choices have to be taken first".to_owned();
-            return Err(MpcError::Shape {
-                op: "reserve_cots",
-                detail,
-            });
+    /// Refuses while answers are due, which a refill would take for its own messages.
+    pub(super) fn check_idle(&self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
         }
+        let (op, detail) = (
+            "reserve_cots",
+            "answers to earlier choices have to be taken first".to_owned(),
+        );
+        Err(MpcError::Shape { op, detail })
+    }
+
+    /// Makes COTs until `wanted` are at hand, waiting for the sender; no answers may be due.
+    pub(super) fn fill(&mut self, party: &mut Party, wanted: usize) -> Result<()> {
         self.settle(party, self.received + self.owed.len())?;
         self.steps(party, wanted, true)
     }
@@ -100,7 +108,9 @@ impl Receiver {
             let blocks = self.pool[start - self.origin..self.at - self.origin].to_vec();
             return Ok((bits, Ticket::Ready(blocks)));
         }
-        self.waiting.push_back(start);
+        if count > 0 {
+            self.waiting.push_back(start);
+        }
         let batches = self.received + self.owed.len();
         Ok((bits, Ticket::Later { start, count, batches }))
     }
@@ -111,6 +121,9 @@ impl Receiver {
             Ticket::Ready(blocks) => Ok(blocks),
             Ticket::Later { start, count, batches } => {
                 self.settle(party, batches)?;
+                if count == 0 {
+                    return Ok(Vec::new());
+                }
                 self.waiting.retain(|&waiting| waiting != start);
                 Ok(self.pool[start - self.origin..start + count - self.origin].to_vec())
             }
@@ -128,8 +141,9 @@ impl Receiver {
     }
 
     fn soft(&mut self, party: &mut Party, count: usize) -> Result<()> {
-        let (blocks, message) = self.soft.extend(count);
+        let (mut blocks, message) = self.soft.extend(count);
         self.room(count).copy_from_slice(&blocks);
+        blocks.zeroize();
         party.send(&message)
     }
 
@@ -156,13 +170,22 @@ impl Receiver {
                 break;
             };
             let message = party.receive(set.message_len())?;
-            let input = input - self.origin;
-            let input = self.pool[input..input + set.need()].to_vec();
-            ferret::extend_receiver(set, &input, &message, self.room(set.n()));
-            self.ahead.drain(..set.n().min(self.ahead.len()));
+            self.receive_batch(set, input - self.origin, &message);
             self.received += 1;
         }
         Ok(())
+    }
+
+    /// The blocks of a batch into the pool, whose input begins at index `input` of it.
+    fn receive_batch(&mut self, set: &'static ferret::Set, input: usize, message: &[u8]) {
+        let mut input = self.pool[input..input + set.need()].to_vec();
+        self.room(set.n());
+        let start = self.pool.len() - set.n();
+        ferret::extend_receiver(set, &mut self.trees, &input, message, &mut self.pool[start..]);
+        input.zeroize();
+        let known = set.n().min(self.ahead.len());
+        self.ahead[..known].zeroize();
+        self.ahead.drain(..known);
     }
 
     /// COTs whose bits are known and not given out.
@@ -194,13 +217,10 @@ impl Receiver {
             .chain(self.owed.iter().map(|owed| owed.input));
         let used = oldest.fold(self.at.min(self.known()), usize::min) - self.origin;
         if 2 * used >= self.pool.len() {
-            self.pool.copy_within(used.., 0);
-            self.pool.truncate(self.pool.len() - used);
+            move_to_front(&mut self.pool, used);
             self.origin += used;
         }
-        let kept = self.pool.len();
-        self.pool.resize(kept + count, 0);
-        &mut self.pool[kept..]
+        grow_by(&mut self.pool, count)
     }
 }
 

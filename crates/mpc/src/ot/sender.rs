@@ -1,6 +1,7 @@
 //! One direction's pool at the party that knows delta.
 use super::plan::{Plan, Step};
 use super::prg::Stream;
+use super::room::{grow_by, move_to_front};
 use super::{ferret, softspoken};
 use crate::{Party, Result};
 use zeroize::Zeroize;
@@ -10,6 +11,7 @@ pub(super) struct Sender {
     delta: u128,
     soft: softspoken::Sender,
     roots: Stream,
+    trees: ferret::TreeKeys,
     plan: Plan,
     pool: Vec<u128>,
     at: usize,
@@ -17,12 +19,19 @@ pub(super) struct Sender {
 
 impl Sender {
     /// An empty pool. `roots` is a fresh secret stream.
-    pub(super) fn new(delta: u128, soft: softspoken::Sender, roots: Stream, plan: Plan) -> Self {
+    pub(super) fn new(
+        delta: u128,
+        soft: softspoken::Sender,
+        roots: Stream,
+        trees: ferret::TreeKeys,
+        plan: Plan,
+    ) -> Self {
         let (pool, at) = (Vec::new(), 0);
         Self {
             delta,
             soft,
             roots,
+            trees,
             plan,
             pool,
             at,
@@ -40,20 +49,32 @@ impl Sender {
             party.measured("cot", |party| match step {
                 Step::Soft(count) => {
                     let message = party.receive(softspoken::message_len(count))?;
-                    let blocks = self.soft.extend(count, &message);
+                    let mut blocks = self.soft.extend(count, &message);
                     self.room(count).copy_from_slice(&blocks);
+                    blocks.zeroize();
                     Ok(())
                 }
                 Step::Batch(set) => {
-                    let input = self.take(set.need()).to_vec();
-                    let (delta, mut roots) = (self.delta, vec![0; set.t]);
-                    self.roots.fill(&mut roots);
-                    let message = ferret::extend_sender(set, &input, delta, &roots, self.room(set.n()));
+                    let message = self.batch(set);
                     party.send(&message)
                 }
             })?;
         }
         Ok(())
+    }
+
+    /// One batch of Ferret into the pool; returns the message.
+    fn batch(&mut self, set: &'static ferret::Set) -> Vec<u8> {
+        let mut input = self.take(set.need()).to_vec();
+        let mut roots = vec![0; set.t];
+        self.roots.fill(&mut roots);
+        self.room(set.n());
+        let start = self.pool.len() - set.n();
+        let out = &mut self.pool[start..];
+        let message = ferret::extend_sender(set, &mut self.trees, &input, self.delta, &roots, out);
+        input.zeroize();
+        roots.zeroize();
+        message
     }
 
     /// The next blocks, which are at hand, and delta.
@@ -69,13 +90,10 @@ impl Sender {
     /// Space for `count` more blocks behind those not yet used, in the same allocation where possible.
     fn room(&mut self, count: usize) -> &mut [u128] {
         if 2 * self.at >= self.pool.len() {
-            self.pool.copy_within(self.at.., 0);
-            self.pool.truncate(self.pool.len() - self.at);
+            move_to_front(&mut self.pool, self.at);
             self.at = 0;
         }
-        let kept = self.pool.len();
-        self.pool.resize(kept + count, 0);
-        &mut self.pool[kept..]
+        grow_by(&mut self.pool, count)
     }
 }
 

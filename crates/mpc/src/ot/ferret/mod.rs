@@ -10,26 +10,52 @@ mod params;
 mod rows;
 mod tree;
 
+use super::hash::{Hash, HashKeys};
 pub(super) use params::{Set, LARGE, SMALL};
 
+/// The hash keys of a direction's trees, one a tree, numbered through the session.
+pub(super) struct TreeKeys {
+    keys: HashKeys,
+    next: u64,
+}
+
+impl TreeKeys {
+    /// From the first tree of a session.
+    pub(super) fn new(keys: HashKeys) -> Self {
+        Self { keys, next: 0 }
+    }
+
+    fn next(&mut self) -> Hash {
+        self.next += 1;
+        self.keys.at(self.next)
+    }
+}
+
 /// The sender's n blocks (low bits 0) into `out`; returns the message. `roots` are t fresh secret blocks.
-pub(super) fn extend_sender(set: &Set, input: &[u128], delta: u128, roots: &[u128], out: &mut [u128]) -> Vec<u8> {
+pub(super) fn extend_sender(
+    set: &Set,
+    keys: &mut TreeKeys,
+    input: &[u128],
+    delta: u128,
+    roots: &[u128],
+    out: &mut [u128],
+) -> Vec<u8> {
     let (base, seeds) = parts(set, input, out.len());
     let mut message = Vec::with_capacity(set.message_len());
     let trees = out.chunks_exact_mut(1 << set.log).zip(seeds.chunks_exact(set.log));
     for ((leaves, cots), &root) in trees.zip(roots) {
-        tree::grow(leaves, root, delta, cots, &mut message);
+        tree::grow(&keys.next(), leaves, root, delta, cots, &mut message);
     }
     lpn::encode(set, base, out);
     message
 }
 
 /// The receiver's n blocks into `out`, from the sender's message of `set.message_len()` bytes.
-pub(super) fn extend_receiver(set: &Set, input: &[u128], message: &[u8], out: &mut [u128]) {
+pub(super) fn extend_receiver(set: &Set, keys: &mut TreeKeys, input: &[u128], message: &[u8], out: &mut [u128]) {
     let (base, seeds) = parts(set, input, out.len());
     let trees = out.chunks_exact_mut(1 << set.log).zip(seeds.chunks_exact(set.log));
     for ((leaves, cots), sums) in trees.zip(message.chunks_exact(16 * set.log)) {
-        tree::grow_punctured(leaves, cots, sums);
+        tree::grow_punctured(&keys.next(), leaves, cots, sums);
     }
     lpn::encode(set, base, out);
 }
@@ -57,8 +83,14 @@ pub(super) fn bits_ahead(set: &Set, input: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ot::hash::Purpose;
     use crate::ot::prg::Stream;
+    use crate::Role;
     use params::TINY;
+
+    fn keys() -> TreeKeys {
+        TreeKeys::new(HashKeys::new(&[1; 32], Role::Client, Purpose::Trees))
+    }
 
     /// Input COTs of a batch, from a fixed stream.
     fn inputs(set: &Set, delta: u128) -> (Vec<u128>, Vec<u128>) {
@@ -79,9 +111,9 @@ mod tests {
         let (sent, received) = inputs(&TINY, delta);
         let (mut mine, mut theirs, mut roots) = (vec![0; TINY.n()], vec![0; TINY.n()], vec![0; TINY.t]);
         Stream::new(9).fill(&mut roots);
-        let message = extend_sender(&TINY, &sent, delta, &roots, &mut mine);
+        let message = extend_sender(&TINY, &mut keys(), &sent, delta, &roots, &mut mine);
         assert_eq!(message.len(), TINY.message_len());
-        extend_receiver(&TINY, &received, &message, &mut theirs);
+        extend_receiver(&TINY, &mut keys(), &received, &message, &mut theirs);
         let input_bits: Vec<u8> = received.iter().map(|r| *r as u8 & 1).collect();
         let bits = bits_ahead(&TINY, &input_bits);
         for ((s, r), bit) in mine.iter().zip(&theirs).zip(bits) {

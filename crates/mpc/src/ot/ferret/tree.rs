@@ -2,16 +2,16 @@
 //!
 //! A node s has children H(s) and s + H(s). Level 1 is (root, root + delta). Children of the nodes 0..w stand at 0..w (left) and w..2w
 //! (right), so bit i of a leaf's index is the side taken at level i, and levels grow in place.
-use crate::ot::hash::expand;
+use crate::ot::hash::Hash;
 
 /// Sender: fills the leaves, low bits cleared, and appends per level the sum of the left nodes masked by the block of a COT.
-pub(super) fn grow(leaves: &mut [u128], root: u128, delta: u128, cots: &[u128], message: &mut Vec<u8>) {
+pub(super) fn grow(hash: &Hash, leaves: &mut [u128], root: u128, delta: u128, cots: &[u128], message: &mut Vec<u8>) {
     leaves[0] = root;
     leaves[1] = root ^ delta;
     let mut left = root;
     for (level, cot) in cots.iter().enumerate() {
         if level > 0 {
-            left = expand(&mut leaves[..2 << level]);
+            left = hash.expand(&mut leaves[..2 << level]);
         }
         message.extend((left ^ cot).to_le_bytes());
     }
@@ -19,7 +19,7 @@ pub(super) fn grow(leaves: &mut [u128], root: u128, delta: u128, cots: &[u128], 
 }
 
 /// Receiver: fills the leaves, all but one equal to the sender's, that one off by delta and marked by its low bit.
-pub(super) fn grow_punctured(leaves: &mut [u128], cots: &[u128], message: &[u8]) {
+pub(super) fn grow_punctured(hash: &Hash, leaves: &mut [u128], cots: &[u128], message: &[u8]) {
     let (mut path, mut total) = (0, 0);
     for (level, (cot, sum)) in cots.iter().zip(message.chunks_exact(16)).enumerate() {
         let width = 1 << level;
@@ -27,7 +27,7 @@ pub(super) fn grow_punctured(leaves: &mut [u128], cots: &[u128], message: &[u8])
         let sum = cot ^ u128::from_le_bytes(sum.try_into().expect("16 bytes"));
         let mut known = [0; 2];
         if level > 0 {
-            let left = expand(&mut leaves[..2 * width]);
+            let left = hash.expand(&mut leaves[..2 * width]);
             let junk = leaves[path];
             known = [left ^ junk, total ^ left ^ junk];
         }
@@ -51,9 +51,12 @@ pub(super) fn point(bits: impl Iterator<Item = u8>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ot::hash::{HashKeys, Purpose};
+    use crate::Role;
 
     #[test]
     fn one_leaf_is_off_by_delta() {
+        let hash = HashKeys::new(&[1; 32], Role::Client, Purpose::Trees).at(0);
         let (delta, root) = (0xdead_beef_0000_0000_1111_2222_3333_4445_u128, 42 << 70);
         for log in 1..=7usize {
             for bits in [0usize, 1, 0b1011010, 0b0101101, 0x7f] {
@@ -61,8 +64,8 @@ mod tests {
                 let sent: Vec<u128> = (0..log as u128).map(|i| ((i + 9) << 100) ^ (i << 5)).collect();
                 let received: Vec<u128> = (0..log).map(|i| sent[i] ^ (delta * bit(i))).collect();
                 let (mut all, mut some, mut message) = (vec![0; 1 << log], vec![0; 1 << log], Vec::new());
-                grow(&mut all, root, delta, &sent, &mut message);
-                grow_punctured(&mut some, &received, &message);
+                grow(&hash, &mut all, root, delta, &sent, &mut message);
+                grow_punctured(&hash, &mut some, &received, &message);
                 let point = point((0..log).map(|level| bit(level) as u8));
                 for leaf in 0..1 << log {
                     let expected = if leaf == point { all[leaf] ^ delta } else { all[leaf] };

@@ -17,6 +17,8 @@ pub mod profile;
 pub mod session;
 pub mod share;
 #[cfg(test)]
+mod simulator;
+#[cfg(test)]
 mod tampering;
 #[cfg(test)]
 mod testing;

@@ -24,6 +24,9 @@ pub struct Party {
     pub(crate) linear: linear::State,
     #[allow(dead_code)]
     pub(crate) products: products::State,
+    /// Where tests keep what this party sends.
+    #[cfg(test)]
+    pub(crate) tape: Option<crate::simulator::Tape>,
 }
 
 impl Party {
@@ -36,6 +39,8 @@ impl Party {
             ot: ot::State::default(),
             linear: linear::State::default(),
             products: products::State::default(),
+            #[cfg(test)]
+            tape: None,
         }
     }
 
@@ -55,6 +60,10 @@ impl Party {
     /// As [`Channel::send`].
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         self.profile.sending();
+        #[cfg(test)]
+        if let Some(tape) = &self.tape {
+            tape.keep(self.profile.operation(), message);
+        }
         self.channel.send(message)
     }
 

@@ -55,6 +55,12 @@ impl Profile {
         self.rounds
     }
 
+    /// Path of the innermost operation that is running.
+    #[cfg(test)]
+    pub(crate) fn operation(&self) -> &str {
+        self.running.last().map_or("", |running| &running.path)
+    }
+
     pub(crate) fn sending(&mut self) {
         self.awaiting = false;
     }

@@ -133,6 +133,20 @@ fn kept(layout: Layout, r: usize) -> Vec<usize> {
     layout.places(r).iter().map(|p| p.coefficient).collect()
 }
 
+#[cfg(test)]
+impl TableShape {
+    /// What is public of an answer: bytes of the keys before the table, kappa, and the kept coefficients of every response.
+    pub(crate) fn answer_form(self, tokens: usize) -> Result<(usize, u32, Vec<Vec<usize>>)> {
+        let (params, layout) = (parameters_olt()?, self.layout(tokens));
+        let keep = (0..layout.responses()).map(|r| kept(layout, r)).collect();
+        Ok((
+            ServerKeys::byte_len(&params, LIMBS, true),
+            self.budget(&params)?.kappa,
+            keep,
+        ))
+    }
+}
+
 /// The server's side: its key and the encrypted table. One serves all sessions.
 pub struct TableServer {
     params: Parameters,

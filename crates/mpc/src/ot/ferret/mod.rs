@@ -123,6 +123,26 @@ mod tests {
         }
     }
 
+    /// Equal seeds grow into different trees.
+    #[test]
+    fn every_tree_has_a_key_of_its_own() {
+        let mut keys = keys();
+        let mut grown = || {
+            let mut leaves = vec![0; 1 << TINY.log];
+            tree::grow(
+                &keys.next(),
+                &mut leaves,
+                77,
+                5,
+                &vec![9 << 70; TINY.log],
+                &mut Vec::new(),
+            );
+            leaves
+        };
+        let (first, second) = (grown(), grown());
+        assert!(first.iter().zip(&second).all(|(a, b)| a != b));
+    }
+
     #[test]
     fn bits_look_uniform() {
         let delta = (77 << 64) | 1;

@@ -1,5 +1,5 @@
 //! Evaluation keys: which ones there are, where each lives, and how the client makes them one at a time.
-use crate::{CkksError, CkksParameters};
+use crate::{sparse, CkksError, CkksParameters};
 use std::collections::HashMap;
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{RlweError, RnsPoly, SecretKey, SwitchingKey};
@@ -11,9 +11,9 @@ pub enum KeyKind {
     Relinearise,
     /// Automorphism X -> X^g (rotations and the conjugation).
     Galois(u64),
-    /// s -> ephemeral sparse secret, under q0 and one special prime.
+    /// s -> sparse secret, under q0 and one special prime.
     ToSparse,
-    /// Ephemeral sparse secret -> s, for a small input.
+    /// Sparse secret -> s, for a small input.
     ToDense,
 }
 
@@ -27,6 +27,27 @@ pub struct KeySpec {
 }
 
 impl KeySpec {
+    /// Fails for a key to the sparse secret at more limbs than one, and for keys of bootstrapping without its
+    /// primes.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] naming key and limbs.
+    pub fn check(&self, params: &CkksParameters) -> Result<(), CkksError> {
+        let of_bootstrapping = matches!(self.kind, KeyKind::ToSparse | KeyKind::ToDense);
+        let exposed = self.kind == KeyKind::ToSparse && self.limbs != sparse::LIMBS;
+        if exposed || (of_bootstrapping && !params.can_bootstrap()) {
+            return Err(CkksError::Shape {
+                op: "key generation",
+                detail: format!(
+                    "{:?} at {} limbs gives the sparse secret away; hint: {} limb, in a ring that bootstraps",
+                    self.kind,
+                    self.limbs,
+                    sparse::LIMBS
+                ),
+            });
+        }
+        Ok(())
+    }
     /// Special limbs and decomposition of this kind of key.
     pub fn shape(&self, params: &CkksParameters) -> (usize, Gadget) {
         match self.kind {
@@ -63,16 +84,16 @@ pub fn galois_of_conjugation(params: &CkksParameters) -> u64 {
     2 * params.rlwe().n() as u64 - 1
 }
 
-/// The client's key maker: holds the secret and the ephemeral sparse one, makes one key per call so that keys can be
-/// streamed to disk.
+/// The client's key maker: holds the secret and the sparse one, makes one key per call so that keys can be
+/// streamed to disk. There is one sparse secret per key set, for as long as that set is used.
 pub struct KeyGenerator<'a> {
     params: &'a CkksParameters,
     secret: &'a SecretKey,
-    ephemeral: SecretKey,
+    sparse: SecretKey,
 }
 
 impl<'a> KeyGenerator<'a> {
-    /// A generator with a fresh ephemeral secret. All keys of one client come from one generator.
+    /// A generator with a fresh sparse secret. All keys of one client come from one generator.
     ///
     /// # Errors
     /// When the operating system gives no randomness.
@@ -80,15 +101,16 @@ impl<'a> KeyGenerator<'a> {
         Ok(Self {
             params,
             secret,
-            ephemeral: SecretKey::generate_ephemeral(params.rlwe())?,
+            sparse: SecretKey::generate_sparse(params.rlwe())?,
         })
     }
 
     /// Makes one key.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// As [`KeySpec::check`]; when the operating system gives no randomness.
     pub fn generate(&self, spec: KeySpec) -> Result<SwitchingKey, CkksError> {
+        spec.check(self.params)?;
         let rlwe = self.params.rlwe();
         let (special, gadget) = spec.shape(self.params);
         let s = self.secret.ntt();
@@ -106,8 +128,8 @@ impl<'a> KeyGenerator<'a> {
                 let rotated = self.secret.automorphism(rlwe, inverse);
                 make(s, rotated.ntt())?
             }
-            KeyKind::ToSparse => make(s, self.ephemeral.ntt())?,
-            KeyKind::ToDense => make(self.ephemeral.ntt(), s)?,
+            KeyKind::ToSparse => make(s, self.sparse.ntt())?,
+            KeyKind::ToDense => make(self.sparse.ntt(), s)?,
         })
     }
 }

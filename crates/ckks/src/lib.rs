@@ -10,6 +10,7 @@
 //! | [`matmul`] | products with a matrix in clear: one exact integer matrix product over the residues |
 //! | [`polynomial`] | Chebyshev series by Paterson-Stockmeyer at optimal depth |
 //! | [`products`] | outer products of ciphertexts: degree-2 accumulators, relinearised once |
+//! | [`sparse`] | where the sparse secret of bootstrapping may be seen, and the probability of its failure |
 //! | [`bootstrap`] | slots-to-coefficients first bootstrapping and its stages |
 //!
 //! *Native level* = limbs - 1. Users count from the bottom of the residual levels: `level = native level - stc levels`.
@@ -28,6 +29,7 @@ pub mod params;
 mod plaintext;
 pub mod polynomial;
 pub mod products;
+pub mod sparse;
 
 pub use error::CkksError;
 pub use evaluator::Evaluator;

@@ -29,6 +29,7 @@
 //! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near the scale of the preset (reduced-error
 //! CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is scales[top] *by construction*: the
 //! slots-to-coefficients matrices carry the factor that makes it so (see `bootstrap`).
+use crate::sparse::{self, RaisedRange};
 use crate::CkksError;
 use std::f64::consts::PI;
 use tacita_ring::ntt_primes;
@@ -44,7 +45,8 @@ pub const CTS_LEVELS: usize = 3;
 const LOG_BOOT_SCALE: f64 = 49.3;
 /// Bits of special primes: the most that a prime can have.
 const SPECIAL_BITS: f64 = 50.0;
-/// Bound on |message + q0*I| / q0 after mod-raise: (32 + 1) / 2 for an ephemeral secret of weight 32, plus the message.
+/// Bound on |message + q0*I| / q0 after mod-raise: (32 + 1) / 2 for a sparse secret of weight 32, plus the
+/// message.
 pub const MOD_RANGE: f64 = 17.0;
 /// Squarings after the polynomial of the modular reduction.
 pub const DOUBLINGS: usize = 3;
@@ -159,14 +161,22 @@ impl CkksParameters {
             scales[l - 1] = scales[l] * scales[l] / residual[l - 1] as f64;
         }
         let q: Vec<u64> = std::iter::once(base).chain(residual).chain(boot).collect();
-        let rlwe = Parameters::new(ParametersLiteral {
+        let literal = ParametersLiteral {
             name: name.into(),
             log_n,
             q,
             p,
             digit_limbs: chain.special,
-        })?;
-        Ok(Self { rlwe, chain, scales })
+        };
+        if chain.boot > 0 {
+            sparse::check_modulus(&literal)?;
+        }
+        let rlwe = Parameters::new(literal)?;
+        let built = Self { rlwe, chain, scales };
+        if chain.boot > 0 {
+            RaisedRange::of(&built).check()?;
+        }
+        Ok(built)
     }
 
     /// The RLWE parameters.
@@ -218,6 +228,11 @@ impl CkksParameters {
     /// See `bootstrap::eval_mod` for the factor 24*pi.
     pub fn coefficient_scale(&self) -> f64 {
         self.prime(0) * self.scale(self.top_level()) / (24.0 * PI * self.eval_mod_output_scale())
+    }
+    /// log2 of the probability that a bootstrap fails: see [`RaisedRange::failure_log2`]. None without
+    /// bootstrapping.
+    pub fn failure_log2(&self) -> Option<f64> {
+        self.can_bootstrap().then(|| RaisedRange::of(self).failure_log2())
     }
     /// log2(q0 / coefficient scale): how far messages stay below the base prime.
     pub fn log_message_ratio(&self) -> f64 {

@@ -3,6 +3,9 @@ use crate::error;
 use pyo3::prelude::*;
 use tacita_ckks::{bootstrap, CkksParameters};
 
+/// The failure of presets that do not bootstrap.
+const NO_BOOTSTRAP: f64 = -1024.0;
+
 /// A preset of the engine. Levels are user levels: rescalings left, 0..=max_level.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Parameters(pub CkksParameters);
@@ -68,16 +71,12 @@ impl Parameters {
     fn can_bootstrap(&self) -> bool {
         self.0.can_bootstrap()
     }
-    /// log2 of the probability that a bootstrap fails because the raised value leaves the range of the modular reduction:
-    /// that cannot happen (docs/decisions); the figure stands for the tail of the noise, far below it. Presets without
-    /// bootstrapping have nothing to fail and say -1024, since files of JSON know no infinity.
+    /// log2 of an upper bound on the probability that a bootstrap fails, computed from the parameters; -1000
+    /// stands for that or less. Presets without bootstrapping have nothing to fail and say -1024, since files
+    /// of JSON know no infinity.
     #[getter]
     fn failure_log2(&self) -> f64 {
-        if self.0.can_bootstrap() {
-            -128.0
-        } else {
-            -1024.0
-        }
+        self.0.failure_log2().unwrap_or(NO_BOOTSTRAP)
     }
     #[getter]
     fn hash(&self) -> String {

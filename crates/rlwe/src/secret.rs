@@ -4,9 +4,9 @@ use crate::{Parameters, RnsPoly};
 use tacita_ring::sample;
 use zeroize::Zeroize;
 
-/// Weight of the ephemeral sparse secret that bootstrapping switches to (Bossuat, Troncoso-Pastoriza, Hubaux, ePrint
+/// Weight of the sparse secret that bootstrapping switches to (Bossuat, Troncoso-Pastoriza, Hubaux, ePrint
 /// 2022/024): it bounds the multiples of q0 after mod-raise.
-pub const EPHEMERAL_WEIGHT: usize = 32;
+pub const SPARSE_WEIGHT: usize = 32;
 
 /// A ternary secret with its NTT form over all primes.
 pub struct SecretKey {
@@ -24,13 +24,13 @@ impl SecretKey {
         Ok(Self::from_coefficients(params, sample::ternary(&mut prng, params.n())))
     }
 
-    /// Sparse ternary secret of weight [`EPHEMERAL_WEIGHT`]; used only inside key generation for bootstrapping.
+    /// Sparse ternary secret of weight [`SPARSE_WEIGHT`]; used only inside key generation for bootstrapping.
     ///
     /// # Errors
     /// When the operating system gives no randomness.
-    pub fn generate_ephemeral(params: &Parameters) -> Result<Self, crate::RlweError> {
+    pub fn generate_sparse(params: &Parameters) -> Result<Self, crate::RlweError> {
         let mut prng = sample::Prng::from_os()?;
-        let h = EPHEMERAL_WEIGHT.min(params.n() / 2);
+        let h = SPARSE_WEIGHT.min(params.n() / 2);
         Ok(Self::from_coefficients(
             params,
             sample::sparse_ternary(&mut prng, params.n(), h),

@@ -4,7 +4,7 @@ use crate::record::RECORD_OVERHEAD;
 use crate::residues::poly_bytes;
 use crate::{WireError, HEADER_BYTES};
 use tacita_ckks::keys::KeySpec;
-use tacita_ckks::{CkksParameters, KeyKind};
+use tacita_ckks::{sparse, CkksParameters, KeyKind};
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::SwitchingKey;
 
@@ -50,8 +50,11 @@ pub(crate) fn body_bytes(params: &CkksParameters, spec: &KeySpec) -> usize {
 /// Bytes of the largest key body that these parameters have.
 pub(crate) fn max_body_bytes(params: &CkksParameters) -> usize {
     let kinds = [KeyKind::Relinearise, KeyKind::ToSparse, KeyKind::ToDense];
-    let limbs = params.rlwe().q_len();
-    let sizes = kinds.map(|kind| body_bytes(params, &KeySpec { kind, limbs }));
+    let largest = |kind| KeySpec {
+        kind,
+        limbs: max_limbs(params, kind),
+    };
+    let sizes = kinds.map(|kind| body_bytes(params, &largest(kind)));
     sizes.into_iter().max().unwrap_or(0)
 }
 
@@ -60,15 +63,23 @@ pub(crate) fn max_keys(params: &CkksParameters) -> u64 {
     params.rlwe().n() as u64 + 3
 }
 
+/// Most limbs that a key of this kind may have: all of the chain's, but for the key to the sparse secret.
+fn max_limbs(params: &CkksParameters, kind: KeyKind) -> usize {
+    match kind {
+        KeyKind::ToSparse => sparse::LIMBS,
+        _ => params.rlwe().q_len(),
+    }
+}
+
 /// Fails unless limbs and Galois element are in range.
 pub(crate) fn check_spec(op: &'static str, params: &CkksParameters, spec: &KeySpec) -> Result<(), WireError> {
-    let q_len = params.rlwe().q_len();
+    let most = max_limbs(params, spec.kind);
     check(
         op,
         "limbs",
-        (1..=q_len).contains(&spec.limbs),
+        (1..=most).contains(&spec.limbs),
         &spec.limbs,
-        &format!("1 to {q_len}"),
+        &format!("1 to {most} for {:?}", spec.kind),
     )?;
     let order = 2 * params.rlwe().n() as u64;
     match spec.kind {

@@ -166,6 +166,25 @@ fn forged_keys() {
     refused!(forge(48, &[0xff; 8]), Residue { limb: 0, .. });
 }
 
+/// A weight-32 key under a large modulus is broken: neither read nor written, whatever a plan's list says.
+#[test]
+fn keys_to_the_sparse_secret_at_more_than_one_limb() {
+    let params = insecure_toy_n8();
+    let [one, two] = [1, 2].map(|limbs| KeySpec {
+        kind: KeyKind::ToSparse,
+        limbs,
+    });
+    let file = key_file(&params, &[one]);
+    let forge = |limbs: u8| keys(&forged(file.clone(), 9, &[limbs, 0]), &params, Some(&[two]));
+    refused!(forge(2), Field { field: "limbs", .. });
+    refused!(forge(28), Field { field: "limbs", .. });
+    let mut writer = KeyWriter::new(Vec::new(), &params, OWNER, 1).unwrap();
+    refused!(
+        writer.write(&two, &key(&params, &two)).unwrap_err(),
+        Field { field: "limbs", .. }
+    );
+}
+
 #[test]
 fn keys_that_are_double_missing_or_not_in_the_plan() {
     let params = insecure_toy_n8();

@@ -9,7 +9,8 @@ from __future__ import annotations
 from tacita.plan.plan import ParameterInfo
 
 LOG_QP = 1711.6
-BOOTSTRAP_FAILURE = -128.0
+# the engine computes it from its parameters and says -1000 for that or less
+BOOTSTRAP_FAILURE = -1000.0
 # stands for "nothing to fail": JSON has no infinity
 NO_BOOTSTRAP = -1024.0
 

@@ -11,9 +11,9 @@ use std::f64::consts::PI;
 /// Degree of the series.
 pub const DEGREE: usize = 31;
 /// Largest multiple of q0 after mod-raise, for a secret of weight 32.
-const MAX_MULTIPLE: i64 = 16;
+pub(crate) const MAX_MULTIPLE: i64 = 16;
 /// Half-width of the intervals of the fit.
-const HALF_WIDTH: f64 = 1.05 / 181.0;
+pub(crate) const HALF_WIDTH: f64 = 1.05 / 181.0;
 const POINTS: usize = 12;
 
 /// Chebyshev coefficients of exp(2*pi*i * 17x / 2^3).

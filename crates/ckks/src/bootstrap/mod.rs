@@ -11,16 +11,17 @@
 //! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a *real* input
 //! needs one reduction instead of two: the imaginary halves of the coefficients are noise that is never read.
 //!
-//! Failure: with the ephemeral secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for *every*
-//! ciphertext, inside the range 17 of the series: the failure probability is zero, not merely small, as long as the
-//! message and its noise stay below 2^-7 of q0 (see docs/decisions).
+//! Failure: with the sparse secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for
+//! *every* ciphertext, inside the range 17 of the series: that cannot fail, not merely seldom, as long as the
+//! message and its noise stay below 2^-7.4 of q0; [`sparse::RaisedRange`] has the probability, computed from
+//! all of these figures.
 pub mod dft;
 pub mod eval_mod;
 
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
 use crate::linear::{required_rotations, EncodedTransform, LinearTransform};
 use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
-use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use crate::{sparse, Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -81,7 +82,7 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     }
     need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
     need(KeyKind::Relinearise, all - CTS_LEVELS);
-    need(KeyKind::ToSparse, 1);
+    need(KeyKind::ToSparse, sparse::LIMBS);
     need(KeyKind::ToDense, all);
     limbs.into_iter().map(|(kind, limbs)| KeySpec { kind, limbs }).collect()
 }
@@ -176,7 +177,7 @@ impl Bootstrapper {
         Ok(x)
     }
 
-    /// Native level 0 -> top of the chain. The ciphertext passes through the ephemeral sparse secret, so that the
+    /// Native level 0 -> top of the chain. The ciphertext passes through the sparse secret, so that the
     /// multiples of q0 are small; its modulus there is q0 and one special prime only.
     ///
     /// # Errors

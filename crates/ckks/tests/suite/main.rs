@@ -4,4 +4,5 @@ mod bootstrap;
 mod leveled;
 mod matmul;
 mod products;
+mod sparse;
 mod toy;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tacita_ring::{kernels, AlignedVec, Modulus, NttTable};
+use tacita_rlwe::ciphertext::scales_agree;
 use tacita_rlwe::keyswitch;
 use tacita_rlwe::{Parameters, RnsPoly};
 
@@ -250,8 +251,7 @@ impl Evaluator {
     /// acc (degree 2) += a * b; operands may have more limbs than the accumulator.
     pub(crate) fn add_product(&self, acc: &mut Ciphertext, a: &Ciphertext, b: &Ciphertext) -> Result<(), CkksError> {
         let limbs = acc.limbs();
-        let ratio = (a.scale * b.scale / acc.scale - 1.0).abs();
-        if a.limbs() < limbs || b.limbs() < limbs || ratio > 1e-9 {
+        if a.limbs() < limbs || b.limbs() < limbs || !scales_agree(a.scale * b.scale, acc.scale) {
             return Err(CkksError::Shape {
                 op: "mul",
                 detail: format!(
@@ -315,32 +315,6 @@ impl Evaluator {
         }
         Ok(())
     }
-}
-
-/// Decodes a decrypted polynomial: see [`Evaluator::decode`]. Free function because the client has no evaluator.
-pub fn decode(rlwe: &Parameters, encoder: &Encoder, plain: &RnsPoly, scale: f64) -> Vec<Complex64> {
-    let low = plain.limb_coefficients(rlwe, 0);
-    let (m0, p0) = (rlwe.modulus(0), rlwe.q()[0]);
-    let coefficients: Vec<f64> = if plain.q_len == 1 {
-        low.iter().map(|&x| m0.center(x as u64) as f64 / scale).collect()
-    } else {
-        let high = plain.limb_coefficients(rlwe, 1);
-        let m1 = rlwe.modulus(1);
-        let inverse = m1.inv(p0 % m1.p());
-        let half = i128::from(p0) * i128::from(m1.p()) / 2;
-        low.iter()
-            .zip(high.iter())
-            .map(|(&x, &y)| {
-                let d = m1.mul(m1.sub(y as u64, x as u64 % m1.p()), inverse);
-                let mut v = i128::from(x as u64) + i128::from(d) * i128::from(p0);
-                if v > half {
-                    v -= i128::from(p0) * i128::from(m1.p());
-                }
-                v as f64 / scale
-            })
-            .collect()
-    };
-    encoder.slots(&coefficients)
 }
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -6,6 +6,9 @@ use tacita_rlwe::keyswitch;
 /// Relative difference of a scale from the canonical one that is rounding: 2^-36.
 const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
 
+/// Integers below this are exact in a double with room for the product by a scale.
+const MAX_FACTOR: f64 = (1u64 << 62) as f64;
+
 impl Evaluator {
     /// Divides by the top prime. One level. Cost: 2 inverse and 2(L-1) forward NTTs.
     ///
@@ -40,12 +43,14 @@ impl Evaluator {
     /// or a plain truncation when the scale already fits.
     ///
     /// # Errors
-    /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale.
+    /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale, or when the scales are so
+    /// far apart that no integer factor brings one to the other.
     pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
         if fits(a, level, scale) {
             return Ok(a.truncated(level + 1));
         }
-        if a.level() <= level {
+        let factor = (scale * self.params().prime((level + 1).min(a.level())) / a.scale).round();
+        if a.level() <= level || !(1.0..MAX_FACTOR).contains(&factor) {
             return Err(CkksError::Shape {
                 op: "align",
                 detail: format!(
@@ -57,7 +62,6 @@ impl Evaluator {
             });
         }
         let mut x = a.truncated(level + 2);
-        let factor = (scale * self.params().prime(level + 1) / a.scale).round();
         x.polys
             .iter_mut()
             .for_each(|p| self.scale_halves(p, Complex64::new(1.0, 0.0), factor));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`params`] | presets: the modulus chain, canonical scales by level, bootstrapping constants |
 //! | [`encoding`] | slots <-> coefficients (special FFT), periodic vectors as sparse polynomials |
+//! | [`decoding`] | decrypted polynomials -> slots |
 //! | [`keys`] | which evaluation keys exist and how they are made |
 //! | [`evaluator`] | the arithmetic: add, multiply, rescale, rotate, with exact levels and scales |
 //! | [`linear`] | linear transforms: baby-step giant-step with double hoisting |
@@ -18,6 +19,7 @@
 
 mod automorphisms;
 pub mod bootstrap;
+pub mod decoding;
 pub mod encoding;
 pub mod error;
 pub mod evaluator;

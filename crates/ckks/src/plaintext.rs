@@ -1,5 +1,5 @@
 //! Plaintexts in the form in which the evaluator multiplies and adds them: full polynomials, or the runs of periodic vectors.
-use crate::evaluator::decode;
+use crate::decoding::decode;
 use crate::evaluator::lock;
 use crate::{CkksError, Evaluator};
 use num_complex::Complex64;
@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use tacita_ring::{AlignedVec, NttTable};
 use tacita_rlwe::RnsPoly;
+use zeroize::Zeroize;
 
 impl Evaluator {
     /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first `limbs`
@@ -21,9 +22,9 @@ impl Evaluator {
         limbs: usize,
         special: usize,
     ) -> Result<Vec<AlignedVec>, CkksError> {
-        let coefficients = self.integer_coefficients(v, scale)?;
+        let mut coefficients = self.integer_coefficients(v, scale)?;
         let primes: Vec<usize> = (0..limbs).chain((0..special).map(|k| self.rlwe().p_index(k))).collect();
-        primes
+        let encoded = primes
             .par_iter()
             .map(|&i| {
                 let table = self.small_table(i, coefficients.len())?;
@@ -35,7 +36,9 @@ impl Evaluator {
                 table.forward(&mut x);
                 Ok(x)
             })
-            .collect()
+            .collect();
+        coefficients.zeroize();
+        encoded
     }
 
     fn integer_coefficients(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
@@ -53,14 +56,16 @@ impl Evaluator {
         } else {
             v.to_vec()
         };
-        let coefficients = self.encoder().coefficients(&tiled);
+        let mut coefficients = self.encoder().coefficients(&tiled);
         if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
             return Err(CkksError::Shape {
                 op: "encode",
                 detail: format!("a value is not finite or too large for log2 scale {:.1}", scale.log2()),
             });
         }
-        Ok(coefficients.iter().map(|c| (c * scale).round() as i64).collect())
+        let integers = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
+        coefficients.zeroize();
+        Ok(integers)
     }
 
     pub(crate) fn small_table(&self, prime: usize, size: usize) -> Result<Arc<NttTable>, CkksError> {
@@ -75,12 +80,13 @@ impl Evaluator {
         Ok(table)
     }
 
-    /// Encodes to a full polynomial in NTT form (for encryption).
+    /// Encodes to a full polynomial in NTT form (for encryption). The result is what is to be kept secret:
+    /// wipe it.
     ///
     /// # Errors
     /// As [`Self::encode_periodic`].
     pub fn encode(&self, v: &[Complex64], scale: f64, limbs: usize) -> Result<RnsPoly, CkksError> {
-        let runs = self.encode_periodic(v, scale, limbs, 0)?;
+        let mut runs = self.encode_periodic(v, scale, limbs, 0)?;
         let n = self.rlwe().n();
         let limbs_ = runs
             .iter()
@@ -91,6 +97,7 @@ impl Evaluator {
                 x
             })
             .collect();
+        runs.iter_mut().for_each(|run| (**run).zeroize());
         Ok(RnsPoly {
             limbs: limbs_,
             q_len: limbs,

@@ -15,6 +15,8 @@ pub struct Modulus {
     pub(crate) p_f: f64,
     /// 1/p rounded to nearest.
     pub(crate) inv: f64,
+    /// floor(2^64 / p).
+    reciprocal: u64,
 }
 
 impl Modulus {
@@ -31,6 +33,7 @@ impl Modulus {
             p,
             p_f: p as f64,
             inv: 1.0 / p as f64,
+            reciprocal: ((1u128 << 64) / u128::from(p)) as u64,
         })
     }
 
@@ -90,10 +93,36 @@ impl Modulus {
         self.pow(a, self.p - 2)
     }
 
-    /// The residue of a signed integer.
+    /// The residue of a signed integer, without a division or a branch: coefficients of secrets and errors
+    /// pass here.
+    ///
+    /// The quotient is off by less than |x| / 2^64 <= 1/2 before its floor is taken, so it is right or off by
+    /// one, and the remainder lies in [-p, 2p).
     #[inline]
     pub fn from_i64(&self, x: i64) -> u64 {
-        x.rem_euclid(self.p as i64) as u64
+        let quotient = ((i128::from(x) * i128::from(self.reciprocal)) >> 64) as i64;
+        let remainder = x.wrapping_sub(quotient.wrapping_mul(self.p as i64));
+        let below_p = self.add_if_negative(self.add_if_negative(remainder) - self.p as i64);
+        below_p as u64
+    }
+
+    /// x < 0 ? x + p : x
+    #[inline]
+    fn add_if_negative(&self, x: i64) -> i64 {
+        x + (self.p as i64 & (x >> 63))
+    }
+
+    /// floor(w 2^64 / p), by which [`Self::mul_shoup`] multiplies by w < p.
+    pub fn shoup(&self, w: u64) -> u64 {
+        ((u128::from(w) << 64) / u128::from(self.p)) as u64
+    }
+
+    /// a * w mod p for any a, without a division or a branch (Shoup's trick): the remainder lies in [0, 2p).
+    #[inline]
+    pub fn mul_shoup(&self, a: u64, w: u64, shoup: u64) -> u64 {
+        let quotient = ((u128::from(a) * u128::from(shoup)) >> 64) as u64;
+        let remainder = a.wrapping_mul(w).wrapping_sub(quotient.wrapping_mul(self.p));
+        self.add_if_negative(remainder as i64 - self.p as i64) as u64
     }
 
     /// The residue of a wide signed integer.
@@ -102,14 +131,11 @@ impl Modulus {
         x.rem_euclid(i128::from(self.p)) as u64
     }
 
-    /// The representative of a < p in (-p/2, p/2).
+    /// The representative of a < p in (-p/2, p/2), without a branch: decrypted values pass here.
     #[inline]
     pub fn center(&self, a: u64) -> i64 {
-        if a > self.p / 2 {
-            a as i64 - self.p as i64
-        } else {
-            a as i64
-        }
+        let above_half = ((self.p / 2) as i64 - a as i64) >> 63;
+        a as i64 - (self.p as i64 & above_half)
     }
 
     /// A factor ready for the SIMD paths: its centred representative w and w/p.
@@ -141,5 +167,26 @@ mod tests {
         }
         assert_eq!(m.sub(3, 5), m.p() - 2);
         assert_eq!(m.from_i64(-1), m.p() - 1);
+    }
+
+    #[test]
+    fn residues_without_division_are_those_of_a_division() {
+        for p in [1_125_899_906_842_597, 1_048_583, 281_474_976_710_597] {
+            let m = Modulus::new(p).unwrap();
+            let signed = p as i64;
+            let near = |x: i64| (-3..=3).map(move |d| x.saturating_add(d));
+            let middles = [0, signed / 2, signed, i64::MAX, i64::MIN];
+            let multiples = [-7, 2, 1000].map(|k| k * signed);
+            for x in middles.into_iter().chain(multiples).flat_map(near) {
+                assert_eq!(m.from_i64(x), x.rem_euclid(signed) as u64, "{x} mod {p}");
+                let w = m.from_i64(x);
+                for a in [0, 1, p - 1, x as u64, u64::MAX] {
+                    assert_eq!(m.mul_shoup(a, w, m.shoup(w)), m.mul(a, w), "{a} * {w} mod {p}");
+                }
+            }
+            for (a, centred) in [(0, 0), (p / 2, signed / 2), (p / 2 + 1, -(signed / 2)), (p - 1, -1)] {
+                assert_eq!(m.center(a), centred);
+            }
+        }
     }
 }

@@ -6,10 +6,22 @@
 use crate::{Modulus, RingError};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
+use std::sync::atomic::{compiler_fence, Ordering};
 use zeroize::Zeroize;
 
-/// A ChaCha20 stream.
+/// A ChaCha20 stream. Its key and the bytes that it made in advance are wiped when it is dropped; copies that
+/// the compiler left on the stack while the stream was built and moved are not.
 pub struct Prng(ChaCha20Rng);
+
+impl Drop for Prng {
+    fn drop(&mut self) {
+        let nothing = ChaCha20Rng::from_seed([0; 32]);
+        // SAFETY: the field is valid and owned; the state holds no resources. Volatile, so that the write is
+        // not left out.
+        unsafe { std::ptr::write_volatile(&mut self.0, nothing) };
+        compiler_fence(Ordering::SeqCst);
+    }
+}
 
 impl Prng {
     /// Seeded by the operating system: for secrets.

@@ -40,8 +40,7 @@ impl Ciphertext {
     /// # Errors
     /// [`RlweError::Shape`] naming both values.
     pub fn check_aligned(&self, other: &Self, op: &'static str) -> Result<(), RlweError> {
-        let ratio = (self.scale / other.scale - 1.0).abs();
-        if self.limbs() != other.limbs() || ratio > 1e-9 {
+        if self.limbs() != other.limbs() || !scales_agree(self.scale, other.scale) {
             return Err(RlweError::Shape {
                 op,
                 detail: format!(
@@ -54,5 +53,30 @@ impl Ciphertext {
             });
         }
         Ok(())
+    }
+}
+
+/// Whether two scales agree to 2^-30. No if one of them, or their ratio, is not a number.
+pub fn scales_agree(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() <= 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_that_are_no_numbers_agree_with_nothing() {
+        assert!(scales_agree(1e10, 1e10 * (1.0 + 1e-10)));
+        for (a, b) in [
+            (1.0, 1.1),
+            (0.0, 0.0),
+            (f64::NAN, f64::NAN),
+            (f64::NAN, 1.0),
+            (1.0, 0.0),
+        ] {
+            assert!(!scales_agree(a, b) && !scales_agree(b, a), "{a} {b}");
+        }
+        assert!(!scales_agree(f64::INFINITY, f64::INFINITY));
     }
 }

@@ -35,10 +35,9 @@ impl PublicKey {
             });
         }
         let mut prng = sample::Prng::from_os()?;
-        let mut small: Vec<i64> = sample::ternary(&mut prng, params.n())
-            .into_iter()
-            .map(i64::from)
-            .collect();
+        let mut drawn = sample::ternary(&mut prng, params.n());
+        let mut small: Vec<i64> = drawn.iter().map(|&x| i64::from(x)).collect();
+        drawn.zeroize();
         let mut u = RnsPoly::from_small(params, &small, limbs, 0);
         small.zeroize();
         let mut half = |k: &RnsPoly| {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use tacita_ring::{kernels, sample, AlignedVec};
 use zeroize::Zeroize;
 
-/// Standard deviation of the error (rounded Gaussian).
+/// Standard deviation of the error (discrete Gaussian).
 pub const SIGMA: f64 = 3.2;
 
 /// How a key decomposes its input.
@@ -143,6 +143,8 @@ fn digit_body(
         let mut product = AlignedVec::scratch(params.n());
         kernels::mul(m, &mut product, &a.limbs[i], &to.limbs[at]);
         kernels::sub_assign(m, out, &product);
+        // `a` is public: what goes back to the pool must not be a multiple of the secret by it.
+        product.zeroize();
         let in_digit = gadget == Gadget::Single || i / dl == digit;
         if !special && in_digit {
             let p = special_product(params, a.p_len(), index);

@@ -133,3 +133,22 @@ fn chebyshev_series_at_optimal_depth() {
         assert!(err < 1e-6, "degree {degree}: {err}");
     }
 }
+
+/// Scales as a hostile file may have them: nothing is computed with what is not a number, and no factor is
+/// rounded to zero.
+#[test]
+fn operands_whose_scales_are_far_off_are_refused() {
+    let t = Toy::new(RING, &[], false);
+    let e = &t.evaluator;
+    let fresh = t.encrypt(&values(256, 5, true), 10);
+    for scale in [f64::NAN, f64::INFINITY, 0.0, 100f64.exp2()] {
+        let mut odd = fresh.clone();
+        odd.scale = scale;
+        assert!(e.drop_to(&odd, 3).is_err(), "{scale}");
+        assert!(e.add(&odd, &fresh).is_err() && e.add(&fresh, &odd).is_err(), "{scale}");
+        assert!(e.align(&odd, &e.drop_to(&fresh, 3).unwrap()).is_err(), "{scale}");
+        if !scale.is_normal() {
+            assert!(e.mul(&odd, &fresh).is_err(), "{scale}");
+        }
+    }
+}

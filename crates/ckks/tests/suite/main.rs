@@ -6,3 +6,4 @@ mod matmul;
 mod products;
 mod sparse;
 mod toy;
+mod wiped;

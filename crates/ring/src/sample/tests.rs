@@ -81,3 +81,24 @@ fn streams_repeat_by_seed_and_differ_otherwise() {
     assert_ne!(prng(6).seed(), prng(7).seed());
     assert_ne!(Prng::from_os().unwrap().seed(), Prng::from_os().unwrap().seed());
 }
+
+/// What is left in memory where a stream was: its words must be those of a stream that never had this seed.
+#[test]
+fn a_dropped_stream_leaves_neither_its_seed_nor_its_bytes() {
+    let mut place = Box::new(std::mem::MaybeUninit::new(prng(0x5a)));
+    let mut ahead = [0; 8];
+    // SAFETY: initialised above; read as a stream before it is dropped and as plain words after.
+    let left = unsafe {
+        place.assume_init_mut().fill(&mut ahead);
+        place.assume_init_drop();
+        std::slice::from_raw_parts(place.as_ptr().cast::<u8>(), std::mem::size_of::<Prng>()).to_vec()
+    };
+    assert!(
+        !left.windows(8).any(|bytes| bytes == [0x5a; 8]),
+        "the seed is still there"
+    );
+    assert!(
+        !left.windows(8).any(|bytes| bytes == ahead),
+        "bytes of the stream are still there"
+    );
+}

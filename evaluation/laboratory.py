@@ -60,7 +60,7 @@ class Laboratory:
             secret, keys = (str(Path(folder) / name) for name in ("secret.key", "evaluation.keys"))
             native.keygen(params, list(plan.rotations), secret, keys, lambda done, total: None)
             self.secret = native.SecretKey.load(secret, params)
-            loaded = native.EvaluationKeys.load(keys, params)
+            loaded = native.EvaluationKeys.load(keys, params, list(plan.rotations))
         self.key_seconds = time.monotonic() - began
         self.be = CkksBackend(native.Evaluator(params, loaded, threads))
         warm = native.encrypt(self.secret, np.zeros(16, complex), 0)

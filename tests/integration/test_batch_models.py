@@ -108,7 +108,7 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
     [("default", "arion"), ("default", "moai"), ("minilm", "arion"), ("dashformer", "arion"), ("dashformer", "moai")],
 )
 def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
-    params = native.Parameters.preset(PRESET)
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
     lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
 
     def make(circuit: object) -> tuple[Backend, object, object]:

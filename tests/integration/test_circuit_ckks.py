@@ -29,14 +29,17 @@ def engine(params, circuit, folder):
     live = {name: tuple(sim.input() for _ in range(count)) for name, count in circuit.request.counts.items()}
     run_greedily(sim, circuit.stages, live, fixed=FIXED)
     paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    native.keygen(params, sorted(sim.rotation_levels.items()), *paths, lambda _done, _total: None)
+    rotations = sorted(sim.rotation_levels.items())
+    native.keygen(params, rotations, *paths, lambda _done, _total: None)
     secret = native.SecretKey.load(paths[0], params)
-    return CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params), 1)), secret
+    keys = native.EvaluationKeys.load(paths[1], params, rotations)
+    return CkksBackend(native.Evaluator(params, keys, 1)), secret
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_encrypted_circuit_equals_the_reference(shape, tmp_path):
-    model, params = tiny.checkpoint(**SHAPES[shape]), native.Parameters.preset(PRESET)
+    model = tiny.checkpoint(**SHAPES[shape])
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
     hidden, mask = tiny.inputs(model, TOKENS, 11)
     reference = tiny.run_reference(model, hidden, mask)
     specs = tiny.specs(model, reference, mask, 1e-4)

@@ -17,12 +17,13 @@ ROTATIONS = {1, 2, 3, 4, 5, 7, -1, -3, -4, 6, 8, -5, -2}  # those of the suite: 
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
-    params = native.Parameters.preset(PRESET)
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
     paths = [str(tmp_path_factory.mktemp("keys") / name) for name in ("secret.key", "evaluation.keys")]
     steps = {k % params.slots for k in ROTATIONS} | {params.slots // 2}
-    native.keygen(params, [(k, params.max_level) for k in sorted(steps)], *paths, lambda _done, _total: None)
+    rotations = [(k, params.max_level) for k in sorted(steps)]
+    native.keygen(params, rotations, *paths, lambda _done, _total: None)
     secret = native.SecretKey.load(paths[0], params)
-    be = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params), 1))
+    be = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
 
     def encrypt(values, level):
         return native.encrypt(secret, np.asarray(values, dtype=complex), be.max_level if level is None else level)

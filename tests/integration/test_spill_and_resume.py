@@ -216,15 +216,17 @@ def test_two_evaluations_in_one_folder_are_kept_apart(killed: Path) -> None:
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """The engine with room for no ciphertext at all."""
-    folder, params = tmp_path_factory.mktemp("keys"), native.Parameters.preset("insecure_toy_n8")
+    folder = tmp_path_factory.mktemp("keys")
+    params = native.Parameters.preset("insecure_toy_n8", allow_insecure=True)
+    rotations = [(k, params.max_level) for k in range(1, params.slots)]
     paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-    native.keygen(params, [(k, params.max_level) for k in range(1, params.slots)], *paths, lambda done, total: None)
+    native.keygen(params, rotations, *paths, lambda done, total: None)
     secret = native.SecretKey.load(paths[0], params)
     store = SpillStore(folder / "spill")
     codec = Codec(
         lambda ct: int(ct.nbytes), lambda ct: bytes(ct.to_bytes()), lambda b: native.Ciphertext.from_bytes(params, b)
     )
-    engine = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params), 1))
+    engine = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
     be = SpillingBackend(engine, store, 0, codec)
 
     def encrypt(values: np.ndarray, level: int | None) -> Any:

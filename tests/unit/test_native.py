@@ -11,26 +11,31 @@ import pytest
 
 from tacita.backends.ckks import CkksBackend
 from tacita.backends.conformance import CHECKS, Harness
+from tacita.server.session import fresh_ciphertext
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
 
 RING = "insecure_toy_n8"
+# a well-formed ciphertext of this ring whose scale is 1.25 times that of any level
+ODD_SCALE = Path(__file__).parents[2] / "crates/wire/tests/vectors/insecure_toy_n8_seeded_v1.bin"
+Toy = tuple[Any, Any, Any, Path]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any, Path]:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     """(parameters, secret key, evaluation keys, folder) with every rotation of the small ring."""
     folder = tmp_path_factory.mktemp("keys")
-    params = native.Parameters.preset(RING)
+    params = native.Parameters.preset(RING, allow_insecure=True)
     rotations = [(k, params.max_level) for k in range(1, params.slots)]
     secret, public = folder / "secret.key", folder / "evaluation.keys"
     native.keygen(params, rotations, str(secret), str(public), lambda done, total: None)
-    return params, native.SecretKey.load(str(secret), params), native.EvaluationKeys.load(str(public), params), folder
+    keys = native.EvaluationKeys.load(str(public), params, rotations)
+    return params, native.SecretKey.load(str(secret), params), keys, folder
 
 
 @pytest.fixture(scope="module")
-def harness(toy: tuple[Any, Any, Any, Path]) -> Harness:
+def harness(toy: Toy) -> Harness:
     params, secret, keys, _ = toy
     be = CkksBackend(native.Evaluator(params, keys, 1))
 
@@ -46,14 +51,14 @@ def test_conformance(check: Callable[[Harness], None], harness: Harness) -> None
     check(harness)
 
 
-def test_the_secret_key_file_is_private_and_names_its_client(toy: tuple[Any, Any, Any, Path]) -> None:
+def test_the_secret_key_file_is_private_and_names_its_client(toy: Toy) -> None:
     _, secret, keys, folder = toy
     assert (folder / "secret.key").stat().st_mode & 0o777 == 0o600
     assert secret.key_id == keys.key_id
     assert secret.key_id in repr(secret)
 
 
-def test_ciphertexts_survive_the_wire(toy: tuple[Any, Any, Any, Path]) -> None:
+def test_ciphertexts_survive_the_wire(toy: Toy) -> None:
     params, secret, _, _ = toy
     slots = np.linspace(-1, 1, params.slots).astype(complex)
     ct = native.encrypt(secret, slots, 5)
@@ -67,7 +72,7 @@ def test_ciphertexts_survive_the_wire(toy: tuple[Any, Any, Any, Path]) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "grow", "empty"])
-def test_damaged_ciphertexts_are_refused(damage: str, toy: tuple[Any, Any, Any, Path]) -> None:
+def test_damaged_ciphertexts_are_refused(damage: str, toy: Toy) -> None:
     params, secret, _, _ = toy
     data = bytearray(native.encrypt(secret, np.zeros(16, complex), 3).to_bytes())
     if damage == "cut":
@@ -82,21 +87,21 @@ def test_damaged_ciphertexts_are_refused(damage: str, toy: tuple[Any, Any, Any, 
         native.Ciphertext.from_bytes(params, bytes(data))
 
 
-def test_other_parameters_are_refused(toy: tuple[Any, Any, Any, Path]) -> None:
+def test_other_parameters_are_refused(toy: Toy) -> None:
     _, secret, _, folder = toy
-    other = native.Parameters.preset("insecure_toy_n9")
+    other = native.Parameters.preset("insecure_toy_n9", allow_insecure=True)
     data = native.encrypt(secret, np.zeros(16, complex), 3).to_bytes()
     with pytest.raises(native.FormatError, match="param"):
         native.Ciphertext.from_bytes(other, data)
     with pytest.raises(native.FormatError, match="param"):
         native.SecretKey.load(str(folder / "secret.key"), other)
     with pytest.raises(native.FormatError, match="param"):
-        native.EvaluationKeys.load(str(folder / "evaluation.keys"), other)
+        native.EvaluationKeys.load(str(folder / "evaluation.keys"), other, [])
     with pytest.raises(native.ParameterError):
         native.Parameters.preset("n15")
 
 
-def test_another_clients_ciphertexts_are_refused(toy: tuple[Any, Any, Any, Path], tmp_path: Path) -> None:
+def test_another_clients_ciphertexts_are_refused(toy: Toy, tmp_path: Path) -> None:
     params, mine, keys, _ = toy
     paths = str(tmp_path / "secret.key"), str(tmp_path / "evaluation.keys")
     native.keygen(params, [], *paths, lambda done, total: None)
@@ -108,11 +113,44 @@ def test_another_clients_ciphertexts_are_refused(toy: tuple[Any, Any, Any, Path]
         mine.decrypt(foreign)
 
 
-def test_only_the_plans_keys_are_accepted(toy: tuple[Any, Any, Any, Path]) -> None:
+def test_only_the_plans_keys_are_accepted(toy: Toy) -> None:
     params, _, _, folder = toy
     path = str(folder / "evaluation.keys")
     with pytest.raises(native.FormatError):
         native.EvaluationKeys.load(path, params, [(1, 3)])
+    with pytest.raises(TypeError, match="rotations"):
+        native.EvaluationKeys.load(path, params)
+
+
+@pytest.mark.parametrize("name", ["insecure_toy_n8", "insecure_toy_leveled_n12", "insecure_toy_n15"])
+def test_insecure_presets_must_be_asked_for(name: str) -> None:
+    with pytest.raises(native.ParameterError, match=r"bits of security, 128 are required; hint"):
+        native.Parameters.preset(name)
+    assert native.Parameters.preset(name, allow_insecure=True).security_bits < 128
+
+
+@pytest.mark.parametrize("level", [14, 2**63, 2**64 - 1])
+def test_levels_above_the_top_are_refused_and_do_not_wrap(level: int, toy: Toy, tmp_path: Path) -> None:
+    params, secret, keys, _ = toy
+    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 13"):
+        native.encrypt(secret, np.zeros(16, complex), level)
+    with pytest.raises(native.TacitaError, match=f"level {level} is above the top level 13"):
+        native.EvaluationKeys.load(str(tmp_path / "none"), params, [(1, level)])
+    fresh = native.encrypt(secret, np.zeros(16, complex), 3)
+    with pytest.raises(native.TacitaError, match="above"):
+        native.Evaluator(params, keys, 1).drop_to(fresh, level)
+
+
+def test_only_a_fresh_ciphertext_has_the_scale_of_a_request(toy: Toy) -> None:
+    params, secret, keys, _ = toy
+    fresh = native.encrypt(secret, np.zeros(16, complex), 3)
+    fresh_ciphertext(params, fresh.to_bytes())
+    evaluator = native.Evaluator(params, keys, 1)
+    assert fresh_ciphertext(params, evaluator.mul(fresh, fresh).to_bytes()).level == 2
+    odd = ODD_SCALE.read_bytes()
+    native.Ciphertext.from_bytes(params, odd)
+    with pytest.raises(native.FormatError, match=r"log2 scale 48\.32.*, a fresh one has 4[78]"):
+        fresh_ciphertext(params, odd)
 
 
 def test_two_reals_share_one_complex_bootstrap(harness: Harness) -> None:

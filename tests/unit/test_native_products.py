@@ -16,7 +16,7 @@ RING = "insecure_toy_leveled_n9"
 
 def _client(folder: Path, ring: str = RING) -> tuple[Any, Any]:
     """(secret key, evaluator) of a new client; no rotations."""
-    params = native.Parameters.preset(ring)
+    params = native.Parameters.preset(ring, allow_insecure=True)
     paths = str(folder / f"{ring}.secret"), str(folder / f"{ring}.keys")
     native.keygen(params, [], *paths, lambda done, total: None)
     keys = native.EvaluationKeys.load(paths[1], params, [])
@@ -72,7 +72,7 @@ def test_other_clients_and_parameters_are_refused(client: tuple[Any, Any], tmp_p
 
 def test_leveled_presets_do_not_bootstrap(client: tuple[Any, Any]) -> None:
     secret, evaluator = client
-    assert native.Parameters.preset("insecure_toy_n8").can_bootstrap
+    assert native.Parameters.preset("insecure_toy_n8", allow_insecure=True).can_bootstrap
     assert not secret.params.can_bootstrap
     assert secret.params.failure_log2 == -1024.0
     with pytest.raises(native.TacitaError, match="no primes for bootstrapping"):

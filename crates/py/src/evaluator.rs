@@ -2,7 +2,7 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
-use crate::parameters::Parameters;
+use crate::parameters::{native_level, Parameters};
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -240,7 +240,7 @@ impl Evaluator {
     }
 
     fn drop_to(&self, py: Python<'_>, a: &Ciphertext, level: usize) -> PyResult<Ciphertext> {
-        let native = level + self.params().bottom_level();
+        let native = native_level("drop_to", self.params(), level)?;
         if native > a.inner.level() {
             return Err(LevelError::new_err(format!(
                 "drop_to: level {level} is above level {} of the operand; hint: bootstrap it",

@@ -1,6 +1,6 @@
 //! Evaluation keys on the server's side.
 use crate::error;
-use crate::parameters::{hex, Parameters};
+use crate::parameters::{hex, native_level, Parameters};
 use pyo3::prelude::*;
 use std::fs::File;
 use std::io::BufReader;
@@ -20,17 +20,17 @@ pub struct EvaluationKeys {
 
 #[pymethods]
 impl EvaluationKeys {
-    /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters. With the plan's
-    /// `rotations`, exactly the plan's keys are accepted, which bounds what a hostile file can make the server hold.
+    /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters.
+    /// Exactly the keys of `rotations`, as `keygen` takes them, are accepted: a hostile file cannot make the
+    /// server hold more than these.
     #[staticmethod]
-    #[pyo3(signature = (path, params, rotations = None))]
-    fn load(py: Python<'_>, path: &str, params: &Parameters, rotations: Option<Vec<(i64, usize)>>) -> PyResult<Self> {
+    fn load(py: Python<'_>, path: &str, params: &Parameters, rotations: Vec<(i64, usize)>) -> PyResult<Self> {
         let params = params.0.clone();
+        let specs = specs(&params, &rotations)?;
         let (owner, keys) = py.detach(|| {
             let file = File::open(path).map_err(|e| error::io(path, e))?;
             let reader = BufReader::with_capacity(1 << 20, file);
-            let specs = rotations.map(|r| specs(&params, &r));
-            tacita_wire::read_evaluation_keys(reader, &params, None, specs.as_deref()).map_err(error::wire)
+            tacita_wire::read_evaluation_keys(reader, &params, None, Some(&specs)).map_err(error::wire)
         })?;
         Ok(Self {
             inner: Arc::new(keys),
@@ -55,17 +55,17 @@ impl EvaluationKeys {
 }
 
 /// The keys of a plan: relinearisation, conjugation, those of bootstrapping where the preset has it, and (rotation,
-/// highest user level).
-pub fn specs(params: &CkksParameters, rotations: &[(i64, usize)]) -> Vec<KeySpec> {
+/// highest user level). Raises TacitaError for a level above the top.
+pub fn specs(params: &CkksParameters, rotations: &[(i64, usize)]) -> PyResult<Vec<KeySpec>> {
     let mut all = tacita_ckks::bootstrap::required_keys(params);
     for &(steps, level) in rotations {
         let kind = KeyKind::Galois(keys::galois_of_rotation(params, steps));
-        let limbs = (level + params.bottom_level() + 1).min(params.rlwe().q_len());
+        let limbs = native_level("rotation keys", params, level)? + 1;
         match all.iter_mut().find(|s| s.kind == kind) {
             Some(s) => s.limbs = s.limbs.max(limbs),
             None if kind != KeyKind::Galois(1) => all.push(KeySpec { kind, limbs }),
             None => {}
         }
     }
-    all
+    Ok(all)
 }

@@ -3,6 +3,8 @@ use crate::error;
 use pyo3::prelude::*;
 use tacita_ckks::{bootstrap, CkksParameters};
 
+/// Bits of security below which a preset must be asked for.
+const MIN_SECURITY_BITS: u32 = 128;
 /// The failure of presets that do not bootstrap.
 const NO_BOOTSTRAP: f64 = -1024.0;
 
@@ -12,12 +14,20 @@ pub struct Parameters(pub CkksParameters);
 
 #[pymethods]
 impl Parameters {
-    /// The preset of this name; raises ParameterError for an unknown or insecure one.
+    /// The preset of this name. Raises ParameterError for an unknown one, and for one below 128 bits of
+    /// security unless `allow_insecure` is true: for tests.
     #[staticmethod]
-    fn preset(name: &str) -> PyResult<Self> {
-        CkksParameters::preset(name)
-            .map(Self)
-            .map_err(|e| error::ParameterError::new_err(e.to_string()))
+    #[pyo3(signature = (name, *, allow_insecure = false))]
+    fn preset(name: &str, allow_insecure: bool) -> PyResult<Self> {
+        let found = CkksParameters::preset(name).map_err(|e| error::ParameterError::new_err(e.to_string()))?;
+        let bits = found.rlwe().security_bits();
+        if bits < MIN_SECURITY_BITS && !allow_insecure {
+            return Err(error::ParameterError::new_err(format!(
+                "preset {name} has {bits} bits of security, {MIN_SECURITY_BITS} are required; \
+                 hint: allow_insecure=True in tests"
+            )));
+        }
+        Ok(Self(found))
     }
 
     #[getter]
@@ -90,6 +100,17 @@ impl Parameters {
     fn __repr__(&self) -> String {
         format!("{:?}", self.0.rlwe())
     }
+}
+
+/// The native level of a user level. Raises TacitaError, naming the operation, for one above the top.
+pub fn native_level(op: &str, params: &CkksParameters, level: usize) -> PyResult<usize> {
+    let native = level.checked_add(params.bottom_level());
+    native.filter(|&l| l <= params.top_level()).ok_or_else(|| {
+        let top = params.user_level(params.top_level());
+        error::TacitaError::new_err(format!(
+            "{op}: level {level} is above the top level {top}; hint: levels are 0 to {top}"
+        ))
+    })
 }
 
 /// Lower-case hexadecimal.

@@ -1,6 +1,6 @@
 //! The client's half: secret keys, key generation, encryption, decryption. No method of the server takes these types.
 use crate::ciphertext::Ciphertext;
-use crate::parameters::{hex, Parameters};
+use crate::parameters::{hex, native_level, Parameters};
 use crate::{error, keys, secret_file};
 use num_complex::Complex64;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -12,6 +12,7 @@ use tacita_ckks::keys::KeyGenerator;
 use tacita_ckks::{CkksParameters, Evaluator};
 use tacita_rlwe::encrypt as rlwe_encrypt;
 use tacita_wire::{KeyWriter, Owner};
+use zeroize::Zeroize;
 
 /// A secret key. No repr of its content, no pickling, no copy; wiped when dropped.
 #[pyclass(frozen, module = "tacita._native")]
@@ -59,8 +60,10 @@ impl SecretKey {
         }
         let values = py.detach(|| {
             let low = ct.inner.truncated(ct.inner.limbs().min(2));
-            let plain = rlwe_encrypt::decrypt(self.encoder.rlwe(), &self.key, &low);
-            self.encoder.decode(&plain, low.scale)
+            let mut plain = rlwe_encrypt::decrypt(self.encoder.rlwe(), &self.key, &low);
+            let slots = self.encoder.decode(&plain, low.scale);
+            plain.wipe();
+            slots
         });
         Ok(values.into_pyarray(py))
     }
@@ -79,20 +82,17 @@ pub fn encrypt(
     slots: PyReadonlyArray1<'_, Complex64>,
     level: usize,
 ) -> PyResult<Ciphertext> {
-    let values = slots.as_slice()?.to_vec();
+    let mut values = slots.as_slice()?.to_vec();
     let params = secret.encoder.params().clone();
-    let native = level + params.bottom_level();
-    if native > params.top_level() {
-        return Err(error::TacitaError::new_err(format!(
-            "encrypt: level {level} is above the top level {}",
-            params.user_level(params.top_level())
-        )));
-    }
+    let native = native_level("encrypt", &params, level)?;
     py.detach(|| {
         let scale = params.scale(native);
-        let plain = secret.encoder.encode(&values, scale, native + 1).map_err(error::ckks)?;
-        let (inner, seed) =
-            rlwe_encrypt::encrypt_secret(params.rlwe(), &secret.key, &plain, scale).map_err(error::rlwe)?;
+        let encoded = secret.encoder.encode(&values, scale, native + 1);
+        wipe(&mut values);
+        let mut plain = encoded.map_err(error::ckks)?;
+        let encrypted = rlwe_encrypt::encrypt_secret(params.rlwe(), &secret.key, &plain, scale);
+        plain.wipe();
+        let (inner, seed) = encrypted.map_err(error::rlwe)?;
         Ok(Ciphertext {
             inner,
             params: params.clone(),
@@ -100,6 +100,13 @@ pub fn encrypt(
             seed: Some(seed),
         })
     })
+}
+
+fn wipe(values: &mut [Complex64]) {
+    for z in values {
+        z.re.zeroize();
+        z.im.zeroize();
+    }
 }
 
 /// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists (steps, highest
@@ -115,7 +122,7 @@ pub fn keygen(
     progress: Py<PyAny>,
 ) -> PyResult<()> {
     let params: CkksParameters = params.0.clone();
-    let specs = keys::specs(&params, &rotations);
+    let specs = keys::specs(&params, &rotations)?;
     let owner = Owner::random().map_err(error::wire)?;
     let secret = py
         .detach(|| tacita_rlwe::SecretKey::generate(params.rlwe()))

@@ -36,7 +36,7 @@ def engine(
     """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
     door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
     with progress("bench") as report:
-        figures, table = measure_engine(preset, progress=report)
+        figures, table = measure_engine(preset, allow_insecure=allow_insecure, progress=report)
     with reporting(json, figures), reporting(prices, table):
         _show(figures)
 
@@ -62,6 +62,7 @@ def _show(figures: dict[str, Any]) -> None:
     b = figures["bootstrap"]
     table.add_row("bootstrap, one thread", f"{1e3 * b['seconds']:.0f}", f"{1e3 * b['seconds'] / y:.0f}")
     out.print(table)
+    out.print(f"kernels: {figures['simd']} (TACITA_SIMD=avx512, avx2 or scalar asks for others)")
     out.print(
         f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} levels left"
     )

@@ -50,12 +50,16 @@ class Bench:
 
 
 def measure_engine(
-    preset: str = "n16", *, progress: Callable[[Progress], None] = lambda _: None
+    preset: str = "n16",
+    *,
+    allow_insecure: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the report of `tacita bench engine`, the price table). Takes minutes at full size."""
+    """(the report of `tacita bench engine`, the price table). Takes minutes at full size. A preset below
+    128 bits is refused unless `allow_insecure`."""
     steps = _Steps(progress)
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
-        bench = _prepare(preset, Path(folder), steps)
+        bench = _prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
     steps.enter("operations")
     report = _operations(bench)
     steps.enter("bootstrapping")
@@ -66,10 +70,10 @@ def measure_engine(
     return report, table
 
 
-def _prepare(preset: str, folder: Path, steps: _Steps) -> Bench:
+def _prepare(preset: str, folder: Path, steps: _Steps, *, allow_insecure: bool) -> Bench:
     native = engine.native()
     with engine.translated():
-        params = native.Parameters.preset(preset)
+        params = native.Parameters.preset(preset, allow_insecure=allow_insecure)
         require_disk(folder, params.bootstrap_key_bytes, "the benchmark's keys")
         paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
         steps.enter("keygen")
@@ -78,7 +82,7 @@ def _prepare(preset: str, folder: Path, steps: _Steps) -> Bench:
         native.keygen(params, rotations, *paths, steps.part)
         keygen_seconds = time.monotonic() - began
         steps.enter("load keys")
-        keys = native.EvaluationKeys.load(paths[1], params)
+        keys = native.EvaluationKeys.load(paths[1], params, rotations)
         return Bench(
             params=params,
             secret=native.SecretKey.load(paths[0], params),

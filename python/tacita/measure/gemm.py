@@ -73,7 +73,7 @@ def _prepare(folder: Path) -> tuple[Any, list[Any], int]:
         paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
         native.keygen(params, [], *paths, lambda _done, _total: None)
         secret = native.SecretKey.load(paths[0], params)
-        evaluator = native.Evaluator(params, native.EvaluationKeys.load(paths[1], params), threads())
+        evaluator = native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, []), threads())
         rng = np.random.default_rng(1)
         slots = (rng.uniform(-1.0, 1.0, params.slots).astype(np.complex128) for _ in range(DISTINCT))
         fresh = [native.encrypt(secret, values, LIMBS - 1) for values in slots]

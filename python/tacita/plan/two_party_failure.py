@@ -45,7 +45,7 @@ def _responses(plan: TwoPartyPlan) -> Iterator[tuple[int, int]]:
     if plan.embedding and plan.embedding.norm:
         yield from _norm(plan.tokens, config.hidden)
     for index, bounds in enumerate(plan.layers):
-        alone = config.pooling == "cls" and index == config.layers - 1
+        alone = config.first_token and index == config.layers - 1
         yield from _layer(plan, bounds, 1 if alone else plan.tokens)
     if plan.pooler is not None:
         yield TANH * _whole(config.hidden), 1

@@ -27,17 +27,21 @@ MIN_SECURITY_BITS = 128
 
 
 def native() -> Any:
-    """The module `tacita._native`. Raises TacitaError when it was not built."""
+    """The module `tacita._native`. Raises TacitaError when it was not built or does not start."""
     try:
         return importlib.import_module("tacita._native")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise TacitaError(f"the native engine is not built ({error})", hint="run `make setup`") from error
+    except ImportError as error:
+        text, _, hint = str(error).partition("; hint: ")
+        hint = hint or "run `make setup` again"
+        raise TacitaError(f"the native engine does not start: {text}", hint=hint) from error
 
 
 def describe(preset: str) -> ParameterInfo:
     """The figures of a preset as they go into a plan. Raises PlanError for an unknown one."""
     with translated(PlanError, f"preset {preset}"):
-        p = native().Parameters.preset(preset)
+        p = native().Parameters.preset(preset, allow_insecure=True)  # its figures only
     return ParameterInfo(
         preset=preset,
         log_n=p.log_n,
@@ -57,7 +61,8 @@ def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Any:
         names = [f.name for f in fields(info) if getattr(here, f.name) != getattr(info, f.name)]
         changed = ", ".join(f"{n} {getattr(info, n)}, engine {getattr(here, n)}" for n in names)
         raise PlanError(f"preset {info.preset}: plan says {changed}", hint="make the plan again with this release")
-    return native().Parameters.preset(info.preset)
+    with translated(PlanError, f"preset {info.preset}"):
+        return native().Parameters.preset(info.preset, allow_insecure=allow_insecure)
 
 
 def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:

@@ -29,8 +29,9 @@ pub fn ntt_ms(py: Python<'_>, log_n: u32, repeats: usize) -> PyResult<f64> {
     .map_err(|e| error::rlwe(e.into()))
 }
 
-/// Which instruction set the kernels run on: reference, avx2 or avx512.
+/// Which implementation of the kernels is in force: scalar, avx2 or avx512.
 #[pyfunction]
-pub fn simd_path() -> String {
-    format!("{:?}", tacita_ring::simd_path()).to_lowercase()
+pub fn simd_path() -> PyResult<&'static str> {
+    let path = tacita_ring::simd_path().map_err(|e| error::rlwe(e.into()))?;
+    Ok(path.name())
 }

@@ -26,10 +26,12 @@ mod two_party_products;
 mod two_party_setup;
 mod two_party_table;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    tacita_ring::simd_path().map_err(|e| PyImportError::new_err(e.to_string()))?;
     error::register(m)?;
     m.add_class::<parameters::Parameters>()?;
     m.add_class::<ciphertext::Ciphertext>()?;

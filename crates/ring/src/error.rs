@@ -15,6 +15,10 @@ pub enum RingError {
     NotEnoughPrimes { found: usize, wanted: usize, log_2n: u32 },
     /// The operating system gave no randomness.
     Randomness(String),
+    /// `TACITA_SIMD` names a path that does not exist or that the processor cannot run.
+    SimdPath { name: String, reason: &'static str },
+    /// Floating-point operations do not round to nearest.
+    Rounding,
 }
 
 impl fmt::Display for RingError {
@@ -39,6 +43,19 @@ impl fmt::Display for RingError {
                 write!(
                     f,
                     "ntt_primes: found {found} of {wanted} primes = 1 mod 2^{log_2n} in 2^20..2^50; lower the count"
+                )
+            }
+            Self::SimdPath { name, reason } => {
+                write!(
+                    f,
+                    "TACITA_SIMD={name:?} {reason}; hint: scalar, avx2 or avx512, or unset it for the fastest"
+                )
+            }
+            Self::Rounding => {
+                write!(
+                    f,
+                    "this thread does not round to nearest, so nothing would be exact; \
+                     hint: a library in this process changed the rounding mode, restore it before"
                 )
             }
             Self::Randomness(reason) => write!(f, "Prng::from_os: the operating system gave no randomness: {reason}"),

@@ -1,8 +1,9 @@
 //! Exact arithmetic on the limbs of RNS ring elements Z_p[X]/(X^n + 1), in doubles.
 //!
-//! A *limb* is a slice of n doubles, integers in [0, p), for an odd prime p with 2^20 < p < 2^50 and p = 1 mod 2n; it lives
-//! in an [`AlignedVec`]. Everything is exact, so the paths (u64/u128 reference, AVX2, AVX-512; see [`simd_path`]) agree bit
-//! for bit. The path is chosen once, from the processor; `TACITA_SIMD=reference|avx2|avx512` overrides it.
+//! A *limb* is a slice of n doubles, integers in [0, p), for an odd prime p with 2^20 < p < 2^50 and p = 1
+//! mod 2n; it lives in an [`AlignedVec`]. Everything is exact, so the paths (u64/u128 integers, AVX2,
+//! AVX-512; see [`simd_path`]) agree bit for bit. The path is chosen once, from the processor;
+//! `TACITA_SIMD=scalar|avx2|avx512` overrides it.
 //!
 //! Single-threaded: parallelism over limbs is the caller's.
 
@@ -31,4 +32,4 @@ pub use error::RingError;
 pub use modulus::{Modulus, MAX_MODULUS, MIN_MODULUS};
 pub use ntt::NttTable;
 pub use primes::{is_prime, ntt_primes};
-pub use simd::{path as simd_path, Path as SimdPath};
+pub use simd::{chosen as simd_path, Path as SimdPath};

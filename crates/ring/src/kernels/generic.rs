@@ -1,7 +1,9 @@
 //! The kernels on vectors of doubles. A length that is no multiple of the vector goes to the reference path.
 //!
-//! Indexing goes through [`View`] and [`ViewMut`], which carry the one memory invariant: every index is below the common
-//! length that [`lengths_fit`] checked, and that length is a multiple of LANES.
+//! Indexing goes through [`View`] and [`ViewMut`], which carry the one memory invariant: every index is below
+//! the common length that [`lengths_fit`] checked, and that length is a multiple of LANES. Their bounds are
+//! checked in debug builds only: no index comes from data, and every loop ends at the length that was
+//! checked.
 
 use super::reference;
 use crate::field::Field;

@@ -148,7 +148,7 @@ impl NttTable {
         match path() {
             Path::Avx512 if self.n() > 64 => Path::Avx512,
             Path::Avx512 | Path::Avx2 if self.n() > 16 => Path::Avx2,
-            _ => Path::Reference,
+            _ => Path::Scalar,
         }
     }
 

@@ -11,8 +11,6 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
-use std::sync::OnceLock;
-
 /// Vectors of `LANES` doubles. All operations round to nearest, as IEEE 754 demands.
 pub(crate) trait Simd: Copy {
     type V: Copy;
@@ -53,64 +51,20 @@ pub(crate) trait Simd: Copy {
     fn transpose(self, rows: &mut [Self::V]);
 }
 
-/// Which implementation runs. All give the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
-    /// u64/u128 integers.
-    Reference,
-    Avx2,
-    Avx512,
-}
+mod path;
+pub use path::{chosen, Path};
 
-impl Path {
-    /// Can this processor run it?
-    pub fn is_supported(self) -> bool {
-        match self {
-            Self::Reference => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                Self::Avx2.is_supported() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
-        }
-    }
-
-    fn best() -> Self {
-        [Self::Avx512, Self::Avx2]
-            .into_iter()
-            .find(|p| p.is_supported())
-            .unwrap_or(Self::Reference)
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "reference" => Some(Self::Reference),
-            "avx2" => Some(Self::Avx2),
-            "avx512" => Some(Self::Avx512),
-            _ => None,
-        }
-    }
-
-    /// The path of TACITA_SIMD where it is set, known and supported, else the best one.
-    fn choose() -> Self {
-        let wanted = std::env::var("TACITA_SIMD").ok().and_then(|name| Self::named(&name));
-        wanted.filter(|p| p.is_supported()).unwrap_or_else(Self::best)
-    }
-}
-
-static CHOSEN: OnceLock<Path> = OnceLock::new();
-
-/// The path in use: decided once for the process.
+/// The path in use: decided once for the process. Panics where [`chosen`] fails; programs ask that first.
 #[inline]
 pub fn path() -> Path {
     #[cfg(test)]
     if let Some(forced) = testing::forced() {
         return forced;
     }
-    *CHOSEN.get_or_init(Path::choose)
+    match path::stored() {
+        Ok(path) => *path,
+        Err(e) => panic!("{e}"),
+    }
 }
 
 /// Declares a public kernel that runs `generic::name::<V>` or `reference::name` by [`path`].
@@ -166,7 +120,7 @@ pub(crate) mod testing {
 
     /// The paths of this processor, the reference first.
     pub fn paths() -> Vec<Path> {
-        [Path::Reference, Path::Avx2, Path::Avx512]
+        [Path::Scalar, Path::Avx2, Path::Avx512]
             .into_iter()
             .filter(|p| p.is_supported())
             .collect()
@@ -174,7 +128,7 @@ pub(crate) mod testing {
 
     /// Asserts that `f` gives the same value on every path, and returns it.
     pub fn same_on_all_paths<T: PartialEq + std::fmt::Debug>(mut f: impl FnMut() -> T) -> T {
-        let expected = on_path(Path::Reference, &mut f);
+        let expected = on_path(Path::Scalar, &mut f);
         for path in paths() {
             assert!(on_path(path, &mut f) == expected, "{path:?} differs from the reference");
         }

@@ -135,43 +135,50 @@ fn session(from: Role, at: usize, damage: Damage) -> [Result<u64>; 2] {
     })
 }
 
+const ALL: [Damage; 8] = [Bit, Ones, Zeros, Noise, Cut, Longer, Lost, Twice];
+
 #[test]
 fn damaged_messages_neither_panic_nor_hang() {
-    damage_every(7);
+    for (case, (from, at)) in messages().into_iter().step_by(7).enumerate() {
+        spoil(from, at, ALL[case % ALL.len()]);
+    }
 }
 
-/// A minute on a busy machine.
+/// `make fuzz` runs it.
 #[test]
-#[ignore = "a minute: every message of the session; the test above takes every seventh"]
-fn no_damaged_message_at_all_panics_or_hangs() {
-    damage_every(1);
+#[ignore = "minutes: every damage of every message of the session; the test above takes every seventh message"]
+fn no_damage_of_any_message_panics_or_hangs() {
+    for (from, at) in messages() {
+        ALL.into_iter().for_each(|damage| spoil(from, at, damage));
+    }
 }
 
-fn damage_every(step: usize) {
+/// All messages of an undamaged session: who sends it, and its number.
+fn messages() -> Vec<(Role, usize)> {
     let clean = session(Role::Client, usize::MAX, Damage::None);
     let counts = clean.map(|count| count.expect("a session without damage") as usize);
     assert!(counts.iter().all(|&count| count > 20), "{counts:?}");
-    let all = [Bit, Ones, Zeros, Noise, Cut, Longer, Lost, Twice];
-    let mut case = 0;
-    for (from, count) in [Role::Client, Role::Server].into_iter().zip(counts) {
-        for at in (0..count).step_by(step) {
-            let damage = all[case % all.len()];
-            case += 1;
-            let began = Instant::now();
-            let results = session(from, at, damage);
-            assert!(began.elapsed() < Duration::from_secs(20), "{from:?} {at} {damage:?}");
-            let failed = results.iter().any(Result::is_err);
-            assert!(
-                failed || !damage.shows(),
-                "{from:?} message {at} {damage:?} passed unnoticed"
-            );
-            for error in results.into_iter().filter_map(Result::err) {
-                let expected = matches!(
-                    error,
-                    MpcError::Closed { .. } | MpcError::Timeout { .. } | MpcError::Message { .. } | MpcError::Bfv(_)
-                );
-                assert!(expected, "{from:?} message {at} {damage:?}: {error:?}");
-            }
-        }
+    let of = |(from, count)| (0..count).map(move |at| (from, at));
+    [Role::Client, Role::Server]
+        .into_iter()
+        .zip(counts)
+        .flat_map(of)
+        .collect()
+}
+
+/// Runs a session with one message damaged: no panic, no long wait, errors of the right kinds, and none overlooked that shows.
+fn spoil(from: Role, at: usize, damage: Damage) {
+    let what = format!("{from:?} message {at} {damage:?}");
+    let began = Instant::now();
+    let results = session(from, at, damage);
+    assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+    let failed = results.iter().any(Result::is_err);
+    assert!(failed || !damage.shows(), "{what} passed unnoticed");
+    for error in results.into_iter().filter_map(Result::err) {
+        let expected = matches!(
+            error,
+            MpcError::Closed { .. } | MpcError::Timeout { .. } | MpcError::Message { .. } | MpcError::Bfv(_)
+        );
+        assert!(expected, "{what}: {error:?}");
     }
 }

@@ -8,6 +8,8 @@ pub mod bits;
 pub mod channel;
 pub mod compare;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod linear;
 pub mod nonlinear;
 pub mod ot;

@@ -33,12 +33,24 @@ impl SlotRing {
     /// # Errors
     /// [`RlweError`] when the width is out of range or the primes cannot be found.
     pub fn new(width: u32, index: usize) -> Result<Self, RlweError> {
+        Self::over_degree(LOG_N, format!("slots_{width}"), width, index)
+    }
+
+    /// **No security**: 64 slots of a prime of 22 bits, so that fuzzing its decoders takes microseconds.
+    ///
+    /// # Errors
+    /// Never in practice: the primes exist.
+    pub fn insecure_toy() -> Result<Self, RlweError> {
+        Self::over_degree(6, "insecure_slots".into(), MIN_PLAIN_WIDTH, 0)
+    }
+
+    fn over_degree(log_n: u32, name: String, width: u32, index: usize) -> Result<Self, RlweError> {
         if !(MIN_PLAIN_WIDTH..=MAX_PLAIN_WIDTH).contains(&width) {
             return Err(RlweError::Parameters(format!("a plaintext prime of {width} bits")));
         }
         let mut used = vec![];
         let mut below = |width: u32, skip: usize| {
-            let prime = prime_below(width, skip, &used);
+            let prime = prime_below(log_n, width, skip, &used);
             used.extend(prime);
             prime.ok_or_else(|| RlweError::Parameters(format!("no prime of {width} bits is left")))
         };
@@ -46,13 +58,13 @@ impl SlotRing {
         let widths = ciphertext_widths(width);
         let q = widths.iter().map(|&w| below(w, 0)).collect::<Result<Vec<_>, _>>()?;
         let params = Parameters::new(ParametersLiteral {
-            name: format!("slots_{width}"),
-            log_n: LOG_N,
+            name,
+            log_n,
             digit_limbs: q.len(),
             q,
             p: vec![],
         })?;
-        let plain = NttTable::new(Modulus::new(t)?, LOG_N)?;
+        let plain = NttTable::new(Modulus::new(t)?, log_n)?;
         Ok(Self { params, plain, widths })
     }
 
@@ -115,8 +127,8 @@ fn ciphertext_widths(width: u32) -> Vec<u32> {
 }
 
 /// The largest primes = 1 mod 2N below 2^width, but for those in `used` and `skip` others.
-fn prime_below(width: u32, skip: usize, used: &[u64]) -> Option<u64> {
-    let step = 2u64 << LOG_N;
+fn prime_below(log_n: u32, width: u32, skip: usize, used: &[u64]) -> Option<u64> {
+    let step = 2u64 << log_n;
     let top = (1u64 << width) - step + 1;
     (0..(1u64 << (width - 1)) / step)
         .map(|i| top - i * step)

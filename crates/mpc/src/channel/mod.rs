@@ -5,6 +5,8 @@ pub mod certificate;
 mod clock;
 mod ended;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod memory;
 mod queue;
 mod stream;

@@ -110,6 +110,12 @@ fn point(bytes: &[u8]) -> Result<RistrettoPoint> {
         .ok_or_else(|| bad_point("not a canonical group element"))
 }
 
+/// Whether these bytes are a group element.
+#[cfg(feature = "fuzzing")]
+pub(super) fn check_point(bytes: &[u8]) -> Result<()> {
+    point(bytes).map(drop)
+}
+
 fn bad_point(what: &str) -> MpcError {
     let detail = format!("a point of the base oblivious transfer is {what}");
     MpcError::Message { op: "setup_ot", detail }

@@ -7,9 +7,11 @@
 mod base;
 pub mod bench;
 mod correlated;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod dealer;
 mod ferret;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hash;
 mod lanes;
 mod lookup;

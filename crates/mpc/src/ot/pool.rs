@@ -1,6 +1,6 @@
 //! Where correlated OTs come from: one pool a direction.
 use super::base::{base_ots, BaseKeys};
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 use super::dealer::Dealer;
 use super::ferret::TreeKeys;
 use super::hash::{HashKeys, Purpose};
@@ -25,7 +25,7 @@ pub enum CotKind {
     /// SoftSpoken with k = 4: 3.9 bytes a COT, less work. For links of many Gbit/s.
     SoftSpoken,
     /// **Insecure**, for tests of the protocols above: correlations from a seed that both sides know.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     InsecureTestDealer,
 }
 
@@ -62,7 +62,7 @@ enum Source {
     #[default]
     Missing,
     Real(Box<(Sender, Receiver)>),
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     Dealer(Box<(Dealer, Dealer)>),
 }
 
@@ -76,7 +76,7 @@ impl Party {
         let (source, session) = match kind {
             CotKind::Ferret => self.measured("setup_ot", |party| real(party, true))?,
             CotKind::SoftSpoken => self.measured("setup_ot", |party| real(party, false))?,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fuzzing"))]
             CotKind::InsecureTestDealer => {
                 let sides = (Dealer::new(self.is_client()), Dealer::new(!self.is_client()));
                 (Source::Dealer(Box::new(sides)), [0; 32])
@@ -131,7 +131,7 @@ impl Party {
                 sides.0.fill(party, count)?;
                 Ok(sides.0.next(count))
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fuzzing"))]
             Source::Dealer(sides) => Ok((sides.0.next(count).0, sides.0.delta())),
         })?;
         Ok((blocks.into(), delta, self.pad_keys(0, first)?))
@@ -150,7 +150,7 @@ impl Party {
         let (bits, ticket) = self.with_source("choose", |party, source| match source {
             Source::Missing => Ok((Vec::new(), Ticket::Ready(Vec::new()))),
             Source::Real(sides) => sides.1.bits(party, count),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fuzzing"))]
             Source::Dealer(sides) => {
                 let blocks = sides.1.next(count).1;
                 let bits = blocks.iter().map(|&b| b as u8 & 1).collect();

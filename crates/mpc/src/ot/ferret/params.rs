@@ -46,5 +46,5 @@ pub(in crate::ot) const LARGE: Set = Set {
 };
 
 /// For tests of the algebra only: no security.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::ot) const TINY: Set = Set { log: 6, t: 50, k: 512 };

@@ -1,9 +1,0 @@
-#![no_main]
-use libfuzzer_sys::fuzz_target;
-use tacita_wire_fuzz::{both, insecure_toy_n8};
-
-fuzz_target!(|data: &[u8]| {
-    both(data, |bytes| {
-        let _ = tacita_wire::read_evaluation_keys(bytes, insecure_toy_n8(), None, None);
-    });
-});

@@ -1,0 +1,54 @@
+"""Runs one Python target under atheris: `python tests/fuzz/run.py TARGET CORPUS... [libFuzzer's options]`;
+`--list` prints all targets.
+
+`make fuzz` calls it. Half of the mutations change bytes, as libFuzzer does, half a place of a JSON
+document where the input is one (`trees`). The types of a plan's fields are looked up once, not for every
+input: that is what most of the time would go into.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
+INSTRUMENTED = ("protocol", "plan", "server", "checkpoint")
+LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 12}
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        import decoders
+
+        print("\n".join(f"{name} {LONGEST.get(name, 1 << 10)}" for name in decoders.DECODERS))
+        return
+    fuzz(sys.argv[1], sys.argv[2:])
+
+
+def fuzz(name: str, words: list[str]) -> None:
+    import atheris
+
+    with atheris.instrument_imports(include=[f"tacita.{part}" for part in INSTRUMENTED]):
+        import decoders
+    import trees
+
+    def mutate(data: bytes, longest: int, seed: int) -> bytes:
+        if seed % 2 and (changed := trees.mutated(data, seed)) is not None and len(changed) <= longest:
+            return changed
+        return bytes(atheris.Mutate(data, longest))
+
+    typing.get_type_hints = functools.cache(typing.get_type_hints)
+    folder = Path(next(word for word in words if not word.startswith("-")))
+    for index, seed in enumerate(decoders.seeds(name)):
+        (folder / f"honest-{index}").write_bytes(seed)
+    documents = name.endswith("_plan") or name == "resume_manifest"
+    options = {"custom_mutator": mutate} if documents else {}
+    atheris.Setup([sys.argv[0], *words], decoders.DECODERS[name], **options)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Every Python decoder takes the inputs that fuzzing has kept, and its honest ones, without any fuzzer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import decoders
+import pytest
+import trees
+
+CORPUS = Path(__file__).parent / "corpus"
+MOST_BYTES = 1 << 20
+
+
+@pytest.mark.parametrize("name", decoders.DECODERS)
+def test_corpus(name: str) -> None:
+    inputs = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
+    assert inputs, name
+    for data in [*inputs, *decoders.seeds(name)]:
+        decoders.DECODERS[name](data)
+
+
+@pytest.mark.parametrize("name", [name for name in decoders.DECODERS if name.endswith("_plan")])
+def test_a_thousand_changed_documents(name: str) -> None:
+    """A short run of what `make fuzz` does for longer."""
+    honest = decoders.seeds(name)
+    changed = [trees.mutated(honest[seed % len(honest)], seed) for seed in range(1000)]
+    for data in filter(None, changed):
+        decoders.DECODERS[name](data)
+
+
+def test_the_honest_inputs_are_accepted() -> None:
+    """Had they been refused at the first byte, nothing behind it would be fuzzed."""
+    assert decoders.parse_plan(decoders.seeds("two_party_plan")[0]) == decoders.TWO_PARTY_PLAN
+    assert decoders.parse(decoders.seeds("ckks_plan")[0].decode(), "plan") == decoders.PLAN
+    assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
+    for kind in ("request", "response"):
+        file = decoders.File(decoders.seeds(f"{kind}_file")[0])
+        assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind
+    manifest = decoders.Folder(decoders.seeds("resume_manifest")[0])
+    assert decoders.resume.find(manifest, decoders.RUN) is not None
+
+
+def test_the_corpus_stays_small() -> None:
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*")) < MOST_BYTES

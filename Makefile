@@ -2,21 +2,30 @@
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md                           make two-party  the same for the two-party mode
+#   make fuzz    fuzz every decoder (docs/fuzzing.md); FUZZ_RUNS=10000000 executions of each of FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
 BUILD_DIR := build
 
+# Fuzzing: tools of these versions, in the build folder. libFuzzer comes with both and needs a C++ compiler.
+FUZZ_RUNS ?= 10000000
+FUZZ_TARGETS ?=
+FUZZ_OPTIONS ?=
+CARGO_FUZZ_VERSION := 0.13.1
+CARGO_FUZZ := $(BUILD_DIR)/tools/bin/cargo-fuzz
+ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
+
 DEPS := $(VENV)/.stamp-deps
 NATIVE := $(VENV)/.stamp-native
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures two-party fmt clean help
+.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz fmt clean help
 
 help:
-	@sed -n '1,4p' Makefile
+	@sed -n '1,5p' Makefile
 
 setup: $(NATIVE)
 
@@ -72,6 +81,20 @@ two-party: setup
 	mkdir -p $(BUILD_DIR)
 	$(BIN)/tacita bench two-party --json $(BUILD_DIR)/two-party.json
 	$(BIN)/python evaluation/two_party_figures.py --bench $(BUILD_DIR)/two-party.json
+
+$(CARGO_FUZZ):
+	$(CARGO) install cargo-fuzz --root $(BUILD_DIR)/tools --locked --version $(CARGO_FUZZ_VERSION)
+
+$(ATHERIS): requirements/fuzz.txt $(DEPS)
+	mkdir -p $(BUILD_DIR)/fuzz/atheris
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps \
+	  --target $(BUILD_DIR)/fuzz/atheris -r requirements/fuzz.txt
+	touch $@
+
+fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
+	cd fuzz && ../$(CARGO_FUZZ) build --fuzz-dir . --sanitizer none --target-dir ../$(BUILD_DIR)/fuzz/target
+	$(CARGO) test --release --quiet -p tacita-mpc no_damage_of_any_message -- --ignored
+	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
 
 clean:
 	rm -rf $(VENV) target $(BUILD_DIR)

@@ -1,0 +1,128 @@
+"""Runs fuzz targets one after the other, each for so many executions, and keeps a log of each: what `make
+fuzz` calls.
+
+    python fuzz/campaign.py --runs 10000000 [--targets keys,request] [--logs FOLDER] [--minimise]
+
+Inputs that reach something new are collected in build/fuzz/corpus; `--minimise` then keeps, of these and
+of those in the tree, the fewest that reach the same, in the tree. A target that fails leaves its input
+under build/fuzz/found and the campaign exits with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "fuzz"
+CORPUS = {"rust": ROOT / "crates" / "fuzz" / "corpus", "python": ROOT / "tests" / "fuzz" / "corpus"}
+SECONDS_AN_INPUT = 20  # an execution that takes longer is a finding
+MEGABYTES = 4096
+
+
+def main() -> int:
+    arguments = parsed()
+    arguments.logs.mkdir(parents=True, exist_ok=True)
+    kinds = targets()
+    chosen = [name for name in arguments.targets.split(",") if name] or list(kinds)
+    if unknown := [name for name in chosen if name not in kinds]:
+        sys.exit(f"no fuzz target {unknown[0]!r}; there are {', '.join(kinds)}")
+    failed = [name for name in chosen if not fuzz(name, kinds[name], arguments)]
+    if failed:
+        print(f"failed: {', '.join(failed)}; inputs under {BUILD / 'found'}, logs under {arguments.logs}")
+    return 1 if failed else 0
+
+
+def parsed() -> argparse.Namespace:
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--runs", type=int, default=10_000_000, help="executions of each target")
+    parser.add_argument("--seconds", type=int, default=0, help="at most so many for each target; 0: no limit")
+    parser.add_argument("--targets", default="", help="names, with commas; default: all")
+    parser.add_argument("--logs", type=Path, default=BUILD / "logs")
+    parser.add_argument("--minimise", action="store_true", help="rewrite the corpus in the tree")
+    return parser.parse_args()
+
+
+def targets() -> dict[str, tuple[str, int]]:
+    """Name -> (language, longest input). Each language lists its own."""
+    found: dict[str, tuple[str, int]] = {}
+    example = ["cargo", "run", "--quiet", "--release", "-p", "tacita-fuzz", "--example", "seeds"]
+    lists = {
+        "rust": [*example, "--", str(BUILD / "honest")],
+        "python": [sys.executable, str(ROOT / "tests" / "fuzz" / "run.py"), "--list"],
+    }
+    for kind, command in lists.items():
+        printed = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+        if printed.returncode:
+            sys.exit(printed.stderr)
+        rows = (line.split() for line in printed.stdout.splitlines())
+        found |= {name: (kind, int(longest)) for name, longest in rows}
+    return found
+
+
+def environment() -> dict[str, str]:
+    """One thread each; atheris lies in a folder of the build."""
+    paths = ":".join([str(ROOT / "python"), str(BUILD / "atheris"), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "RAYON_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": paths}
+
+
+def command(name: str, kind: str) -> list[str]:
+    if kind == "rust":
+        return [str(BUILD / "target" / host() / "release" / name)]
+    return [sys.executable, str(ROOT / "tests" / "fuzz" / "run.py"), name]
+
+
+@functools.cache
+def host() -> str:
+    """What cargo-fuzz builds for."""
+    lines = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return next(line.removeprefix("host: ") for line in lines if line.startswith("host: "))
+
+
+def fuzz(name: str, target: tuple[str, int], arguments: argparse.Namespace) -> bool:
+    kind, longest = target
+    folders = [folder / name for folder in (BUILD / "corpus", CORPUS[kind], BUILD / "honest")]
+    for folder in (*folders, found := BUILD / "found"):
+        folder.mkdir(parents=True, exist_ok=True)
+    options = [f"-runs={arguments.runs}", f"-max_len={longest}", f"-timeout={SECONDS_AN_INPUT}"]
+    options += [f"-rss_limit_mb={MEGABYTES}", f"-artifact_prefix={found}/{name}-", "-print_final_stats=1"]
+    options += [f"-max_total_time={arguments.seconds}"] if arguments.seconds else []
+    program = [*command(name, kind), *map(str, folders)]
+    good = run([*program, *options], arguments.logs / f"{name}.log", kind)
+    if good and arguments.minimise:
+        minimise(name, kind, folders[1], folders)
+    return good
+
+
+def run(words: list[str], log: Path, kind: str) -> bool:
+    """Runs it, with what the table needs at the head of the log: language, toolchain, day."""
+    version = ["rustc", "--version"] if kind == "rust" else [sys.executable, "--version"]
+    toolchain = subprocess.run(version, capture_output=True, text=True).stdout.strip()
+    with log.open("w", encoding="utf-8") as file:
+        day = time.strftime("%Y-%m-%d")
+        print(f"language: {kind}\ntoolchain: {toolchain}\nday: {day}", file=file, flush=True)
+        return subprocess.run(words, cwd=ROOT, env=environment(), stdout=file, stderr=file).returncode == 0
+
+
+def minimise(name: str, kind: str, kept: Path, folders: list[Path]) -> None:
+    """Rewrites `kept` with the fewest inputs that reach what all of them reach."""
+    fresh = BUILD / "minimal" / name
+    fresh.mkdir(parents=True, exist_ok=True)
+    for path in fresh.iterdir():
+        path.unlink()
+    words = [*command(name, kind), "-merge=1", str(fresh), *map(str, folders)]
+    subprocess.run(words, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    for path in kept.iterdir():
+        path.unlink()
+    for path in fresh.iterdir():
+        (kept / path.name).write_bytes(path.read_bytes())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

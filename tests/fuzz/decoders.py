@@ -16,17 +16,29 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import tiny
 from random_checkpoint import make_random_checkpoint
-from test_plan import make_plan
 
 from tacita.errors import PeerError, TacitaError
-from tacita.plan.plan import canonical, parse
+from tacita.plan.circuit import make_plan
+from tacita.plan.plan import Plan, canonical, parse
+from tacita.plan.presets import PRESETS
 from tacita.plan.two_party import make_two_party_plan, parse_plan
 from tacita.protocol import envelope, handshake, public_part
 from tacita.server import resume
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
-PLAN = make_plan()
+
+
+def real_plan() -> Plan:
+    """Of one tiny layer on a toy ring, made in a second."""
+    model, tokens = tiny.checkpoint(), 8
+    samples = tuple(tiny.inputs(model, tokens, real, seed) for seed, real in enumerate((8, 5, 8)))
+    ring = PRESETS["insecure_toy_n10"]
+    return make_plan(model, ring, tokens=tokens, scheme="thor", hidden_states=samples)
+
+
+PLAN = real_plan()
 KEY = "ab" * 16
 RUN = resume.Run(PLAN.hash, KEY, "00" * 32, "0.1.0")
 CHECKPOINT = make_random_checkpoint()

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
 INSTRUMENTED = ("protocol", "plan", "server", "checkpoint")
-LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 12}
+LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 14}
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def test_a_thousand_changed_documents(name: str) -> None:
 def test_the_honest_inputs_are_accepted() -> None:
     """Had they been refused at the first byte, nothing behind it would be fuzzed."""
     assert decoders.parse_plan(decoders.seeds("two_party_plan")[0]) == decoders.TWO_PARTY_PLAN
-    assert decoders.parse(decoders.seeds("ckks_plan")[0].decode(), "plan") == decoders.PLAN
+    assert decoders.parse(decoders.seeds("ckks_plan")[0].decode(), "plan").hash == decoders.PLAN.hash
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])

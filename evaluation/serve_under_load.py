@@ -61,17 +61,26 @@ def main() -> None:
 
 
 def measured(model: Path, tokens: int, runs: int) -> list[dict[str, Any]]:
-    """One row a kind of load: medians of `runs` sessions of one text, alone just before and then under the load."""
+    """One row a kind of load: medians over `runs` pairs of sessions of one text, alone and just after it under the load."""
     rows = []
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), model, tokens) as port:
         certificate, cache = Path(folder) / "pem" / "certificate.pem", PublicCache(Path(folder) / "cache")
         honest(port, certificate, cache)  # which fetches the public part
         for kind, (count, _) in KINDS.items():
-            alone = statistics.median(honest(port, certificate, cache) for _ in range(runs))
-            with loaded(kind, port, certificate):
-                under = statistics.median(honest(port, certificate, cache) for _ in range(runs))
-            rows.append({"kind": kind, "count": count, "alone": alone, "with": under, "ratio": under / alone})
+            pairs = []
+            for _ in range(runs):
+                alone = honest(port, certificate, cache)
+                with loaded(kind, port, certificate):
+                    pairs.append((alone, honest(port, certificate, cache)))
+            rows.append({"kind": kind, "count": count, "runs": pairs, **summary(pairs)})
     return rows
+
+
+def summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
+    """Medians of the seconds, and of the ratios pair by pair, which other work on the machine disturbs less."""
+    alone, under = zip(*pairs, strict=True)
+    ratio = statistics.median(b / a for a, b in pairs)
+    return {"alone": statistics.median(alone), "with": statistics.median(under), "ratio": ratio}
 
 
 def honest(port: int, certificate: Path, cache: PublicCache) -> float:

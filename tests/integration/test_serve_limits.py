@@ -116,7 +116,10 @@ def test_one_address_does_not_take_all_places_when_told_so(tmp_path: Path) -> No
 
 
 def test_a_text_has_a_deadline_and_then_the_place_is_free(tmp_path: Path) -> None:
-    with service(make_server(text=SHORT), tmp_path, Caps(sessions=1)) as serving, serving.client() as stalling:
+    with (
+        service(make_server(greeting=600.0, text=SHORT), tmp_path, Caps(sessions=1)) as serving,
+        serving.client() as stalling,
+    ):
         handshake.ask(stalling._party)
         (visit,) = serving.wait(lambda visits: len(visits) == 1)
         assert visit.admitted and visit.ending == "too late"
@@ -125,7 +128,7 @@ def test_a_text_has_a_deadline_and_then_the_place_is_free(tmp_path: Path) -> Non
 
 
 def test_a_client_does_not_keep_its_place_between_texts(tmp_path: Path) -> None:
-    with service(make_server(idle=SHORT), tmp_path) as serving, serving.client() as client:
+    with service(make_server(greeting=600.0, idle=SHORT), tmp_path) as serving, serving.client() as client:
         client.classify(TEXTS[0])
         (visit,) = serving.wait(lambda visits: len(visits) == 1)
         assert (visit.served.texts, visit.ending) == (1, "too late")

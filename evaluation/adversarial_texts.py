@@ -46,9 +46,7 @@ def main() -> None:
     for packing in ("rows", "batch"):
         found = calibrate(model, TOKENS, row_estimates=packing == "batch")
         soft = tempered(model, found.temperatures)
-        report[packing] = {
-            kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()
-        }
+        report[packing] = {kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()}
         show(packing, report[packing])
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")

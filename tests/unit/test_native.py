@@ -11,14 +11,11 @@ import pytest
 
 from tacita.backends.ckks import CkksBackend
 from tacita.backends.conformance import CHECKS, Harness
-from tacita.server.session import fresh_ciphertext
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
 
 RING = "insecure_toy_n8"
-# a well-formed ciphertext of this ring whose scale is 1.25 times that of any level
-ODD_SCALE = Path(__file__).parents[2] / "crates/wire/tests/vectors/insecure_toy_n8_seeded_v1.bin"
 Toy = tuple[Any, Any, Any, Path]
 
 
@@ -139,18 +136,6 @@ def test_levels_above_the_top_are_refused_and_do_not_wrap(level: int, toy: Toy, 
     fresh = native.encrypt(secret, np.zeros(16, complex), 3)
     with pytest.raises(native.TacitaError, match="above"):
         native.Evaluator(params, keys, 1).drop_to(fresh, level)
-
-
-def test_only_a_fresh_ciphertext_has_the_scale_of_a_request(toy: Toy) -> None:
-    params, secret, keys, _ = toy
-    fresh = native.encrypt(secret, np.zeros(16, complex), 3)
-    fresh_ciphertext(params, fresh.to_bytes())
-    evaluator = native.Evaluator(params, keys, 1)
-    assert fresh_ciphertext(params, evaluator.mul(fresh, fresh).to_bytes()).level == 2
-    odd = ODD_SCALE.read_bytes()
-    native.Ciphertext.from_bytes(params, odd)
-    with pytest.raises(native.FormatError, match=r"log2 scale 48\.32.*, a fresh one has 4[78]"):
-        fresh_ciphertext(params, odd)
 
 
 def test_two_reals_share_one_complex_bootstrap(harness: Harness) -> None:

@@ -45,7 +45,9 @@ def test_held_out_texts_take_no_part_in_the_intervals() -> None:
         texts[place] = text
     found = survey(MODEL, 16, texts)
     assert found.calibration == calibrate(MODEL, 16, [text for i, text in enumerate(texts) if i % 5 != 4])
-    assert found.counts == Counts("held out", 100, 100, found.counts.far), "texts unlike the others are seen to be outside"
+    assert found.counts == Counts("held out", 100, 100, found.counts.far), (
+        "texts unlike the others are seen to be outside"
+    )
 
 
 def test_a_text_among_its_like_is_inside_and_few_are_not_estimated() -> None:

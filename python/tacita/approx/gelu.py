@@ -17,6 +17,7 @@ from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, par
 
 __all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
+
 def exact(x: Array) -> Array:
     """x Phi(x), elementwise."""
     x = np.asarray(x, dtype=np.float64)

@@ -104,9 +104,7 @@ def plan_best(
 ) -> Choice:
     """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
     phases = Phases(progress, list(PACKINGS))
-    calibrated = calibrate_model(
-        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
-    )
+    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
 
     def option(scheme: str) -> Option:
         try:

@@ -92,9 +92,7 @@ def make_plan(
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
     shapes(packing_of(scheme), model.config, rings[-1].slots, tokens, inputs)
     phases = Phases(progress, [scheme])
-    calibrated = calibrate_model(
-        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
-    )
+    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
     goal = Goal(scheme, inputs, accuracy, functions)
     plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")

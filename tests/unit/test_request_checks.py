@@ -45,7 +45,7 @@ def test_another_level_is_refused() -> None:
 
 def test_fresh_ciphertexts_have_the_scale_that_the_server_asks_for(tmp_path: Path) -> None:
     native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    params = native.Parameters.preset("insecure_toy_n9")
+    params = native.Parameters.preset("insecure_toy_n9", allow_insecure=True)
     paths = str(tmp_path / "secret.key"), str(tmp_path / "evaluation.keys")
     native.keygen(params, [(1, 1)], *paths, lambda done, total: None)
     secret = native.SecretKey.load(paths[0], params)

@@ -1,6 +1,7 @@
-"""What each approximation costs DASHformer: its probabilities with one function replaced, then all, over all sequences.
+"""What each approximation costs DASHformer: its probabilities with one function replaced, then all, over sequences that took no
+part in calibration; with --chosen-on, over those that did (an accuracy is chosen on these).
 
-    python evaluation/dashformer_functions.py --model DIR [--calibrate 200] [--relu 6e-5]   (DIR: made by convert_dashformer.py)
+    python evaluation/dashformer_functions.py --model DIR [--relu 6e-5] [--chosen-on]   (DIR: made by convert_dashformer.py)
 
 --relu: root-mean-square error of ReLU, as `Accuracy.relu`. Float64 numpy, no encryption and no packing: the circuit's
 functions on the circuit's intervals. Also prints by how much an estimate of each row's log-sum, quadratic in its query,
@@ -18,6 +19,7 @@ import numpy as np
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.measure.batch import probabilities
+from tacita.measure.dashformer import split
 from tacita.plan.calibrate import calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 
@@ -30,13 +32,15 @@ Functions = Mapping[str, Callable[[Array], Array]]
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--model", type=Path, required=True)
-    options.add_argument("--calibrate", type=int, default=200)
+    options.add_argument("--chosen-on", action="store_true")
     options.add_argument("--relu", type=float, default=Accuracy().relu)
     args = options.parse_args()
     model = load(args.model)
     texts = [line.split("\t")[0] for line in (args.model / "sequences.tsv").read_text().splitlines()[1:]]
-    hidden = np.stack([embed(model, text, TOKENS)[0] for text in texts])
-    calibration = calibrate(model, TOKENS, texts[: args.calibrate])
+    measured, calibrating = split(texts)
+    shown = calibrating if args.chosen_on else measured
+    hidden = np.stack([embed(model, text, TOKENS)[0] for text in shown])
+    calibration = calibrate(model, TOKENS, calibrating)
     layer = fit_circuit(calibration, model.config, Accuracy(relu=args.relu)).layers[0]
     specs = {name: getattr(layer, name) for name in ("exp", "inverse", "rsqrt1", "rsqrt2", "activation")}
     shift = calibration.layers[0].shift
@@ -45,7 +49,8 @@ def main() -> None:
         functions = exact_functions(shift) | {name: specs[name].numpy for name in names}
         found = probabilities(logits(model, hidden, functions))
         print(line(" ".join(names), [specs[name] for name in names], found, exact))
-    print(spans(model, hidden, args.calibrate))
+    both = np.stack([embed(model, text, TOKENS)[0] for text in [*calibrating, *measured]])
+    print(spans(model, both, len(calibrating)))
 
 
 def exact_functions(shift: float) -> dict[str, Callable[[Array], Array]]:

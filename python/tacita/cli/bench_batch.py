@@ -40,6 +40,7 @@ from tacita.cli.options import (
 from tacita.cli.report import parameters, security_of
 from tacita.errors import InputError
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
+from tacita.measure.dashformer import split
 from tacita.plan.calibrate import load_texts
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
@@ -49,7 +50,6 @@ from tacita.protocol import engine
 from tacita.protocol.files import Workdir, write_text
 from tacita.server.session import MEMORY_GB, Usage
 
-CALIBRATION = 200  # sequences of DASHformer from which its intervals are taken
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
 
 BatchScheme = Annotated[SchemeName, typer.Option("--scheme", help="arion or moai (thor: one text a request).")]
@@ -157,16 +157,17 @@ def dashformer(
 ) -> None:
     """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has it.
 
-    The intervals come from the first 200 sequences, which are among those that are measured.
+    The intervals come from sequences 257 to 456 of the file, which are never among those that are measured.
     """
     with dashformer_folder(model, data) as (folder, sequences):
         checkpoint, examples = load(folder), read_examples(sequences)
-    chosen = _repeated(examples, inputs)
+    measured, calibrating = split(examples)
+    chosen = _repeated(measured, inputs)
     task = Task(
         checkpoint,
         [text for text, _ in chosen],
         [label for _, label in chosen],
-        [text for text, _ in examples[:CALIBRATION]],
+        [text for text, _ in calibrating],
         DASHFORMER_TOKENS,
         scheme.value,
         preset,

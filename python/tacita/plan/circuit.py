@@ -86,8 +86,9 @@ def make_plan(
 
     parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor, arion or moai.
     inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds). functions: variants
-    of the approximations. processes: for many texts, see `plan.walk`. Raises ShapeError for sizes that the packing does not
-    admit, before the minutes of calibration.
+    of the approximations. processes: for many texts, see `plan.walk`.
+
+    Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
     shapes(packing_of(scheme), model.config, rings[-1].slots, tokens, inputs)

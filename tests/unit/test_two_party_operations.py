@@ -323,12 +323,13 @@ client.close()
 
 
 @pytest.mark.parametrize("kind", ["ferret", "softspoken"])
-def test_correlations_can_be_made_ahead(kind: str) -> None:
+def test_correlations_are_right_and_can_be_made_ahead(kind: str) -> None:
     pair = native.two_party_pair()
     both(pair, lambda party: party.setup(kind, products=False))
     before = both(pair, lambda party: party.bytes_sent + party.bytes_received)
-    made = both(pair, lambda party: party.make_cots(20_000))
+    made = both(pair, lambda party: party.take_cots(20_000))
     assert made[0] == made[1] >= 20_000
+    assert both(pair, lambda party: party.wrong_cots(5_000)) == (0, 0)
     after = both(pair, lambda party: party.bytes_sent + party.bytes_received)
     assert after[0] > before[0]
     both(pair, lambda party: party.reserve_cots(*((100, 200) if party.is_client else (200, 100))))

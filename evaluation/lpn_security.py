@@ -3,14 +3,15 @@
     python evaluation/lpn_security.py            the sets that the code uses; fails below 128 bits
     python evaluation/lpn_security.py N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves, D-sparse rows
 
-One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every bin of 2^LOG. Costs are
-in bit operations: memory is free, a list costs one operation an entry, a sparse system of size k D k^2.
+One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every bin of
+2^LOG. Costs are in bit operations: memory is free, a list costs one operation an entry, a sparse system of size k D k^2.
 
-Rows of information sets and of the algebraic attack are lower bounds for their kind of attack, the search for sets of columns free.
-Statistical decoding is not bounded so: its first row takes parity checks that half of an elimination would give, which somebody can
-make; its second the lightest checks that can exist, as if they were handed over. The second is below 128 bits, as it is for dense
-problems (their Gilbert-Varshamov bound). What is assumed hard is to *find* such checks: sets of at most w of the n rows that sum to
-zero, for a w of about a tenth of k. No way is known that does not take exponential time.
+Rows of information sets and of the algebraic attack are lower bounds for their kind of attack, the search for sets of
+columns free. Statistical decoding is not bounded so: its first row takes parity checks that half of an elimination would
+give, which somebody can make; its second the lightest checks that can exist, as if they were handed over. The second is
+below 128 bits, as it is for dense problems (their Gilbert-Varshamov bound). What is assumed hard is to *find* such
+checks: sets of w of the n rows that sum to zero, for a w of about a tenth of k. No way is known that does not
+take exponential time.
 """
 
 import math
@@ -105,8 +106,8 @@ def statistical(size: float, m: int) -> float:
 
 
 def all_even(total: float) -> float:
-    """log2, a column, of the probability that `total` positions a column, drawn at random, meet every column an even number of times:
-    (total k)! / k^(total k) times a coefficient of cosh(z)^k, bounded at its saddle point z tanh(z) = total."""
+    """log2, a column, of the probability that `total` positions a column, drawn at random, meet every column an even
+    number of times: (total k)! / k^(total k) times a coefficient of cosh(z)^k, bounded at its saddle point z tanh(z) = total."""
     low, high = 1e-9, total + 10.0
     for _ in range(100):
         middle = (low + high) / 2
@@ -115,8 +116,8 @@ def all_even(total: float) -> float:
 
 
 def lightest_check(ratio: float, d: int) -> float:
-    """The least w such that some w*k of the n = ratio*k rows may sum to zero: where their expected number reaches one (first moment,
-    as in `densest_part`)."""
+    """The least w such that some w*k of the n = ratio*k rows may sum to zero: where the expected number of such sets
+    reaches one (first moment, as in `densest_part`)."""
     low, high = 1e-4, 1.0
     while high - low > 1e-7:
         w = (low + high) / 2

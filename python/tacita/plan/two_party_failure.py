@@ -1,8 +1,9 @@
 """How likely a two-party plan makes a wrong answer by chance, whatever the text.
 
-Only element-wise products can fail: a coefficient of a response whose noise meets the mask's edge spoils its ciphertext
-(`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). This counts the coefficients of all responses of one text,
-each at the engine's bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
+Only element-wise products can fail: a coefficient of a response whose noise meets the mask's edge spoils its
+ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). This counts the coefficients of all responses
+of one text, each at the engine's bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -17,24 +18,25 @@ if typing.TYPE_CHECKING:
     from tacita.models.two_party import LayerBounds
     from tacita.plan.two_party import TwoPartyPlan
 
-COEFFICIENT = (
-    -65.0
-)  # log2 for one coefficient of a response to a sum of TERMS products; a test of the engine's holds it to this
+# log2 for one coefficient of a response to a sum of TERMS products; a test holds it to the engine's
+COEFFICIENT = -65.0
 TERMS = 8
 SLOTS = 8192  # coefficients of a ciphertext, and values in it
 MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
 SQUARES = {"relu": 0, "abs4": 2, "abs8": 3}  # responses for an activation: the squares of its polynomial
 EXP, TANH = 4, 3
-ROW_VALUE = (
-    8  # responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
-)
+# responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
+ROW_VALUE = 8
 NORM_PRIMES = 2
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 QUOTIENT_SLACK = 15
 
 
 def failure_log2(plan: TwoPartyPlan) -> float:
-    """log2 of a bound for the probability that chance alone spoils the answer to one text. -inf where nothing can fail."""
+    """log2 of a bound for the probability that chance alone spoils the answer to one text.
+
+    -inf where nothing can fail.
+    """
     weighted = sum(count * math.sqrt(max(1.0, terms / TERMS)) for count, terms in _responses(plan))
     return math.log2(weighted * SLOTS) + COEFFICIENT if weighted else -math.inf
 
@@ -63,7 +65,7 @@ def _layer(plan: TwoPartyPlan, bounds: LayerBounds, rows: int) -> Iterator[tuple
 
 
 def _norm(rows: int, hidden: int) -> Iterator[tuple[int, int]]:
-    """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a value a row."""
+    """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's value."""
     blocks = -(-hidden // min(SLOTS // rows, hidden))
     yield NORM_PRIMES, blocks
     yield NORM_PRIMES * blocks, 3
@@ -71,7 +73,7 @@ def _norm(rows: int, hidden: int) -> Iterator[tuple[int, int]]:
 
 
 def _quotient_primes(formats: Formats, context: float) -> int:
-    """Plaintext primes of the product of mixed values and their rows' inverses, whose slack `SharedTensors.mix` chooses."""
+    """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix` takes."""
     fraction = mixed_fraction(formats, context) + formats.inverse
     slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
     return -(-(2 * formats.normal_ring - slack) // PLAIN_WIDTH)

@@ -54,6 +54,7 @@ impl HashKeys {
 }
 
 /// H under one key.
+#[allow(clippy::large_enum_variant)] // one at a time, on the stack: a box would cost more than the copy
 pub(super) enum Hash {
     #[cfg(target_arch = "x86_64")]
     Fast(Keys),

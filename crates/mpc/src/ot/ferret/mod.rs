@@ -131,14 +131,7 @@ mod tests {
         let mut keys = keys();
         let mut grown = || {
             let mut leaves = vec![0; 1 << TINY.log];
-            tree::grow(
-                &keys.next(),
-                &mut leaves,
-                77,
-                5,
-                &vec![9 << 70; TINY.log],
-                &mut Vec::new(),
-            );
+            tree::grow(&keys.next(), &mut leaves, 77, 5, &[9 << 70; TINY.log], &mut Vec::new());
             leaves
         };
         let (first, second) = (grown(), grown());

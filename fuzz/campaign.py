@@ -23,6 +23,7 @@ BUILD = ROOT / "build" / "fuzz"
 CORPUS = {"rust": ROOT / "crates" / "fuzz" / "corpus", "python": ROOT / "tests" / "fuzz" / "corpus"}
 SECONDS_AN_INPUT = 20  # an execution that takes longer is a finding
 MEGABYTES = 4096
+MOST_KEPT = 48 << 10  # bytes of a target's inputs in the tree
 
 
 def main() -> int:
@@ -111,17 +112,30 @@ def run(words: list[str], log: Path, kind: str) -> bool:
 
 
 def minimise(name: str, kind: str, kept: Path, folders: list[Path]) -> None:
-    """Rewrites `kept` with the fewest inputs that reach what all of them reach."""
+    """Rewrites `kept` with the inputs that reach all that is reached, the shortest first up to `MOST_KEPT`.
+
+    libFuzzer's merge picks the fewest. It does not work under atheris: there the collected corpus, of which
+    libFuzzer has replaced inputs by shorter ones while it ran, is taken as it is.
+    """
+    source = merged(name, kind, folders) if kind == "rust" else folders[0]
+    chosen = {path.name: path.read_bytes() for path in source.iterdir()}
+    for path in kept.iterdir():
+        path.unlink()
+    room = MOST_KEPT
+    for name, data in sorted(chosen.items(), key=lambda item: len(item[1])):
+        if (room := room - len(data)) >= 0:
+            (kept / name).write_bytes(data)
+
+
+def merged(name: str, kind: str, folders: list[Path]) -> Path:
+    """A fresh folder with the fewest inputs that reach what those of all folders reach."""
     fresh = BUILD / "minimal" / name
     fresh.mkdir(parents=True, exist_ok=True)
     for path in fresh.iterdir():
         path.unlink()
     words = [*command(name, kind), "-merge=1", str(fresh), *map(str, folders)]
     subprocess.run(words, cwd=ROOT, env=environment(), check=True, capture_output=True)
-    for path in kept.iterdir():
-        path.unlink()
-    for path in fresh.iterdir():
-        (kept / path.name).write_bytes(path.read_bytes())
+    return fresh
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ def main(name: str) -> None:
 
 def lines_run(name: str) -> dict[str, set[int]]:
     """File -> lines that ran inside functions while the corpus was replayed."""
+    kept = [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
+    inputs = [*kept, *decoders.seeds(name)]
     ran: dict[str, set[int]] = {str(PACKAGE / module): set() for module in decoders.MODULES[name]}
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -45,8 +47,8 @@ def lines_run(name: str) -> dict[str, set[int]]:
 
     sys.settrace(trace)
     try:
-        for path in sorted((HERE / "corpus" / name).iterdir()):
-            decoders.DECODERS[name](path.read_bytes())
+        for data in inputs:
+            decoders.DECODERS[name](data)
     finally:
         sys.settrace(None)
     return ran

@@ -1,10 +1,11 @@
 //! The decoders of transfers' messages, each with its own side's state from a fixed stream.
 use super::base::{check_point, BaseKeys, BASE};
-use super::ferret::{extend_receiver, TINY};
+use super::ferret::{extend_receiver, TreeKeys, TINY};
+use super::hash::{HashKeys, Purpose};
 use super::pprf::{punctured, LEAVES, MESSAGE, TREES};
 use super::prg::Stream;
 use super::softspoken::{message_len, Sender, STEP};
-use crate::Result;
+use crate::{Result, Role};
 use std::sync::{LazyLock, Mutex};
 
 /// A group element of the base transfers.
@@ -28,8 +29,10 @@ pub fn soft_spoken_trees(message: &[u8]) -> u128 {
     let keys = BaseKeys {
         sent: Vec::new(),
         received,
+        session: SESSION,
     };
-    let trees = punctured(&keys, &points(), message);
+    let hash = hash_keys(Purpose::Leaves).at(0);
+    let trees = punctured(&keys, &hash, &points(), message);
     trees.iter().flatten().fold(0, |sum, leaf| sum ^ leaf)
 }
 
@@ -52,8 +55,15 @@ pub fn soft_spoken_batch(message: &[u8]) -> usize {
 /// One batch of Ferret's receiver from a message of [`FERRET_BYTES`] bytes; the sum of all blocks.
 pub fn ferret_batch(message: &[u8]) -> u128 {
     let (input, mut out) = (fixed(TINY.need()), vec![0; TINY.n()]);
-    extend_receiver(&TINY, &input, message, &mut out);
+    let mut keys = TreeKeys::new(hash_keys(Purpose::Trees));
+    extend_receiver(&TINY, &mut keys, &input, message, &mut out);
     out.iter().fold(0, |sum, block| sum ^ block)
+}
+
+const SESSION: [u8; 32] = [1; 32];
+
+fn hash_keys(purpose: Purpose) -> HashKeys {
+    HashKeys::new(&SESSION, Role::Client, purpose)
 }
 
 /// Digits of delta; the first is odd.

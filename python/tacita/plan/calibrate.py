@@ -70,7 +70,7 @@ class LayerCalibration:
     holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k),
     for k square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the
     LayerNorm input minus its mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result.
-    activation: interval of its input. density: share of ReLU's inputs in equal parts of that interval, as powers of two; empty
+    activation: interval of its input. density: share of ReLU's inputs in equal parts of that interval, as half powers of two; empty
     for other activations, whose fits do not ask.
     hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
     input. output: bound of the layer's result.

@@ -39,5 +39,6 @@ def outwards(interval: Interval) -> Interval:
 
 
 def share(value: float) -> float:
-    """The power of two nearest to a share (by its logarithm), 0 for one below 2^-14: enough to weight a fit."""
-    return 2.0 ** round(math.log2(value)) if value >= 2.0**-14 else 0.0
+    """The half power of two nearest to a share (by its logarithm), in 8 bits; 0 for one below 2^-14. To weight a fit it serves as well
+    as the share itself: DASHformer's probabilities move by 0.014 with either, by 0.017 with whole powers."""
+    return nearest(2.0 ** (0.5 * round(2.0 * math.log2(value)))) if value >= 2.0**-14 else 0.0

@@ -73,7 +73,7 @@ class Ranges:
         return _span(self.each_log_mean(layer, temperature, head))
 
     def density(self, layer: str, interval: Interval) -> tuple[float, ...]:
-        """Share of the activation's inputs of real tokens in each of BINS equal parts of the interval, as powers of two;
+        """Share of the activation's inputs of real tokens in each of BINS equal parts of the interval, as half powers of two;
         empty where they were not kept."""
         found = [inputs[layer] for inputs in self.inputs if layer in inputs]
         if not found:

@@ -19,9 +19,14 @@ fn parameters() -> Parameters {
     .unwrap()
 }
 
-/// More buffers of limb size than the test has ever used at once: all that were given back are among them.
-fn recycled(params: &Parameters) -> Vec<AlignedVec> {
-    (0..256).map(|_| AlignedVec::scratch(params.n())).collect()
+/// Fails when a buffer that was given back holds one of these limbs. It takes more buffers than were ever used at
+/// once, so that those are among them; all go back at the end.
+fn assert_forgotten(params: &Parameters, telling: &[Vec<f64>]) {
+    let recycled: Vec<_> = (0..256).map(|_| AlignedVec::scratch(params.n())).collect();
+    for buffer in &recycled {
+        let left = telling.iter().any(|limb| limb[..] == buffer[..]);
+        assert!(!left, "a secret is left in a recycled buffer");
+    }
 }
 
 /// a * s of every limb, in plain integers: with a public, as good as s.
@@ -38,25 +43,33 @@ fn a_prime(params: &Parameters, limb: usize) -> u64 {
     params.modulus(limb).p()
 }
 
+fn limbs(poly: &RnsPoly) -> Vec<Vec<f64>> {
+    poly.limbs.iter().map(|limb| limb.to_vec()).collect()
+}
+
 #[test]
-fn nothing_that_tells_the_secret_goes_back_to_the_pool() {
+fn key_generation_leaves_no_product_by_the_secret() {
     let params = parameters();
     let secret = SecretKey::generate(&params).unwrap();
-    let square = secret.ntt().clone();
-    let key = SwitchingKey::generate(&params, &square, secret.ntt(), 2, 1, Gadget::Rns).unwrap();
-    let (ct, _) = encrypt::encrypt_secret(&params, &secret, &RnsPoly::zero(&params, 2, 0), 1.0).unwrap();
+    let from = secret.automorphism(&params, 5);
+    let key = SwitchingKey::generate(&params, from.ntt(), secret.ntt(), 2, 1, Gadget::Rns).unwrap();
+    let telling: Vec<_> = key.a.iter().flat_map(|a| products(&params, a, secret.ntt())).collect();
+    assert_forgotten(&params, &telling);
+}
+
+#[test]
+fn encryption_and_decryption_leave_neither_the_secret_nor_what_was_decrypted() {
+    let params = parameters();
+    let secret = SecretKey::generate(&params).unwrap();
+    let zero = RnsPoly::zero(&params, 2, 0);
+    let (ct, _) = encrypt::encrypt_secret(&params, &secret, &zero, 1.0).unwrap();
+    let mut telling = products(&params, &ct.polys[1], secret.ntt());
+    telling.extend(limbs(secret.ntt()));
+    assert_forgotten(&params, &telling);
     let mut plain = encrypt::decrypt(&params, &secret, &ct);
-    let noise = plain.limbs[0].to_vec();
+    telling.extend(limbs(&plain));
     plain.wipe();
     drop(plain);
-    let mut telling: Vec<Vec<f64>> = key.a.iter().flat_map(|a| products(&params, a, secret.ntt())).collect();
-    telling.extend(products(&params, &ct.polys[1], secret.ntt()));
-    telling.extend(secret.ntt().limbs.iter().map(|limb| limb.to_vec()));
-    telling.push(noise);
-    for buffer in recycled(&params) {
-        assert!(
-            !telling.iter().any(|t| t[..] == buffer[..]),
-            "a secret is left in a recycled buffer"
-        );
-    }
+    drop(secret);
+    assert_forgotten(&params, &telling);
 }

@@ -1,8 +1,9 @@
 """Writes the first tables of docs/benchmarks.md from the JSON files of `tacita bench engine` and `tacita demo`.
 
-    python evaluation/figures.py --engine engine.json --demo demo.json [--accuracy accuracy.json]
+    python evaluation/figures.py --engine engine.json [avx2.json scalar.json] --demo demo.json [--accuracy accuracy.json]
 
-Replaces the lines between the two markers in docs/benchmarks.md. `make figures` measures and calls this.
+The first engine file is the one that all other figures go with; those after it, made under TACITA_SIMD=avx2 and scalar, are
+compared with it. Replaces the lines between the two markers in docs/benchmarks.md. `make figures` measures and calls this.
 """
 
 from __future__ import annotations
@@ -10,23 +11,31 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+OPERATIONS = {  # field of the report -> name, what was asked
+    "ntt": ("NTT, one limb", "0.18 Y"),
+    "rotate": ("rotate, 12 limbs", "32 Y"),
+    "mul_relin": ("multiply, relinearise, 12 limbs", "34 Y"),
+    "rescale": ("rescale, 12 limbs", ""),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine", type=Path, required=True)
+    parser.add_argument("--engine", type=Path, required=True, nargs="+")
     parser.add_argument("--demo", type=Path, required=True)
     parser.add_argument("--accuracy", type=Path)
     options = parser.parse_args()
-    engine, demo = (json.loads(path.read_text()) for path in (options.engine, options.demo))
+    engine, *others = (json.loads(path.read_text()) for path in options.engine)
+    demo = json.loads(options.demo.read_text())
     accuracy = json.loads(options.accuracy.read_text()) if options.accuracy else None
-    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(table(engine, demo, accuracy)) + "\n"))
+    lines = [*table(engine, demo, accuracy), *(paths([engine, *others]) if others else ())]
+    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(lines) + "\n"))
 
 
 def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:
@@ -42,11 +51,9 @@ def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[
     yield f"Machine: {_processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
     yield "| engine, one thread, N = 2^16 | ms | Y | asked for |"
     yield "|---|---|---|---|"
-    asked = {"ntt": "0.18 Y", "rotate": "32 Y", "mul_relin": "34 Y", "rescale": ""}
-    names = {"ntt": "NTT, one limb", "rotate": "rotate, 12 limbs", "mul_relin": "multiply, relinearise, 12 limbs"}
-    for op, limit in asked.items():
+    for op, (name, limit) in OPERATIONS.items():
         ms = engine[f"{op}_ms"]
-        yield f"| {names.get(op, op + ', 12 limbs')} | {ms:.2f} | {ms / y:.2f} | {limit} |"
+        yield f"| {name} | {ms:.2f} | {ms / y:.2f} | {limit} |"
     seconds = boot["seconds"]
     yield f"| bootstrap, 32768 complex slots | {1e3 * seconds:.0f} | {1e3 * seconds / y:.0f} | 7,300 Y |"
     yield ""
@@ -63,6 +70,17 @@ def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[
             f"{100 * accuracy['accuracy']:.1f} %, float model {100 * accuracy['reference_accuracy']:.1f} %, "
             f"same label {100 * accuracy['agreement']:.1f} %, largest error of a logit {accuracy['max_abs_error']:.4f}."
         )
+
+
+def paths(engines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The same operations by the kernels of each run, in ms and in that run's Y."""
+    yield f"\n| kernels | {' | '.join(engine['simd'] for engine in engines)} |"
+    yield "|---|" + "---|" * len(engines)
+    rows = {name: [engine[f"{op}_ms"] for engine in engines] for op, (name, _) in OPERATIONS.items()}
+    rows["bootstrap, 32768 complex slots"] = [1e3 * engine["bootstrap"]["seconds"] for engine in engines]
+    for name, row in rows.items():
+        cells = (f"{ms:.4g} ms, {ms / e['yardstick_ms']:.3g} Y" for ms, e in zip(row, engines, strict=True))
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def _demo(demo: Mapping[str, Any]) -> Iterator[str]:

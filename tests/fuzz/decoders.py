@@ -51,7 +51,13 @@ def client_greeting(data: bytes) -> None:
     if not data:
         return
     link = Scripted(_fitted(data[0], data[1:]))
-    _tacita_errors(handshake.greet, link, NO_CACHE)
+
+    def ask() -> None:
+        handshake.greet(link, NO_CACHE)
+        handshake.ask(link)
+
+    _tacita_errors(ask)
+    _tacita_errors(handshake.ask, Scripted(data))
 
 
 def server_greeting(data: bytes) -> None:
@@ -135,7 +141,9 @@ def seeds(name: str) -> list[bytes]:
     """Honest inputs of a target: where its corpus begins."""
     if name == "client_greeting":
         head = handshake.WELCOME.pack(handshake.MAGIC, handshake.VERSION, 0, bytes(32))
-        return [b"\3" + head + b"not a part" + handshake.AGREED, b"\0" + head]
+        refusal = handshake.WELCOME.pack(handshake.REFUSAL, 1, 5, bytes(32))
+        granted = handshake.PERMISSION.pack(0, 0)
+        return [b"\3" + head + b"not a part" + handshake.AGREED, b"\0" + refusal, granted]
     if name == "server_greeting":
         hello = handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION)
         wishes = handshake.CLASSIFY + handshake.CLASSIFY + handshake.END

@@ -13,6 +13,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,9 +109,9 @@ def response_file(data: bytes) -> None:
 
 def resume_manifest(data: bytes) -> None:
     """The manifest of a resume point, as it is and under its right checksum."""
-    _tacita_errors(resume.find, Folder(data), RUN)
+    _tacita_errors(resume.find, Store(data), RUN)
     if (sealed := _resealed(data)) is not None:
-        _tacita_errors(resume.find, Folder(sealed), RUN)
+        _tacita_errors(resume.find, Store(sealed), RUN)
 
 
 DECODERS: dict[str, Callable[[bytes], None]] = {
@@ -205,14 +206,18 @@ class File:
         return self._data.decode(encoding)
 
 
-class Folder:
-    """A folder with one file."""
+class Store:
+    """A store of spilled ciphertexts with nothing but a manifest; see `server.spill.store.SpillStore`."""
+
+    folder = Path("store")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def __truediv__(self, name: str) -> File:
-        return File(self._data)
+    def read_manifest(self, most: int) -> str:
+        if len(self._data) > most:
+            raise ValueError(f"over {most} bytes")
+        return self._data.decode("utf-8")
 
 
 def _tacita_errors(decode: Callable[..., Any], *arguments: Any) -> None:

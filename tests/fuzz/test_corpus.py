@@ -37,7 +37,7 @@ def test_the_honest_inputs_are_accepted() -> None:
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
         assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind
-    manifest = decoders.Folder(decoders.seeds("resume_manifest")[0])
+    manifest = decoders.Store(decoders.seeds("resume_manifest")[0])
     assert decoders.resume.find(manifest, decoders.RUN) is not None
 
 

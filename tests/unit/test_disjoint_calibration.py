@@ -12,6 +12,8 @@ from random_checkpoint import WORDS, make_random_checkpoint
 from tacita import api
 from tacita.backends.plain import PlainBackend
 from tacita.checkpoint import Checkpoint, pad_hidden
+from tacita.cli import bench_batch
+from tacita.cli.app import main
 from tacita.errors import InputError
 from tacita.measure.dashformer import split
 from tacita.models.batch import FIXED, build_batch_circuit
@@ -63,6 +65,20 @@ def test_a_plan_answers_sentences_that_it_was_not_calibrated_on() -> None:
         answer = api.classify_locally(plan, model, text)
         assert np.max(np.abs(np.array(answer.logits) - api.reference_logits(plan, model, text))) < 0.02
         assert not answer.warnings
+
+
+def test_a_batch_of_the_shipped_sentences_is_measured_on_others_than_calibrate(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bench_batch.Task] = []
+
+    def measured(task: bench_batch.Task, *_: object) -> dict[str, object]:
+        seen.append(task)
+        raise InputError("enough is known", hint="")
+
+    monkeypatch.setattr(bench_batch, "_measured", measured)
+    assert main(["bench", "batch", "--inputs", "64", "--backend", "sim"]) == 2
+    task = seen[0]
+    assert task.calibration and len(task.texts) == 64
+    assert not set(task.texts) & set(task.calibration)
 
 
 def test_dashformers_sequences_calibrate_or_are_measured() -> None:

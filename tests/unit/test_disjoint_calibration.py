@@ -63,7 +63,8 @@ def test_a_plan_answers_sentences_that_it_was_not_calibrated_on() -> None:
     plan = api.plan(model, tokens=TOKENS, preset="insecure_toy_n10", texts=made)
     for text in tested:
         answer = api.classify_locally(plan, model, text)
-        assert np.max(np.abs(np.array(answer.logits) - api.reference_logits(plan, model, text))) < 0.02
+        distance = np.max(np.abs(np.array(answer.logits) - api.reference_logits(plan, model, text)))
+        assert distance < 0.02 + 0.5 * 10.0**-plan.decimals  # random weights are noisy: one decimal
         assert not answer.warnings
 
 

@@ -74,13 +74,18 @@ def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[
 
 def paths(engines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The same operations by the kernels of each run, in ms and in that run's Y."""
-    yield f"\n| kernels | {' | '.join(engine['simd'] for engine in engines)} |"
+    yield f"\n| N = 2^16, one thread, kernels | {' | '.join(engine['simd'] for engine in engines)} |"
     yield "|---|" + "---|" * len(engines)
     rows = {name: [engine[f"{op}_ms"] for engine in engines] for op, (name, _) in OPERATIONS.items()}
     rows["bootstrap, 32768 complex slots"] = [1e3 * engine["bootstrap"]["seconds"] for engine in engines]
     for name, row in rows.items():
-        cells = (f"{ms:.4g} ms, {ms / e['yardstick_ms']:.3g} Y" for ms, e in zip(row, engines, strict=True))
+        cells = (f"{_digits(ms)} ms, {_digits(ms / e['yardstick_ms'])} Y" for ms, e in zip(row, engines, strict=True))
         yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _digits(value: float) -> str:
+    """Three that count, or all before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _demo(demo: Mapping[str, Any]) -> Iterator[str]:

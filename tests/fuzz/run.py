@@ -2,15 +2,12 @@
 `--list` prints all targets.
 
 `make fuzz` calls it. Half of the mutations change bytes, as libFuzzer does, half a place of a JSON
-document where the input is one (`trees`). The types of a plan's fields are looked up once, not for every
-input: that is what most of the time would go into.
+document where the input is one (`trees`).
 """
 
 from __future__ import annotations
 
-import functools
 import sys
-import typing
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -40,7 +37,6 @@ def fuzz(name: str, words: list[str]) -> None:
             return changed
         return bytes(atheris.Mutate(data, longest))
 
-    typing.get_type_hints = functools.cache(typing.get_type_hints)
     folder = Path(next(word for word in words if not word.startswith("-")))
     for index, seed in enumerate(decoders.seeds(name)):
         (folder / f"honest-{index}").write_bytes(seed)

@@ -298,6 +298,17 @@ def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> Non
         party.close()
 
 
+def test_answers_that_came_are_written_when_the_session_breaks(tmp_path: Path) -> None:
+    texts, report = tmp_path / "three.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS[:3]))
+    with serving(tmp_path, "--insecure-plain-tcp", "--max-texts", "2") as served:
+        done = classify(served.target, "--file", str(texts), "--insecure-plain-tcp", "--json", str(report))
+    assert done.returncode == 2 and "2 texts" in done.stderr.replace("\n", " "), done.stderr
+    found = json.loads(report.read_text())
+    assert [row["line"] for row in found["results"]] == [1, 2]
+    assert found["unanswered"] == [3]
+
+
 def test_control_c_ends_the_server(tmp_path: Path) -> None:
     with interrupts(), serving(tmp_path, "--insecure-plain-tcp") as served:
         served.process.send_signal(signal.SIGINT)

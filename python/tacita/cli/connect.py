@@ -13,14 +13,14 @@ import typer
 
 from tacita.checkpoint.embed import tokenize
 from tacita.cli.answers import label_of
-from tacita.cli.console import err, out, progress, reporting, several, shown, size
+from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.decrypt import UNTRUSTED
 from tacita.cli.lines import Line, checked, report_problems
 from tacita.cli.renewable import RenewableSession
 from tacita.cli.two_party import address, cost_line, expectation, show_profile, watching
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
-from tacita.errors import InputError, PeerError
+from tacita.errors import InputError, PeerError, TacitaError
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb
 from tacita.protocol.party import Identity, Party, dial
@@ -71,7 +71,7 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
     session = RenewableSession(lambda: _dialled(how), _greeted)
     try:
         good, spoiled = _fitting(session.client, lines, file)
-        results = _classified(session, good)
+        results = _classified(session, good, json, began)
         with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
             session.client.end()
         figures = _report(session, results, time.monotonic() - began)
@@ -135,18 +135,28 @@ def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -
     return good, spoiled
 
 
-def _classified(session: RenewableSession, lines: Sequence[Line]) -> list[Result]:
+def _classified(session: RenewableSession, lines: Sequence[Line], json: Path | None, began: float) -> list[Result]:
+    """All answers. When the session breaks, those that came are written before the error goes on."""
     results: list[Result] = []
-    for number, line in enumerate(lines, 1):
-        before = session.cost
-        title = f"text {number} of {len(lines)}" if len(lines) > 1 else "classify"
-        expected = results[-1].steps if results else {}
-        with watching(session.client.plan, title, expected) as watch:
-            answer = session.classify(line.text, watch)
-        cost = {name: value - before[name] for name, value in session.cost.items()}
-        results.append(Result(line, answer, watch.seconds, cost))
-        _show(results[-1])
+    try:
+        for line in lines:
+            results.append(_answered(session, line, len(lines), results))
+            _show(results[-1])
+    except (TacitaError, KeyboardInterrupt):
+        if results:
+            figures = _report(session, results, time.monotonic() - began)
+            write_report(json, {**figures, "unanswered": [line.number for line in lines[len(results) :]]})
+        raise
     return results
+
+
+def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequence[Result]) -> Result:
+    before = session.cost
+    title = f"text {len(earlier) + 1} of {count}" if count > 1 else "classify"
+    with watching(session.client.plan, title, earlier[-1].steps if earlier else {}) as watch:
+        answer = session.classify(line.text, watch)
+    cost = {name: value - before[name] for name, value in session.cost.items()}
+    return Result(line, answer, watch.seconds, cost)
 
 
 def _show(result: Result) -> None:

@@ -1,11 +1,14 @@
 """Runs fuzz targets one after the other, each for so many executions, and keeps a log of each: what `make
 fuzz` calls.
 
-    python fuzz/campaign.py --runs 10000000 [--targets keys,request] [--logs FOLDER] [--minimise]
+    python fuzz/campaign.py --runs 10000000 [--targets keys,request] [--logs FOLDER] [--more] [--minimise]
 
 Inputs that reach something new are collected in build/fuzz/corpus; `--minimise` then keeps, of these and
 of those in the tree, the fewest that reach the same, in the tree. A target that fails leaves its input
 under build/fuzz/found and the campaign exits with status 1.
+
+`--more` adds to what earlier logs say was run, up to `--runs` in all: a slow target is fuzzed over several
+days. An interrupted run counts for what it did.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = {"rust": ROOT / "crates" / "fuzz" / "corpus", "python": ROOT / "tests" / "fuzz" / "corpus"}
+EXECUTED = re.compile(r"^stat::number_of_executed_units: +(\d+)$", re.MULTILINE)
 SECONDS_AN_INPUT = 20  # an execution that takes longer is a finding
 MEGABYTES = 4096
 MOST_KEPT = 48 << 10  # bytes of a target's inputs in the tree
@@ -46,6 +51,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=0, help="at most so many for each target; 0: no limit")
     parser.add_argument("--targets", default="", help="names, with commas; default: all")
     parser.add_argument("--logs", type=Path, default=BUILD / "logs")
+    parser.add_argument("--more", action="store_true", help="go on from the logs of earlier runs")
     parser.add_argument("--minimise", action="store_true", help="rewrite the corpus in the tree")
     return parser.parse_args()
 
@@ -88,17 +94,42 @@ def host() -> str:
 
 def fuzz(name: str, target: tuple[str, int], arguments: argparse.Namespace) -> bool:
     kind, longest = target
+    earlier = logs_of(name, arguments.logs) if arguments.more else []
+    runs = arguments.runs - sum(map(executed, earlier))
+    if runs <= 0:
+        return True
     folders = [folder / name for folder in (BUILD / "corpus", CORPUS[kind], BUILD / "honest")]
     for folder in (*folders, found := BUILD / "found"):
         folder.mkdir(parents=True, exist_ok=True)
-    options = [f"-runs={arguments.runs}", f"-max_len={longest}", f"-timeout={SECONDS_AN_INPUT}"]
+    options = [f"-runs={runs}", f"-max_len={longest}", f"-timeout={SECONDS_AN_INPUT}"]
     options += [f"-rss_limit_mb={MEGABYTES}", f"-artifact_prefix={found}/{name}-", "-print_final_stats=1"]
     options += [f"-max_total_time={arguments.seconds}"] if arguments.seconds else []
     program = [*command(name, kind), *map(str, folders)]
-    good = run([*program, *options], arguments.logs / f"{name}.log", kind)
+    good = run([*program, *options], new_log(name, arguments.logs, arguments.more), kind)
     if good and arguments.minimise:
         minimise(name, kind, folders[1], folders)
     return good
+
+
+def logs_of(name: str, logs: Path) -> list[Path]:
+    """Of a target's runs, the first one first."""
+    return [path for path in (logs / f"{name}.log", *sorted(logs.glob(f"{name}.*.log"))) if path.exists()]
+
+
+def executed(log: Path) -> int:
+    """Executions of a run that came to its end or was interrupted; 0 for one that still runs or was killed."""
+    found = EXECUTED.search(log.read_text(encoding="utf-8", errors="replace"))
+    return int(found[1]) if found else 0
+
+
+def new_log(name: str, logs: Path, more: bool) -> Path:
+    """The next free name with `more`; otherwise the first, earlier logs removed."""
+    earlier = logs_of(name, logs)
+    if more and earlier:
+        return logs / f"{name}.{len(earlier):03}.log"
+    for path in earlier:
+        path.unlink()
+    return logs / f"{name}.log"
 
 
 def run(words: list[str], log: Path, kind: str) -> bool:

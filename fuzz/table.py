@@ -1,6 +1,7 @@
 """Writes the table of docs/fuzzing.md from the logs of a campaign: `python fuzz/table.py [--logs FOLDER]`.
 
-A target without a finished log keeps no row: what was not run is not claimed. Lines of Python modules are
+Executions and seconds of a target are those of all its logs (`campaign.py --more`), coverage that of the
+last. A target without a finished log keeps no row: what was not run is not claimed. Lines of Python modules are
 counted while the corpus is replayed; for Rust the fuzzer's own counts of edges and features stand alone.
 """
 
@@ -20,7 +21,7 @@ HEAD = """| target | executions | seconds | edges | features | inputs kept | lin
 |---|---|---|---|---|---|---|---|
 """
 PULSE = re.compile(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/\S+", re.MULTILINE)
-SECONDS = re.compile(r"^Done (\d+) runs in (\d+) second", re.MULTILINE)
+SPEED = re.compile(r"^stat::average_exec_per_sec: +(\d+)$", re.MULTILINE)
 
 
 def main() -> None:
@@ -28,25 +29,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--logs", type=Path, default=campaign.BUILD / "logs")
     logs = parser.parse_args().logs
-    rows = [row(name, kind, logs / f"{name}.log") for name, (kind, _) in campaign.targets().items()]
+    rows = [row(name, kind, campaign.logs_of(name, logs)) for name, (kind, _) in campaign.targets().items()]
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     table = BEGIN + HEAD + "".join(rows) + END
     PAGE.write_text(before + table + rest.split(END)[1], encoding="utf-8")
 
 
-def row(name: str, kind: str, log: Path) -> str:
-    """One line of the table; nothing for a target that has not come to its end."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    done, pulses = SECONDS.search(text), PULSE.findall(text)
-    if not done or not pulses:
-        print(f"{name}: no finished run in {log}", file=sys.stderr)
+def row(name: str, kind: str, logs: list[Path]) -> str:
+    """One line of the table; nothing for a target of which no run has come to its end."""
+    ended = [log for log in logs if campaign.executed(log)]
+    if not ended:
+        print(f"{name}: no finished run", file=sys.stderr)
         return ""
-    _, edges, features, _ = pulses[-1]
+    texts = [log.read_text(encoding="utf-8", errors="replace") for log in ended]
+    _, edges, features, _ = PULSE.findall(texts[-1])[-1]
     kept = sum(1 for _ in (campaign.CORPUS[kind] / name).iterdir())
-    toolchain, day = (re.search(rf"^{field}: (.*)$", text, re.MULTILINE) for field in ("toolchain", "day"))
-    cells = [f"`{name}`", f"{int(done[1]):,}", done[2], edges, features, str(kept), lines(name, kind)]
+    toolchain, day = (re.search(rf"^{field}: (.*)$", texts[-1], re.MULTILINE) for field in ("toolchain", "day"))
+    counts = [f"{sum(map(campaign.executed, ended)):,}", str(sum(map(seconds, texts)))]
+    cells = [f"`{name}`", *counts, edges, features, str(kept), lines(name, kind)]
     return f"| {' | '.join(cells)} | {toolchain[1] if toolchain else '?'}, {day[1] if day else '?'} |\n"
+
+
+def seconds(text: str) -> int:
+    """Of one run, from the fuzzer's own executions and executions a second."""
+    executed, speed = campaign.EXECUTED.search(text), SPEED.search(text)
+    return round(int(executed[1]) / max(int(speed[1]), 1)) if executed and speed else 0
 
 
 def lines(name: str, kind: str) -> str:

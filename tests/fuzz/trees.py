@@ -27,16 +27,16 @@ def mutated(data: bytes, seed: int) -> bytes | None:
         tree = json.loads(data)
         choose = random.Random(seed)
         for _ in range(choose.randint(1, 3)):
-            tree = _changed(copy.deepcopy(tree), choose)
+            tree = _changed(tree, choose)
         return json.dumps(tree, sort_keys=True, separators=(",", ":")).encode(errors="replace")
     except (ValueError, RecursionError, TypeError):
         return None
 
 
 def _changed(tree: Any, choose: random.Random) -> Any:
-    places = list(_places(tree))
+    places = list(_places(tree)) if isinstance(tree, dict | list) else []
     if not places:
-        return choose.choice(ODD)
+        return copy.deepcopy(choose.choice(ODD))
     parent, key = choose.choice(places)
     action = choose.randrange(6)
     if action == 0:
@@ -51,7 +51,7 @@ def _changed(tree: Any, choose: random.Random) -> Any:
     elif action == 4 and choose.randrange(50) == 0:
         parent[key] = _nested()
     else:
-        parent[key] = choose.choice(ODD)
+        parent[key] = copy.deepcopy(choose.choice(ODD))  # a later change must not reach ODD itself
     return tree
 
 
@@ -60,10 +60,11 @@ def _places(tree: Any) -> Any:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
-        pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+        pairs = node.items() if isinstance(node, dict) else enumerate(node)
         for key, item in pairs:
             yield node, key
-            waiting.append(item)
+            if isinstance(item, dict | list):
+                waiting.append(item)
 
 
 def _near(value: float, choose: random.Random) -> float:

@@ -31,9 +31,11 @@ pub(crate) const SET_UP: Target = Target {
     cap: 1 << 20,
     longest: 1 << 13,
     body: |data| match data.split_first() {
-        Some((0, rest)) => drop(soft_spoken_trees(&of_length(rest, TREES_BYTES))),
-        Some((1, rest)) => assert_eq!(soft_spoken_batch(&of_length(rest, SOFT_BYTES)), 0),
-        Some((_, rest)) => drop(ferret_batch(&of_length(rest, FERRET_BYTES))),
+        Some((first, rest)) => match first % 3 {
+            0 => drop(soft_spoken_trees(&of_length(rest, TREES_BYTES))),
+            1 => assert_eq!(soft_spoken_batch(&of_length(rest, SOFT_BYTES)), 0),
+            _ => drop(ferret_batch(&of_length(rest, FERRET_BYTES))),
+        },
         None => {}
     },
 };

@@ -25,6 +25,7 @@ FORMAT = "tacita-plan"
 VERSION = 3
 MAX_BYTES = 64 << 20
 REMAKE = "make it again with `tacita plan`"
+LEAVES = frozenset((str, int, float, bool))
 T = TypeVar("T")
 
 
@@ -190,6 +191,8 @@ def canonical(data: Any) -> bytes:
 
 def to_json(value: Any) -> Any:
     """Frozen dataclasses, tuples and mappings -> plain JSON data."""
+    if type(value) in LEAVES:  # nearly every value of a plan: the slow questions below are not asked of it
+        return value
     if dataclasses.is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -201,7 +204,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: Any, data: Any) -> Any:
     """The inverse of `to_json` for the types used in a plan; raises on a missing, unknown or mistyped field."""
-    if kind is Any:
+    if kind is Any or (kind in LEAVES and type(data) is kind):
         return data
     if dataclasses.is_dataclass(kind):
         return _dataclass_from_json(typing.cast(type, kind), data)

@@ -42,16 +42,26 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(data: Any) -> None:
-    """Walks over everything without recursion."""
-    todo = [(data, 1)]
-    while todo:
-        value, depth = todo.pop()
-        if depth > MAX_DEPTH:
-            raise ValueError(f"nested more than {MAX_DEPTH} deep")
-        if isinstance(value, dict | list):
-            todo += [(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
-        for text in value if isinstance(value, dict) else [value]:
-            _check_leaf(text)
+    """Walks over everything, one level after the other and without recursion.
+
+    A plan has tens of thousands of values, nearly all of them small numbers: those are passed by at once.
+    """
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is list:
+                below += value
+            elif kind is dict:
+                below += value.values()
+                for key in value:
+                    _check_leaf(key)
+            elif kind is str or not -MAX_INTEGER <= (value or 0) <= MAX_INTEGER:
+                _check_leaf(value)
+        if not (level := below):
+            return
+    raise ValueError(f"nested more than {MAX_DEPTH} deep")
 
 
 def _check_leaf(value: Any) -> None:

@@ -1,6 +1,6 @@
 //! The decoders of transfers' messages, each with its own side's state from a fixed stream.
 use super::base::{check_point, BaseKeys, BASE};
-use super::ferret::{extend_receiver, TreeKeys, TINY};
+use super::ferret::{extend_receiver, TreeKeys, SPECK};
 use super::hash::{HashKeys, Purpose};
 use super::pprf::{punctured, LEAVES, MESSAGE, TREES};
 use super::prg::Stream;
@@ -21,7 +21,7 @@ pub const TREES_BYTES: usize = MESSAGE;
 /// Bytes of [`soft_spoken_batch`].
 pub const SOFT_BYTES: usize = message_len(STEP);
 /// Bytes of [`ferret_batch`], of a set far smaller than those in use.
-pub const FERRET_BYTES: usize = TINY.message_len();
+pub const FERRET_BYTES: usize = SPECK.message_len();
 
 /// The trees of SoftSpoken from the owner's message of [`TREES_BYTES`] bytes; the sum of all leaves.
 pub fn soft_spoken_trees(message: &[u8]) -> u128 {
@@ -54,9 +54,9 @@ pub fn soft_spoken_batch(message: &[u8]) -> usize {
 
 /// One batch of Ferret's receiver from a message of [`FERRET_BYTES`] bytes; the sum of all blocks.
 pub fn ferret_batch(message: &[u8]) -> u128 {
-    let (input, mut out) = (fixed(TINY.need()), vec![0; TINY.n()]);
+    let (input, mut out) = (fixed(SPECK.need()), vec![0; SPECK.n()]);
     let mut keys = TreeKeys::new(hash_keys(Purpose::Trees));
-    extend_receiver(&TINY, &mut keys, &input, message, &mut out);
+    extend_receiver(&SPECK, &mut keys, &input, message, &mut out);
     out.iter().fold(0, |sum, block| sum ^ block)
 }
 

@@ -12,7 +12,7 @@ mod tree;
 
 use super::hash::{Hash, HashKeys};
 #[cfg(feature = "fuzzing")]
-pub(super) use params::TINY;
+pub(super) use params::SPECK;
 pub(super) use params::{Set, LARGE, SMALL};
 
 /// The hash keys of a direction's trees, one a tree, numbered through the session.

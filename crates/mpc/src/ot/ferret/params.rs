@@ -46,5 +46,9 @@ pub(in crate::ot) const LARGE: Set = Set {
 };
 
 /// For tests of the algebra only: no security.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(test)]
 pub(in crate::ot) const TINY: Set = Set { log: 6, t: 50, k: 512 };
+
+/// For fuzzing: a batch in microseconds.
+#[cfg(feature = "fuzzing")]
+pub(in crate::ot) const SPECK: Set = Set { log: 4, t: 12, k: 64 };

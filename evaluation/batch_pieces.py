@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 from large_models import SHAPES, random_inputs, random_model
 
-from tacita.backends.base import Backend, Ct
-from tacita.backends.ckks import CkksBackend
-from tacita.backends.sim import SimBackend
-from tacita.blocks.attention import AttentionWeights
-from tacita.blocks.batch_attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.blocks.batch_norm import BatchNorm
-from tacita.blocks.columns import ColumnMap, Meaning
 from tacita.models.bert import layer_prefix
-from tacita.models.circuit import LayerSpecs
-from tacita.packing.interleaved import BatchShape, Columns
+from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
+from tacita.packings.columns.layout import BatchShape, Columns
+from tacita.packings.columns.linear import ColumnMap, Meaning
+from tacita.packings.columns.norm import BatchNorm
+from tacita.packings.rows.attention import AttentionWeights
+from tacita.packings.rows.circuit import LayerSpecs
 from tacita.plan.calibrate import calibrate
 from tacita.plan.cost import Prices
 from tacita.plan.executor import refresh
 from tacita.plan.fitting import fit_circuit
 from tacita.plan.resources import peak_memory_gb
 from tacita.protocol.engine import native
+from tacita.slots.base import Backend, Ct
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.sim import SimBackend
 
 BLOCK = 16  # columns
 DISTINCT = 8  # encryptions at each level

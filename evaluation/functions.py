@@ -19,11 +19,11 @@ import numpy as np
 from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt, statistical_max
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
-from tacita.blocks.statistical_shift import shift_cost
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
 from tacita.models.bert import layer_prefix, reference
-from tacita.models.circuit import CircuitSpecs, LayerSpecs
+from tacita.packings.columns.statistical_shift import shift_cost
+from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 from tacita.plan.calibrate import Calibration, LayerCalibration, calibrate, load_texts
 from tacita.plan.fitting import fit_circuit
 from tacita.plan.functions import FITS, Functions

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tacita.backends.ckks import CkksBackend
 from tacita.checkpoint import Checkpoint
 from tacita.models.bert import reference
 from tacita.plan import executor
@@ -22,6 +21,7 @@ from tacita.plan.build import RESPONSE
 from tacita.plan.circuit import circuit_of
 from tacita.plan.plan import Plan
 from tacita.protocol import engine
+from tacita.slots.ckks import CkksBackend
 
 
 @dataclass

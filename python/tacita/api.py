@@ -24,8 +24,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
@@ -48,6 +46,8 @@ from tacita.plan.scheme import shape_of
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.server import Server
 from tacita.server.two_party import TwoPartyServer
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 __all__ = [
     "DEFAULT_MODEL",

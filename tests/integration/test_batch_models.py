@@ -11,14 +11,14 @@ import pytest
 import tiny
 from test_circuit_ckks import engine
 
-from tacita.backends.base import Backend
-from tacita.backends.noise import NoiseModel
-from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint, load, pad_hidden
-from tacita.models.batch import FIXED, build_batch_circuit
 from tacita.models.bert import reference
-from tacita.packing.interleaved import BatchShape
-from tacita.schemes.greedy import run_greedily
+from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.slots.base import Backend
+from tacita.slots.greedy import run_greedily
+from tacita.slots.noise import NoiseModel
+from tacita.slots.sim import SimBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

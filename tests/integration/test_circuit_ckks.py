@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tiny
 
-from tacita.backends.ckks import CkksBackend
-from tacita.backends.sim import SimBackend
-from tacita.models.circuit import FIXED, build_circuit
-from tacita.schemes.greedy import run_greedily
+from tacita.packings.rows.circuit import FIXED, build_circuit
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.greedy import run_greedily
+from tacita.slots.sim import SimBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.backends.ckks import CkksBackend
-from tacita.backends.conformance import CHECKS, Harness
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.conformance import CHECKS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -9,9 +9,9 @@ import pytest
 import tiny
 from test_circuit import run
 
-from tacita.backends.conformance import CHECKS, Harness
-from tacita.backends.paired import PairedBackend
-from tacita.backends.shares import SharesBackend
+from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.paired import PairedBackend
+from tacita.slots.shares import SharesBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tacita import api
-from tacita.backends.ckks import CkksBackend
 from tacita.checkpoint import embed, load
 from tacita.models.bert import reference
 from tacita.plan import executor
 from tacita.plan.circuit import circuit_of
 from tacita.protocol import engine
+from tacita.slots.ckks import CkksBackend
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 

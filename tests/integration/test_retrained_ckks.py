@@ -11,11 +11,11 @@ from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.checkpoint import from_tensors
 from tacita.models.bert import reference
-from tacita.models.circuit import FIXED, build_circuit
 from tacita.models.retrained import Retrained
+from tacita.packings.rows.circuit import FIXED, build_circuit
 from tacita.plan.calibrate import calibrate
 from tacita.plan.fitting import fit_circuit
-from tacita.schemes.greedy import run_greedily
+from tacita.slots.greedy import run_greedily
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from tacita import api
-from tacita.backends.ckks import CkksBackend
-from tacita.backends.conformance import CHECKS, Harness
 from tacita.checkpoint import load
 from tacita.errors import ResourceError
 from tacita.plan.plan import Plan
 from tacita.server.budget import ciphertext_budget
 from tacita.server.session import FOLDER
 from tacita.server.spill import Codec, SpillingBackend, SpillStore
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.conformance import CHECKS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -13,8 +13,8 @@ from tacita import approx
 from tacita.approx import FitError, exp, fit, gelu, inverse, relu, rsqrt, softmax, tanh
 from tacita.approx.iterative import goldschmidt_spec, newton_spec
 from tacita.approx.poly import series_depth
-from tacita.backends.plain import PlainBackend, PlainCt
-from tacita.backends.sim import SimBackend
+from tacita.slots.plain import PlainBackend, PlainCt
+from tacita.slots.sim import SimBackend
 
 # function, interval, stated error, levels allowed at the free scale
 CASES = [

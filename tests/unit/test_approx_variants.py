@@ -25,8 +25,8 @@ from tacita.approx import (
     rsqrt,
     rsqrt_coupled,
 )
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 # name: fit, exact function, interval, stated error, levels and products at the free scale
 CASES = {

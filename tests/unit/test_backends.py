@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tacita.backends.conformance import CHECKS, Harness
-from tacita.backends.counts import poly_products
-from tacita.backends.linear import LinearPlan
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import KeyMissingError, ShapeError
+from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.counts import poly_products
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 SLOTS = 64
 

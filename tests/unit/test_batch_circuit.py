@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tiny
 
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import InputError, PlanError, ShapeError
-from tacita.models.batch import FIXED, build_batch_circuit
-from tacita.packing.interleaved import BatchShape
-from tacita.schemes.greedy import run_greedily
+from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.slots.greedy import run_greedily
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 LENGTHS = (11, 16, 3)
 

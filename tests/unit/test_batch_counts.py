@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tiny
 
-from tacita.backends.sim import SimBackend
-from tacita.models.batch import FIXED, build_batch_circuit
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.slots.sim import SimBackend
 
 SLOTS, TOKENS, HIDDEN, HEADS, WIDE = 32768, 128, 768, 12, 3072
 HEAD_SIZE, SEQUENCES = HIDDEN // HEADS, SLOTS // TOKENS

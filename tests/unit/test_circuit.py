@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tiny
 
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import PlanError
-from tacita.models.circuit import FIXED, CircuitSpecs, build_circuit
-from tacita.schemes.greedy import run_greedily
+from tacita.packings.rows.circuit import FIXED, CircuitSpecs, build_circuit
+from tacita.slots.greedy import run_greedily
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 
 def run(model, slots, tokens, real, *, be=None, error=1e-5, spoil=1.0):

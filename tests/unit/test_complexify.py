@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tacita.backends.plain import PlainBackend
-from tacita.packing.complexify import RealMap, _forms
+from tacita.packings.rows.complexify import RealMap, _forms
+from tacita.slots.plain import PlainBackend
 
 BE = PlainBackend(64)
 

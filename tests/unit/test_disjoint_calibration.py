@@ -10,22 +10,22 @@ import tiny
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from tacita import api
-from tacita.backends.plain import PlainBackend
 from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.cli import bench_batch
 from tacita.cli.app import main
 from tacita.errors import InputError
 from tacita.measure.dashformer import split
-from tacita.models.batch import FIXED, build_batch_circuit
 from tacita.models.bert import reference
-from tacita.models.circuit import build_circuit
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.rows.circuit import build_circuit
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.population import largest_excess
 from tacita.plan.samples import Sample
 from tacita.plan.walk import walk
-from tacita.schemes.greedy import run_greedily
+from tacita.slots.greedy import run_greedily
+from tacita.slots.plain import PlainBackend
 
 TOKENS = 16
 FINE = Accuracy(exp=1e-5, inverse=1e-4, rsqrt=1e-4, activation=1e-3, tanh=1e-4)

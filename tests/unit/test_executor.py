@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import PlanError
 from tacita.plan import executor
 from tacita.plan.formulas import formula_prices
 from tacita.plan.placement import Placement, place, place_greedily
 from tacita.plan.plan import PlacedStage
 from tacita.plan.simulate import StageSimulator
-from tacita.schemes.base import Stage
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+from tacita.slots.stage import Stage
 
 SLOTS, MAX = 64, 5
 

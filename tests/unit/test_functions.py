@@ -11,19 +11,19 @@ import tiny
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
 from tacita.approx.constant import is_constant
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.checkpoint import from_tensors, load
 from tacita.errors import CheckpointError, InputError
-from tacita.models.batch import build_batch_circuit
 from tacita.models.bert import reference
-from tacita.models.circuit import FIXED, CircuitSpecs, build_circuit
 from tacita.models.retrained import Retrained
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.rows.circuit import FIXED, CircuitSpecs, build_circuit
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.functions import FITS, Functions
-from tacita.schemes.greedy import run_greedily
+from tacita.slots.greedy import run_greedily
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 TOKENS = 16
 POWERFORMER = Retrained("bpmax", "batch", 5, 5.0, (9e3, 8e3), ((0.9, 1.1), (1.3, 1.2)))

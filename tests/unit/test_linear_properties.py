@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacita.backends import plain
-from tacita.backends.linear import LinearPlan
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import KeyMissingError
+from tacita.slots import plain
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 SLOTS = 32
 keys = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(-15, 15))

@@ -13,11 +13,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tacita.backends.linear import LinearPlan
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.errors import ShapeError
-from tacita.packing.matmul import (
+from tacita.packings.multidiagonal.layout import MultiDiagonal, replicate, transpose
+from tacita.packings.multidiagonal.matmul import (
     block_terms,
     cipher_product,
     complexified,
@@ -26,7 +24,9 @@ from tacita.packing.matmul import (
     plain_product,
     real_part,
 )
-from tacita.packing.multidiagonal import MultiDiagonal, replicate, transpose
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 RNG = np.random.default_rng(0)
 TALL = MultiDiagonal(64, 4, 8, 4)  # four 4 x 8 matrices, two diagonals a ciphertext

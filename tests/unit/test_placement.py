@@ -17,7 +17,7 @@ from tacita.errors import LevelError, PlanError
 from tacita.plan.cost import Prices, Sizes
 from tacita.plan.placement import Boundary, place, place_greedily
 from tacita.plan.simulate import StageSimulator
-from tacita.schemes.base import Stage
+from tacita.slots.stage import Stage
 
 MAX = 6
 PRICES = Prices.from_json(

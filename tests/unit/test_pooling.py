@@ -15,8 +15,6 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder, write_sentence_files
 
 from tacita import api
-from tacita.backends.two_party.fixed import FixedTensors
-from tacita.backends.two_party.plain import PlainTensors
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.embed import tokenize
 from tacita.cli.app import main
@@ -27,6 +25,8 @@ from tacita.models import two_party
 from tacita.models.bert import POOLINGS, reference
 from tacita.plan.plan import Plan
 from tacita.plan.two_party import check, make_two_party_plan
+from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.plain import PlainTensors
 
 TEXTS = ["a fine film", "the plot is dull , dull , dull", "never boring"]
 RINGS = {"thor": "insecure_toy_n10", "arion": "insecure_toy_n9"}

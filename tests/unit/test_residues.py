@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.backends.two_party.integers import Fixed, encode, matmul
-from tacita.backends.two_party.residues import Share, from_floats, opened, reduced
+from tacita.two_party.integers import Fixed, encode, matmul
+from tacita.two_party.residues import Share, from_floats, opened, reduced
 
 RNG = np.random.default_rng(0)
 

@@ -17,11 +17,11 @@ from tacita.errors import FileError
 from tacita.plan import executor
 from tacita.plan.executor import Reached
 from tacita.plan.plan import PlacedStage
-from tacita.schemes.base import Stage
 from tacita.server import resume
 from tacita.server.resume import MANIFEST, Checkpoints, Run
 from tacita.server.spill import SpillStore
 from tacita.server.spill.folder import JOURNAL
+from tacita.slots.stage import Stage
 
 RUN = Run("plan", "key", "request", "0")
 NAMES = ["split", "join", "twist", "tail"]

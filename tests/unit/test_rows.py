@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from tacita.backends.linear import LinearPlan
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
-from tacita.blocks.attention import mask_numbers, pack_masks
-from tacita.blocks.linear import Affine, residual
 from tacita.errors import ShapeError
-from tacita.packing.heads import (
+from tacita.packings.rows.attention import mask_numbers, pack_masks
+from tacita.packings.rows.heads import (
     folded_layout,
     head_windows,
     pack_plan,
@@ -17,7 +13,11 @@ from tacita.packing.heads import (
     unpack_anchors,
     unpack_plan,
 )
-from tacita.packing.rows import FeatureLayout, RowsShape, linear_diagonals, restore_copies, rotate_range
+from tacita.packings.rows.layout import FeatureLayout, RowsShape, linear_diagonals, restore_copies, rotate_range
+from tacita.packings.rows.linear import Affine, residual
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 SHAPE = RowsShape(512, 16)  # windows of 32 positions
 RNG = np.random.default_rng(0)

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import tiny
 
-from tacita.backends.plain import PlainBackend
-from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
-from tacita.models.batch import FIXED, build_batch_circuit
 from tacita.models.bert import reference
-from tacita.models.circuit import CircuitSpecs, build_circuit
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.columns.row_estimate import RowEstimate
+from tacita.packings.rows.circuit import CircuitSpecs, build_circuit
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.circuit import _with_rows
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.rows import RowSamples, estimates
 from tacita.plan.temper import tempered
-from tacita.schemes.greedy import run_greedily
+from tacita.slots.greedy import run_greedily
+from tacita.slots.plain import PlainBackend
 
 TOKENS = 16
 FINE = Accuracy(exp=1e-5, inverse=1e-4, rsqrt=1e-4, activation=1e-3, tanh=1e-4)

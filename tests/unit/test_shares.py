@@ -9,10 +9,10 @@ import pytest
 import tiny
 from test_circuit import run
 
-from tacita.backends.conformance import CHECKS, Harness
-from tacita.backends.paired import PairedBackend
-from tacita.backends.shares import SharesBackend
-from tacita.backends.sharing import FRACTION, RING, decode, encode
+from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.paired import PairedBackend
+from tacita.slots.shares import SharesBackend
+from tacita.slots.sharing import FRACTION, RING, decode, encode
 
 
 class OpenSession:

@@ -11,10 +11,10 @@ import pytest
 import spilling
 from spilling import WEIGHT, decrypt, encrypt
 
-from tacita.backends.conformance import CHECKS, Harness
-from tacita.backends.plain import PlainBackend
 from tacita.errors import FileError, ResourceError, ShapeError
 from tacita.server.spill import Handle, SpillStore
+from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.plain import PlainBackend
 
 
 @pytest.fixture

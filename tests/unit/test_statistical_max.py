@@ -9,9 +9,9 @@ import pytest
 
 from tacita.approx import FitError, statistical_max
 from tacita.approx.statistical_max import ShiftSpec, shift, spec_from_dict
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
-from tacita.blocks.statistical_shift import LEVELS, shift_cost, statistical_shift
+from tacita.packings.columns.statistical_shift import LEVELS, shift_cost, statistical_shift
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 
 def samples(count=6, tokens=16, seed=3):

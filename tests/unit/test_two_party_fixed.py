@@ -12,16 +12,16 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.approx import gelu
-from tacita.backends.two_party import chains, functions
-from tacita.backends.two_party.base import Dense, Formats, hiding, mixed_fraction, range_bits
-from tacita.backends.two_party.chains import Chain, Stage
-from tacita.backends.two_party.fixed import FixedTensors
-from tacita.backends.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
 from tacita.plan.hidden_embedding import WORDS, padded_words
 from tacita.plan.two_party import make_two_party_plan
+from tacita.two_party import chains, functions
+from tacita.two_party.base import Dense, Formats, hiding, mixed_fraction, range_bits
+from tacita.two_party.chains import Chain, Stage
+from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
 
 FITS = Path(__file__).parents[2] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
 FILMS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long", "the plot is dull"]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from tacita.backends.two_party.base import AttentionBounds, NormBounds
-from tacita.backends.two_party.plain import PlainTensors
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models import two_party
 from tacita.models.bert import reference
+from tacita.two_party.base import AttentionBounds, NormBounds
+from tacita.two_party.plain import PlainTensors
 
 NORM = NormBounds(1.0, (0.5, 1.0), 1.0)
 UNKNOWN = two_party.LayerBounds(

@@ -12,9 +12,6 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.backends.two_party.base import AttentionBounds, Dense, Formats, Norm, NormBounds
-from tacita.backends.two_party.fixed import FixedTensors
-from tacita.backends.two_party.residues import Share, opened, reduced
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import tokenize
 from tacita.client.two_party import TwoPartyClient
@@ -25,13 +22,16 @@ from tacita.plan.two_party_cost import expected_bytes
 from tacita.plan.two_party_failure import failure_log2
 from tacita.protocol.party import Party, pair
 from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.base import AttentionBounds, Dense, Formats, Norm, NormBounds
+from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.residues import Share, opened, reduced
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-from tacita.backends.two_party.shares import SharedTensors  # noqa: E402
+from tacita.two_party.shares import SharedTensors  # noqa: E402
 
 FORMATS = Formats()
 TOKENS, REAL = 8, 5
@@ -87,7 +87,7 @@ def weights(party: SharedTensors, dense: Dense) -> Dense:
 
 
 def fixed(step: Callable[[FixedTensors, list[Any]], Any], *inputs: np.ndarray, fraction: int) -> np.ndarray:
-    from tacita.backends.two_party.integers import Fixed, encode
+    from tacita.two_party.integers import Fixed, encode
 
     ops = FixedTensors(FORMATS, MASK)
     return np.asarray(step(ops, [Fixed(encode(x, fraction), fraction) for x in inputs]).floats)

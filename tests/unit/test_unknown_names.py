@@ -14,20 +14,15 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
 from tacita import api
-from tacita.backends.linear import LinearPlan
-from tacita.backends.shares import SharesBackend
-from tacita.backends.two_party.base import Formats
-from tacita.backends.two_party.fixed import FixedTensors
-from tacita.backends.two_party.plain import PlainTensors
 from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
 from tacita.measure.two_party.pair import Pair, _take
 from tacita.models import two_party
-from tacita.models.batch import build_batch_circuit
 from tacita.models.bert import reference
-from tacita.models.circuit import build_circuit
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.rows.circuit import build_circuit
 from tacita.plan.choose import Option, objective_of
 from tacita.plan.functions import Functions
 from tacita.plan.phases import Phases
@@ -37,6 +32,11 @@ from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan, pars
 from tacita.plan.two_party_cost import expected_bytes
 from tacita.protocol import envelope
 from tacita.protocol.public_part import table_shapes
+from tacita.slots.linear import LinearPlan
+from tacita.slots.shares import SharesBackend
+from tacita.two_party.base import Formats
+from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.plain import PlainTensors
 
 TEXTS = ["a fine film", "the plot is dull"]
 MODEL = make_random_checkpoint(layers=1)
@@ -100,7 +100,7 @@ def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
             fixed = FixedTensors(Formats(), mask)
             fixed.activation(fixed.input(x), kind, (-2.0, 2.0))
         else:
-            from tacita.backends.two_party.shares import SharedTensors
+            from tacita.two_party.shares import SharedTensors
 
             shared = SharedTensors(SimpleNamespace(is_client=True), Formats(), 4, mask=mask)  # no engine is asked
             shared.activation(shared.own(x), kind, (-2.0, 2.0))

@@ -11,7 +11,7 @@ import numpy as np
 from tacita.approx import exp, gelu, inverse, relu, rsqrt, tanh
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models.bert import BertConfig, Reference, reference, tensor_shapes
-from tacita.models.circuit import CircuitSpecs, LayerSpecs
+from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 
 
 def checkpoint(

@@ -16,7 +16,7 @@ from tacita.approx.fit import Array, Interval
 from tacita.approx.spec import Spec, depth, evaluate, numpy
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["ConstantSpec", "depth", "evaluate", "fit", "is_constant", "numpy"]
 

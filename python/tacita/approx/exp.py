@@ -31,7 +31,7 @@ from tacita.approx.spec import (
 )
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["PowerSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 

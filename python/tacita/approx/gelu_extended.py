@@ -28,7 +28,7 @@ from tacita.approx.gelu import exact
 from tacita.approx.spec import MARGIN, Spec, depth, evaluate, map_levels, normalise, numpy, pareto, unit, unreachable
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["ExtendedGeluSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 

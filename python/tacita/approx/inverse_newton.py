@@ -22,7 +22,7 @@ from tacita.approx.poly import ChebyshevSpec, chebyshev_spec, series_multiplicat
 from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["SeriesGoldschmidtSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 

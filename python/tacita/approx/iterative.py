@@ -26,7 +26,7 @@ from tacita.approx.poly import ChebyshevSpec, chebyshev_spec
 from tacita.approx.spec import MAX_INT, Spec, scale_by
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 HEADROOM = 1.25  # a stored operand may exceed 1 by this much: squares keep the running constant near 1
 ROUNDING = 4e-15  # no error below what float64 shows is stated

@@ -16,10 +16,10 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Fit, Function, Interval
 from tacita.approx.spec import Spec, half_width, map_levels, normalise, unit
-from tacita.backends.counts import poly_products
+from tacita.slots.counts import poly_products
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tacita.approx.rsqrt import exact
 from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["CoupledSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 

@@ -23,7 +23,7 @@ from tacita.approx.fit import Array, FitError, Interval
 from tacita.approx.spec import Spec, free_depth, from_dict
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 __all__ = ["SoftmaxSpec", "depth", "evaluate", "exact", "fit", "numpy", "spec_from_dict", "sum_interval"]
 

@@ -24,7 +24,7 @@ import numpy as np
 from tacita.approx.fit import Array, FitError, Interval, to_unit
 
 if TYPE_CHECKING:
-    from tacita.backends.base import Backend, Ct
+    from tacita.slots.base import Backend, Ct
 
 MARGIN = 0.05  # share by which `domain` exceeds `interval` on each side
 MAX_INT = 1 << 20  # largest |k| that Backend.mul_int accepts

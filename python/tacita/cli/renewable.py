@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tacita.backends.two_party.shares import Watch
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import PeerError, RefusedError
 from tacita.protocol.party import Party
 from tacita.protocol.refusal import Reason
+from tacita.two_party.shares import Watch
 
 TRIES = 3  # connections for one text: others may use a new key up first
 

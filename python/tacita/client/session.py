@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacita.blocks.response import Answer as Decoded
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.client import keystore
 from tacita.client.rounding import rounded
 from tacita.errors import FileError, InputError
+from tacita.packings.rows.response import Answer as Decoded
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan

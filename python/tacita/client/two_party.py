@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tacita.backends.two_party.base import Array
-from tacita.backends.two_party.residues import Share
-from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.client.rounding import rounded
@@ -22,6 +19,9 @@ from tacita.plan.two_party import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party, received_table
 from tacita.protocol.public_part import PublicPart
+from tacita.two_party.base import Array
+from tacita.two_party.residues import Share
+from tacita.two_party.shares import SharedTensors, Watch
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import (
+from tacita.errors import PlanError
+from tacita.models.bert import POOLINGS, BertConfig, layer_prefix
+from tacita.schemes import bumblebee
+from tacita.two_party.base import (
     KINDS,
     AttentionBounds,
     Dense,
@@ -25,9 +28,6 @@ from tacita.backends.two_party.base import (
     W,
     unknown_kind,
 )
-from tacita.errors import PlanError
-from tacita.models.bert import POOLINGS, BertConfig, layer_prefix
-from tacita.schemes import bumblebee
 
 Array = NDArray[np.float64]
 Tensors = Mapping[str, Array] | None

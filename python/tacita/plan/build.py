@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tacita.errors import LevelError
-from tacita.models.circuit import FIXED
+from tacita.packings.rows.circuit import FIXED
 from tacita.plan import predict
 from tacita.plan.cost import Counts, Prices
 from tacita.plan.decimals import decimals_for

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import reference
+from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.plan.outwards import up
 from tacita.plan.population import (
     FOLDS,

@@ -9,9 +9,9 @@ from typing import Any, cast
 from tacita.approx.constant import is_constant
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec, free_depth
-from tacita.blocks.row_estimate import RowEstimate
 from tacita.errors import TacitaError
-from tacita.models.circuit import CircuitSpecs, LayerSpecs
+from tacita.packings.columns.row_estimate import RowEstimate
+from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 from tacita.plan.calibrate import Calibration, LayerCalibration
 from tacita.plan.plan import ModelInfo, Plan, from_json
 from tacita.plan.ranges import BINS, ROUNDS

@@ -13,9 +13,9 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.errors import FileError, InputError, PlanError, ShapeError
-from tacita.models.batch import build_batch_circuit
-from tacita.models.circuit import CircuitSpecs, build_circuit
-from tacita.packing.interleaved import BatchShape
+from tacita.packings.columns.circuit import build_batch_circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.rows.circuit import CircuitSpecs, build_circuit
 from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.plan.cost import Prices

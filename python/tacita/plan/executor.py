@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
-from tacita.backends.base import Backend, Ct, Kind
 from tacita.errors import PlanError
-from tacita.packing.pairs import doubled_parts
 from tacita.plan.plan import PlacedStage
-from tacita.schemes.base import Live, Stage
+from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.pairs import doubled_parts
+from tacita.slots.stage import Live, Stage
 
 AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
 

@@ -17,7 +17,7 @@ from tacita.approx import exp as exponential
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec
 from tacita.models.bert import BertConfig
-from tacita.models.circuit import CircuitSpecs, LayerSpecs
+from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 from tacita.plan.calibrate import Calibration, LayerCalibration
 from tacita.plan.functions import Functions
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.backends.two_party.base import EmbeddingBounds, NormBounds
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.models.two_party import known_rows
 from tacita.plan.calibrate import Sample
 from tacita.plan.outwards import outwards, up
+from tacita.two_party.base import EmbeddingBounds, NormBounds
 
 Array = NDArray[np.float64]
 WORDS = "embeddings.word_embeddings.weight"

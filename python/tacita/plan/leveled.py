@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from tacita.backends.noise import NoiseModel
 from tacita.errors import InputError
 from tacita.plan.cost import Prices
 from tacita.plan.formulas import formula_prices
 from tacita.plan.plan import ParameterInfo
 from tacita.plan.presets import LEVELED, PRESETS, can_bootstrap
+from tacita.slots.noise import NoiseModel
 
 SMALLEST = "leveled"  # stands for the smallest secure preset without bootstrapping that a circuit fits
 TOY_CHAIN = 15  # log2 N of the preset whose chain the toys have

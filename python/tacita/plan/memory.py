@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from tacita.backends.linear import LinearPlan
-from tacita.backends.plain import PlainCt
-from tacita.backends.sim import SimBackend, SimCt, SimProducts
 from tacita.plan.cost import Prices
+from tacita.slots.linear import LinearPlan
+from tacita.slots.plain import PlainCt
+from tacita.slots.sim import SimBackend, SimCt, SimProducts
 
 
 class MemorySim(SimBackend):

@@ -18,7 +18,7 @@ import numpy as np
 from tacita.errors import PlanError
 from tacita.plan.cost import Counts, Prices
 from tacita.plan.simulate import Levels, Outcome, Shape, StageSimulator
-from tacita.schemes.base import Stage
+from tacita.slots.stage import Stage
 
 SecondsOf = Callable[[Counts], float]
 

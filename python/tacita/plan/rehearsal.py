@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tacita.backends.sim import SimBackend
 from tacita.errors import LevelError, PlanError, ShapeError
 from tacita.plan import executor
 from tacita.plan.plan import ParameterInfo, PlacedStage, Plan
 from tacita.plan.requests import AnyCircuit, counts
-from tacita.schemes.base import Live
+from tacita.slots.sim import SimBackend
+from tacita.slots.stage import Live
 
 REMAKE = "make the plan again; do not use it if somebody gave it to you"
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacita.blocks.response import Answer
-from tacita.models.circuit import RequestLayout
+from tacita.packings.rows.circuit import RequestLayout
+from tacita.packings.rows.response import Answer
 from tacita.plan.calibrate import Sample
-from tacita.schemes.base import Stage
+from tacita.slots.stage import Stage
 
 Array = npt.NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.row_estimate import RowEstimate
 from tacita.checkpoint import Checkpoint
 from tacita.models.bert import layer_prefix
+from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.plan.outwards import nearest
 
 Array = NDArray[np.float64]

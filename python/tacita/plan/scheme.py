@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tacita.errors import InputError, PlanError
 from tacita.models.bert import BertConfig
-from tacita.packing.interleaved import BatchShape
-from tacita.packing.rows import RowsShape
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.rows.layout import RowsShape
 from tacita.plan.plan import Plan
 
 ROWS = "rows"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tacita.backends.base import Backend, Ct
 from tacita.errors import LevelError
 from tacita.plan.cost import Counts
-from tacita.schemes.base import Live, Stage
+from tacita.slots.base import Backend, Ct
+from tacita.slots.stage import Live, Stage
 
 
 class Simulator(Backend, Protocol):

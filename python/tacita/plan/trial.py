@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tacita.backends.plain import PlainBackend
-from tacita.backends.sim import SimBackend
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.bert import finished, reference
@@ -24,7 +22,9 @@ from tacita.plan.leveled import noise_of
 from tacita.plan.outwards import up
 from tacita.plan.requests import AnyCircuit, pack, read
 from tacita.plan.scheme import Shape
-from tacita.schemes.base import Live
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+from tacita.slots.stage import Live
 
 
 @dataclass(frozen=True)

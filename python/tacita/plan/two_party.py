@@ -17,7 +17,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacita.backends.two_party.base import (
+from tacita.checkpoint import Checkpoint
+from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
+from tacita.checkpoint.embed import Text
+from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
+from tacita.models.retrained import ORDINARY
+from tacita.models.two_party import LayerBounds, TwoPartyModel, build
+from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate, load_texts
+from tacita.plan.correlations import KINDS
+from tacita.plan.hidden_embedding import hidden_embedding, power_above
+from tacita.plan.plan import canonical, from_json, to_json
+from tacita.plan.strict_json import printable
+from tacita.plan.two_party_failure import MOST_FAILURE, failure_log2
+from tacita.two_party.base import (
     GELU_FORMS,
     MEAN_RING,
     MEAN_VALUE,
@@ -34,20 +47,7 @@ from tacita.backends.two_party.base import (
     score_ring,
     table_ring,
 )
-from tacita.backends.two_party.functions import norm_layout
-from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
-from tacita.checkpoint.embed import Text
-from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
-from tacita.models.retrained import ORDINARY
-from tacita.models.two_party import LayerBounds, TwoPartyModel, build
-from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate, load_texts
-from tacita.plan.correlations import KINDS
-from tacita.plan.hidden_embedding import hidden_embedding, power_above
-from tacita.plan.plan import canonical, from_json, to_json
-from tacita.plan.strict_json import printable
-from tacita.plan.two_party_failure import MOST_FAILURE, failure_log2
+from tacita.two_party.functions import norm_layout
 
 FORMAT = "tacita-two-party"
 VERSION = 2

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tacita.backends.two_party.base import unknown_kind
 from tacita.errors import PlanError
 from tacita.models.bert import POOLINGS
 from tacita.plan.correlations import quicker
 from tacita.plan.two_party import TwoPartyPlan, words_ring
+from tacita.two_party.base import unknown_kind
 
 GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
 RELU = 420

@@ -12,7 +12,7 @@ import math
 import typing
 from collections.abc import Iterator
 
-from tacita.backends.two_party.base import Formats, mixed_fraction
+from tacita.two_party.base import Formats, mixed_fraction
 
 if typing.TYPE_CHECKING:
     from tacita.models.two_party import LayerBounds

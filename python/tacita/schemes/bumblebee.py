@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tacita.backends.two_party.base import Array, AttentionBounds, Dense, Interval, Norm, Operations, T, W
+from tacita.two_party.base import Array, AttentionBounds, Dense, Interval, Norm, Operations, T, W
 
 
 @dataclass(frozen=True)

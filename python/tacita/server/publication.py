@@ -12,13 +12,13 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from tacita.backends.two_party.integers import encode as integers
 from tacita.checkpoint import Checkpoint
 from tacita.plan.hidden_embedding import WORDS
 from tacita.plan.two_party import TwoPartyPlan, words_ring
 from tacita.protocol.party import encrypt_table
 from tacita.protocol.public_part import encode, public_part
 from tacita.protocol.refusal import Reason, Refusal
+from tacita.two_party.integers import encode as integers
 
 SECRET = 8192  # ternary coefficients of the table's key
 MODULUS, SECURE = 147, 214  # bits of the largest modulus under that key, and of 128-bit security at that dimension

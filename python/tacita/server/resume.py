@@ -24,9 +24,9 @@ from typing import Any
 from tacita.errors import FileError, ResourceError
 from tacita.plan.executor import Reached
 from tacita.plan.plan import canonical, from_json, to_json
-from tacita.schemes.base import Live
 from tacita.server.spill import Handle, SpillFile, SpillingBackend, SpillStore
 from tacita.server.spill.store import MANIFEST
+from tacita.slots.stage import Live
 
 FORMAT = "tacita-resume"
 VERSION = 1

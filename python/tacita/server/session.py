@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tacita import __version__
-from tacita.backends.ckks import CkksBackend
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, KeyMissingError, PlanError
 from tacita.plan import executor
@@ -24,11 +23,12 @@ from tacita.plan.predict import file_bytes
 from tacita.plan.resources import GB, require_disk, require_memory, threads
 from tacita.protocol import engine, envelope
 from tacita.protocol.files import Workdir, require
-from tacita.schemes.base import Live
 from tacita.server import resume
 from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
 from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.slots.ckks import CkksBackend
+from tacita.slots.stage import Live
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacita.backends.two_party.residues import Share
-from tacita.backends.two_party.shares import SharedTensors, Watch
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
 from tacita.models import two_party
@@ -19,6 +17,8 @@ from tacita.protocol.party import Party
 from tacita.server.admission import Guest, anybody
 from tacita.server.limits import GREETING_QUEUE, Limits, limits_of
 from tacita.server.publication import Publication, Publisher
+from tacita.two_party.residues import Share
+from tacita.two_party.shares import SharedTensors, Watch
 
 BITS_PER_SECOND = 1e9
 

@@ -91,7 +91,7 @@ def bucket(model: Checkpoint, text: str) -> int:
 
 def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> tuple[Floats, int]:
     """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
-    from tacita.backends.two_party.fixed import FixedTensors
+    from tacita.two_party.fixed import FixedTensors
 
     parts, found, overflows = plan.model(model), [], 0
     for at in range(0, len(texts), AT_ONCE):

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tacita.backends.two_party.base import Formats
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.measure.two_party.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.models import two_party
 from tacita.models.bert import BertConfig, reference, tensor_shapes
 from tacita.plan.calibrate import calibrate
 from tacita.plan.two_party import layer_bounds, make_two_party_plan
+from tacita.two_party.base import Formats
 
 ROOT = Path(__file__).resolve().parents[4]
 DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", ROOT / "models" / "sst2-tiny"))
@@ -84,7 +84,7 @@ class Walk:
 
     def answer(self, hidden: Floats, mask: Floats) -> Array:
         """The client's logits; nothing at the server, which ignores the input."""
-        from tacita.backends.two_party.shares import SharedTensors
+        from tacita.two_party.shares import SharedTensors
 
         client, formats, tokens = self._party.is_client, self._agreed.formats, self._agreed.tokens
         seen: list[str] = []

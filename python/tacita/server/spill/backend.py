@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from tacita.backends.base import Backend, Ct, Kind, Vector
-from tacita.backends.plain import check_kinds
 from tacita.server.spill.pool import Codec, Handle, Pool
 from tacita.server.spill.store import SpillStore
+from tacita.slots.base import Backend, Ct, Kind, Vector
+from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: these many at once, the engine gains by no more
 

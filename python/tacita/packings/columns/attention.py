@@ -1,0 +1,238 @@
+"""Multi-head attention on interleaved columns: scores by diagonals, exponentials, mix, normalisation, projection.
+
+Diagonal r = G + B of the scores of a head is a ciphertext; it is kept as P[G][B], slot t = score of query t - G with key
+t + B, so that
+
+    P[G][B] = sum_c rot_-G(Q_c) * rot_B(K_c)        context_c = sum_G rot_G( sum_B exp(P[G][B]) * rot_B(V_c) )
+
+need rotations of columns only: (b + g - 2) of Q_c and K_c, b - 1 of V_c and g - 1 of partial sums (ARION's double baby-step
+giant-step, Algorithms 1 to 6). Products are added up at degree 2 and relinearised once per diagonal and per (G, c), which
+neither paper does; and columns go two by two as complex numbers, which halves all of it: the real part of
+(q - i q')(k + i k') is q k + q' k', and P (v + i v') is two contexts. MOAI's Algorithms 5 to 7 are the case of one giant
+step for the scores, with the exponentials rotated once per head before the mix. Softmax is normalised after the product
+with V. The encrypted mask (1/length at real tokens) multiplies V and, as a column of its own, gives the row means; so
+lengths may differ within the batch and stay unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
+from tacita.packings.columns.row_estimate import RowEstimate, RowSquares
+from tacita.packings.rows.attention import AttentionWeights
+from tacita.packings.sizes import ceil_power
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.slots.base import Backend, Ct
+from tacita.slots.pairs import doubled_parts, doubled_real, joined
+
+AT_ONCE = 4  # pairs of columns whose rotations are alive together
+PROJECTED = 16  # columns of Q and K that one matrix product makes: the inputs are read once for each
+
+
+@dataclass(frozen=True)
+class Split:
+    """Diagonal r = giant * babies + baby."""
+
+    babies: int
+    giants: int
+
+    @staticmethod
+    def double(tokens: int) -> Split:
+        """Babies are hoisted and giants of the mix are not, so there are about twice as many babies."""
+        babies = ceil_power(isqrt(2 * tokens))
+        return Split(babies, tokens // babies)
+
+    @staticmethod
+    def single(tokens: int) -> Split:
+        """One rotation of K per diagonal (MOAI)."""
+        return Split(tokens, 1)
+
+
+@dataclass(frozen=True)
+class BatchAttentionSpecs:
+    """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real keys. context,
+    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. exit: stored form of the centred sum. rows:
+    taken from the scores before exp."""
+
+    exp: Spec
+    inverse: Spec
+    context: float
+    attended: float
+    exit: float
+    rows: RowEstimate | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class BatchAttention:
+    """Build, then `attend` and `project`."""
+
+    columns: Columns
+    specs: BatchAttentionSpecs
+    scores_split: Split
+    mix_split: Split
+    head_size: int
+    query_key: tuple[ColumnMap, ...]
+    value: tuple[ColumnMap, ...]
+    projection: ColumnMap
+    squares: RowSquares | None
+
+    @staticmethod
+    def build(
+        weights: AttentionWeights,
+        columns: Columns,
+        head_size: int,
+        entry: Meaning,
+        specs: BatchAttentionSpecs,
+        scores_split: Split,
+        mix_split: Split,
+    ) -> BatchAttention:
+        """columns: of x, context and result, by heads. entry: meaning of x."""
+        scale, rows = Stored.input_of(specs.exp).scale, specs.rows
+        f = float(np.sqrt(0.5 * scale / np.sqrt(head_size)))  # 0.5: real parts come doubled
+        query = entry.fold(weights.query * f, weights.query_bias * f)
+        key = entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f)
+        value = entry.fold(weights.value * (0.5 / specs.context), weights.value_bias * (0.5 / specs.context))
+        groups = [columns.index[i : i + head_size] for i in range(0, columns.count, head_size)]
+        return BatchAttention(
+            columns=columns,
+            specs=specs,
+            scores_split=scores_split,
+            mix_split=mix_split,
+            head_size=head_size,
+            query_key=tuple(_query_key(query, key, columns, group) for group in groups),
+            value=tuple(_part(*value, columns, group) for group in groups),
+            projection=_projection(weights, columns, entry, specs),
+            squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None,
+        )
+
+    def attend(self, be: Backend, x: Cts, mask: Ct) -> tuple[Cts, Cts]:
+        """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of heads.
+
+        Levels below x: 2 for the scores, the exp's, 1 for the mix; x is needed again 3 above that result, the mask 2.
+        Key switches of a group at 128 tokens and 64 features: 1,430 rotations, 160 conjugations and 424 relinearisations.
+        """
+        context: list[Ct] = []
+        means: list[Ct] = []
+        inputs = shifted(be, x, self.columns.shape.lanes)
+        for group in range(len(self.query_key)):
+            diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group)))
+            found = self._mix(be, inputs, mask, diagonals, group)
+            context += found[:-1]
+            means.append(be.add_const(found[-1], Stored.input_of(self.specs.inverse).offset))
+        return tuple(context), tuple(means)
+
+    def project(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
+        """Centred (attention output + x) / exit. Levels: the inverse's and 2 below means, 2 below context, 1 below x."""
+        scale = 1.0 / output_bound(self.specs.inverse)
+        roots = [apply(be, m, self.specs.inverse, scale) for m in means]
+        attended = [be.mul(ct, roots[i // self.head_size]) for i, ct in enumerate(context)]
+        return self.projection.apply(be, attended, x)
+
+    def _scores(self, be: Backend, inputs: Sequence[Ct], group: int) -> list[list[Ct]]:
+        """P[giant][baby] scaled for exp, not centred."""
+        step, split, size = self.columns.shape.step, self.scores_split, self.head_size
+        babies = [b * step for b in range(split.babies)]
+        giants = [-g * split.babies * step for g in range(split.giants)]
+        acc = None
+        for first in range(0, size, PROJECTED):
+            last = min(first + PROJECTED, size)
+            made = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
+            queries, keys = joined(be, made[0::2], -1), joined(be, made[1::2])
+            del made
+            for part in range(0, len(queries), AT_ONCE):
+                left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
+                right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
+                acc = be.products(left, right, acc)
+        scores = [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)]
+        if self.squares is None:
+            return scores
+        taken = be.rotate_many(
+            self.squares.apply(be, inputs, group), giants
+        )  # slot t of a row: of query t - giant, too
+        return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, taken, strict=True)]
+
+    def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
+        """In place, so that each score is freed as soon as it is used."""
+        spec = self.specs.exp
+        for row in scores:
+            for i, ct in enumerate(row):
+                row[i] = spec.evaluate(be, ct, Stored.input_of(spec).scale)
+        return scores
+
+    def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
+        """Diagonals in the split of the mix: those of another split are rotated by the giant that they lack."""
+        if self.scores_split == self.mix_split:
+            return diagonals
+        flat = [ct for row in diagonals for ct in row]
+        b, step = self.mix_split.babies, self.columns.shape.step
+        rows = [flat[g * b : (g + 1) * b] for g in range(self.mix_split.giants)]
+        return [[be.rotate(ct, -g * b * step) for ct in row] for g, row in enumerate(rows)]
+
+    def _mix(self, be: Backend, inputs: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]], group: int) -> list[Ct]:
+        """Contexts of the group's columns, then its row means."""
+        level = min(be.level(ct) for row in diagonals for ct in row)
+        left = [[row[b] for row in diagonals] for b in range(self.mix_split.babies)]
+        mixed: list[Ct] = []
+        for columns in _chunks(list(self._masked(be, inputs, mask, level, group)), AT_ONCE):
+            turned = [self._babies(be, v) for v in columns]
+            right = [[column[b] for column in turned] for b in range(self.mix_split.babies)]
+            sums = be.relinearise(be.products(left, right))
+            mixed += [self._fold(be, [row[i] for row in sums]) for i in range(len(columns))]
+        parts = [part for z in mixed[: self.head_size // 2] for part in doubled_parts(be, z)]
+        odd = [be.mul_int(z, 2) for z in mixed[self.head_size // 2 : -1]]
+        return [*parts, *odd, mixed[-1]]
+
+    def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
+        """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low, below."""
+        lowered = [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in inputs]
+        values = joined(be, self.value[group].outputs(be, lowered))
+        del lowered
+        keep = be.drop_to(mask, min(be.level(mask), be.level(values[0])))
+        for v in values:
+            yield be.mul(v, keep)
+        yield be.mul_const(keep, Stored.input_of(self.specs.inverse).scale)
+
+    def _babies(self, be: Backend, v: Ct) -> list[Ct]:
+        return be.rotate_many(v, [b * self.columns.shape.step for b in range(self.mix_split.babies)])
+
+    def _fold(self, be: Backend, sums: list[Ct]) -> Ct:
+        """sum_G rot_G(sums[G]) by Horner's rule: one rotation key."""
+        step = self.mix_split.babies * self.columns.shape.step
+        acc = sums[-1]
+        for part in reversed(sums[:-1]):
+            acc = be.add(be.rotate(acc, step), part)
+        return acc
+
+
+def _chunks(items: Sequence[Ct], size: int) -> Iterator[Sequence[Ct]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def _query_key(query: tuple[Array, Array], key: tuple[Array, Array], src: Columns, group: IntArray) -> ColumnMap:
+    """Columns Q_0, K_0, Q_1, K_1, ... of a group of heads."""
+    (wq, bq), (wk, bk) = query, key
+    size = len(wq)
+    rows = np.stack([group, group + size], axis=1).reshape(-1, group.shape[1])
+    return _part(np.concatenate([wq, wk]), np.concatenate([bq, bk]), src, rows)
+
+
+def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMap:
+    """The columns of a result whose features are given by index (columns, lanes)."""
+    return ColumnMap.build([(weight, src)], bias, Columns(src.shape, index))
+
+
+def _projection(weights: AttentionWeights, columns: Columns, entry: Meaning, specs: BatchAttentionSpecs) -> ColumnMap:
+    """Centred W_o context + x; both divisors and exit folded in."""
+    back = specs.context * output_bound(specs.inverse) / specs.exit
+    centre = centring(len(weights.output_bias))
+    offset = centre @ (weights.output_bias + entry.offset) / specs.exit
+    parts = [(centre @ weights.output * back, columns), (centre * entry.scale / specs.exit, columns)]
+    return ColumnMap.build(parts, offset, columns)

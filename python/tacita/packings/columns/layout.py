@@ -1,0 +1,154 @@
+"""Interleaved columns: many sequences at once, one ciphertext per `lanes` features.
+
+slot = (token * sequences + sequence) * lanes + lane. A ciphertext of a tensor (a *column*) holds `lanes` features of every
+token of every sequence; with one lane, a feature. All sequences go through the same operations, a rotation by r * step
+slots moves the tokens cyclically by r in each of them, and a linear layer is a matrix product over columns with scalar
+weights. Two or more lanes fill the slots when there are fewer sequences than one lane would take.
+MOAI section 3 and ARION section 3 use one lane; lanes are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.packings.sizes import refuse
+from tacita.slots.base import MAX_PERIOD, Backend, Ct
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Cts = Sequence[Ct]
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """slots of a ciphertext, tokens of a sequence (both powers of two), lanes. Errors: ShapeError."""
+
+    slots: int
+    tokens: int
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "tokens", "lanes"):
+            value = getattr(self, name)
+            if value < 1 or value & (value - 1):
+                raise refuse("interleaved", f"{value} {name}", "use a power of two")
+        if self.lanes > MAX_PERIOD or self.tokens < 2 or self.tokens * self.lanes > self.slots:
+            raise refuse(
+                "interleaved",
+                f"{self.tokens} tokens and {self.lanes} lanes in {self.slots} slots",
+                f"at least 2 tokens, at most {MAX_PERIOD} lanes, and room for one sequence",
+            )
+
+    @property
+    def step(self) -> int:
+        """Slots from one token to the next."""
+        return self.slots // self.tokens
+
+    @property
+    def sequences(self) -> int:
+        """Sequences in a batch."""
+        return self.step // self.lanes
+
+    def at_tokens(self, values: Array) -> Array:
+        """(tokens,) -> slot vector with values[t] in all sequences and lanes of token t."""
+        return np.repeat(values, self.step)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Which feature is in which column. index: (columns, lanes), every feature once."""
+
+    shape: BatchShape
+    index: IntArray
+
+    @staticmethod
+    def dense(shape: BatchShape, size: int) -> Columns:
+        """Feature f in lane f % lanes; the lanes of the last column beyond `size` hold feature -1, which is zero."""
+        padded = -(-size // shape.lanes) * shape.lanes
+        features = np.arange(padded)
+        return Columns(shape, np.where(features < size, features, -1).reshape(-1, shape.lanes))
+
+    @staticmethod
+    def by_heads(shape: BatchShape, heads: int, head_size: int) -> Columns:
+        """Lane p of a column holds the same feature of head (group * lanes + p): a lane sees one head only.
+
+        Columns go by group, then by feature of the head. Errors: ShapeError when heads are no multiple of lanes.
+        """
+        if heads % shape.lanes:
+            raise refuse("interleaved", f"{heads} heads in {shape.lanes} lanes", "use lanes that divide the heads")
+        features = np.arange(heads * head_size).reshape(-1, shape.lanes, head_size)
+        return Columns(shape, features.transpose(0, 2, 1).reshape(-1, shape.lanes))
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        return len(self.index)
+
+    @cached_property
+    def size(self) -> int:
+        """Features."""
+        return int(self.index.max()) + 1
+
+    def pack(self, values: Array) -> list[Array]:
+        """(sequences, tokens, size) -> slot vectors."""
+        padded = np.concatenate([values, np.zeros((*values.shape[:2], 1))], axis=2)
+        return [padded[:, :, row].transpose(1, 0, 2).reshape(-1) for row in self.index]
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (sequences, tokens, size)."""
+        shape = self.shape
+        out = np.zeros((shape.sequences, shape.tokens, self.size))
+        for row, v in zip(self.index, slots, strict=True):
+            grid = np.real(v).reshape(shape.tokens, shape.sequences, shape.lanes).transpose(1, 0, 2)
+            out[:, :, row[row >= 0]] = grid[:, :, row >= 0]
+        return out
+
+    def lanes_of(self, values: Array) -> Array:
+        """(size,) -> (columns, lanes), zero where there is no feature: the bias of a matrix product."""
+        return np.append(values, 0.0)[self.index]
+
+
+def shifts(lanes: int) -> tuple[int, ...]:
+    """Rotations that bring every lane to every other one; those that leave the group of lanes get weight zero."""
+    return tuple(range(1 - lanes, lanes))
+
+
+def shifted(be: Backend, xs: Cts, lanes: int) -> list[Ct]:
+    """The inputs of a `weights` product: all columns, once per lane shift. 2 (lanes - 1) hoisted rotations each."""
+    if lanes == 1:
+        return list(xs)
+    turned = [be.rotate_many(x, shifts(lanes)) for x in xs]
+    return [row[i] for i in range(len(shifts(lanes))) for row in turned]
+
+
+def weights(matrix: Array, src: Columns, dst: Columns) -> Array:
+    """(dst.size, src.size) -> the weights (dst.count, shifts * src.count, lanes) for `Backend.matmul` on `shifted` inputs."""
+    lanes = src.shape.lanes
+    padded = np.pad(matrix, ((0, 1), (0, 1)))
+    found = np.zeros((dst.count, len(shifts(lanes)), src.count, lanes))
+    for n, shift in enumerate(shifts(lanes)):
+        for lane in range(max(0, -shift), min(lanes, lanes - shift)):
+            found[:, n, :, lane] = padded[np.ix_(dst.index[:, lane], src.index[:, lane + shift])]
+    return found.reshape(dst.count, -1, lanes)
+
+
+def lane_total(be: Backend, x: Ct, lanes: int) -> Ct:
+    """The sum over lanes, in every lane. No level for one lane, else one level."""
+    if lanes == 1:
+        return x
+    inside = [[1.0 if 0 <= lane + shift < lanes else 0.0 for lane in range(lanes)] for shift in shifts(lanes)]
+    return be.matmul(shifted(be, [x], lanes), np.array([inside]))[0]
+
+
+def token_total(be: Backend, x: Ct, shape: BatchShape) -> Ct:
+    """The sum over tokens, in every token. log2(tokens) rotations, no level."""
+    reach = shape.tokens // 2
+    while reach:
+        x = be.add(x, be.rotate(x, reach * shape.step))
+        reach //= 2
+    return x

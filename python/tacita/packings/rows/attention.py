@@ -1,0 +1,263 @@
+"""Multi-head attention on rows: scores, exponentials, mixing, normalisation, output projection.
+
+x -> scores (linear, product, pack) -> exp -> mix (unpack, dot with V) -> [context | row sums] -> divide, project.
+Softmax is normalised after the product with V: one product per window instead of one per score ciphertext. The
+padding mask is encrypted and multiplies V and the sums' ones, not the exponentials, so it costs no level on the way
+from scores to context. V is computed from x at the level where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.packings.rows.heads import (
+    HeadWindow,
+    context_layout,
+    fold_copies,
+    fold_heads,
+    folded_layout,
+    pack_plan,
+    repeat_copies,
+    unfold_plan,
+    unpack_anchors,
+    unpack_plan,
+)
+from tacita.packings.rows.layout import Array, FeatureLayout, linear_diagonals, rotate_range
+from tacita.packings.rows.linear import Affine, residual
+from tacita.packings.stored import Stored, apply, divide, divide_factor, reach
+from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import LinearPlan
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """Float matrices (outputs, inputs) and biases of one layer's attention, in the checkpoint's orientation."""
+
+    query: Array
+    query_bias: Array
+    key: Array
+    key_bias: Array
+    value: Array
+    value_bias: Array
+    output: Array
+    output_bias: Array
+
+
+@dataclass(frozen=True)
+class AttentionSpecs:
+    """Approximations and bounds of one layer's attention.
+
+    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask. context:
+    bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry: bound of x. exit:
+    bound of the centred output plus residual.
+    """
+
+    exp: Spec
+    inverse: Spec
+    context: float
+    attended: float
+    entry: float
+    exit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """All plans of one layer's attention. Build with `Attention.build`; then run the methods in order."""
+
+    windows: tuple[HeadWindow, ...]
+    layout: FeatureLayout
+    specs: AttentionSpecs
+    query_key: LinearPlan
+    query_key_bias: tuple[Array, ...]
+    value: LinearPlan
+    value_bias: tuple[Array, ...]
+    projection: Affine
+    packs: tuple[LinearPlan, ...]
+    unpacks: tuple[LinearPlan, ...]
+    unfolds: tuple[LinearPlan, ...]
+
+    @staticmethod
+    def build(
+        weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+    ) -> Attention:
+        """layout: of x, with copies. windows: from `head_windows`."""
+        query_key, query_key_bias = _query_key(weights, layout, windows, specs)
+        value, value_bias = _value(weights, layout, windows, specs)
+        unfolds = tuple(unfold_plan(w, 0.5, Stored.input_of(specs.inverse).scale) for w in windows)
+        return Attention(
+            windows=windows,
+            layout=layout,
+            specs=specs,
+            query_key=query_key,
+            query_key_bias=query_key_bias,
+            value=value,
+            value_bias=value_bias,
+            projection=_projection(weights, layout, windows, specs),
+            packs=tuple(pack_plan(w) for w in windows),
+            unpacks=tuple(unpack_plan(w) for w in windows),
+            unfolds=unfolds,
+        )
+
+    def scores(self, be: Backend, x: Cts) -> Cts:
+        """x (layout, / entry) -> scores stored for exp; real, all windows' ciphertexts in order. 3 levels."""
+        parts = be.linear(x, self.query_key)
+        parts = [be.add_vector(ct, b) for ct, b in zip(parts, self.query_key_bias, strict=True)]
+        n = len(self.windows)
+        out: list[Ct] = []
+        for window, plan, q, k in zip(self.windows, self.packs, parts[:n], parts[n:], strict=True):
+            out += self._window_scores(be, window, plan, q, k)
+        return tuple(out)
+
+    def _window_scores(self, be: Backend, window: HeadWindow, plan: LinearPlan, q: Ct, k: Ct) -> list[Ct]:
+        q = repeat_copies(be, q, window)
+        k = repeat_copies(be, k, window, window.shifts)
+        products = [be.mul(q, kr) for kr in rotate_range(be, k, window.shape.window, window.shifts)]
+        centre = np.where(window.groups, Stored.input_of(self.specs.exp).offset, 0.0)
+        # real parts: the factor 1/2 is folded into Q and K
+        return [be.add_vector(be.add(s, be.conjugate(s)), centre) for s in be.linear(products, plan)]
+
+    def exponentials(self, be: Backend, scores: Cts) -> Cts:
+        """exp(score - shift) in (0, 1], slot by slot. Levels: the spec's."""
+        return tuple(apply(be, s, self.specs.exp) for s in scores)
+
+    def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
+        """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do not
+        share one ciphertext. 3 levels below exps; x is needed one level above exps at most."""
+        entry = min(be.level(e) for e in exps)
+        values = self._values(be, x, masks, entry + 1)
+        context, sums, first = [], [], 0
+        for i, window in enumerate(self.windows):
+            mine = exps[first : first + window.score_cts]
+            first += window.score_cts
+            mask = masks[mask_numbers(self.windows)[i]]
+            outs = self._mix_window(be, i, mine, values[i], mask)
+            context.append(outs[0])
+            sums += outs[1:]
+        return tuple(context), tuple(sums)
+
+    def _values(self, be: Backend, x: Cts, masks: Cts, level: int) -> list[Ct]:
+        """Masked V with shifted copies, two levels below `level` (or below x, if that is lower)."""
+        lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in x]
+        out = []
+        for i, v in enumerate(be.linear(lowered, self.value)):
+            window = self.windows[i]
+            v = repeat_copies(be, be.add_vector(v, self.value_bias[i]), window, window.shifts)
+            mask = masks[mask_numbers(self.windows)[i]]
+            out.append(be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v)))))
+        return out
+
+    def _mix_window(self, be: Backend, i: int, exps: Cts, value: Ct, mask: Ct) -> list[Ct]:
+        window, step = self.windows[i], self.windows[i].shape.window
+        anchors = [a for e in exps for a in unpack_anchors(be, e, window)]
+        spread_exps = be.linear(anchors, self.unpacks[i])
+        del anchors
+        mask = be.drop_to(mask, min(be.level(mask), be.level(spread_exps[0]), be.level(value)))
+        context = be.dot(spread_exps, rotate_range(be, value, step, window.shifts))
+        sums = fold_copies(be, be.dot(spread_exps, rotate_range(be, mask, step, window.shifts)), window)
+        return self._unfold(be, i, fold_copies(be, context, window), sums)
+
+    def _unfold(self, be: Backend, i: int, context: Ct, sums: Ct) -> list[Ct]:
+        window = self.windows[i]
+        conjugate = be.conjugate(context)
+        parts = [be.add(context, conjugate), be.mul_i(be.sub(conjugate, context))]
+        if window.shared:
+            sums = be.rotate(sums, -window.sum_offset)
+        outs = be.linear([*parts, sums], self.unfolds[i])
+        outs[-1] = be.add_vector(outs[-1], _sum_offset(window, Stored.input_of(self.specs.inverse).offset))
+        return outs
+
+    def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
+        """Centred (attention output + x) / exit at the first copy, zero elsewhere.
+
+        One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients are no
+        boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
+        """
+        rest, mixed = list(sums), []
+        for window, ct in zip(self.windows, context, strict=True):
+            divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
+            mixed.append(divide(be, ct, divisor, self.specs.inverse))
+        out = self.projection.apply(be, mixed)
+        back = residual(be, x, self.layout, self.specs.entry / self.specs.exit)
+        return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
+
+
+def mask_numbers(windows: Sequence[HeadWindow]) -> list[int]:
+    """Which mask ciphertext each window uses: one per distinct number of copies, in order of first use."""
+    kinds = list(dict.fromkeys((w.copies, w.block) for w in windows))
+    return [kinds.index((w.copies, w.block)) for w in windows]
+
+
+def pack_masks(windows: Sequence[HeadWindow], keep: Array) -> list[Array]:
+    """keep (tokens,) -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
+    numbers = mask_numbers(windows)
+    firsts = [windows[numbers.index(n)] for n in sorted(set(numbers))]
+    return [_mask(w, keep) for w in firsts]
+
+
+def _mask(w: HeadWindow, keep: Array) -> Array:
+    rows = np.zeros((w.shape.tokens, w.shape.window))
+    for c in range(w.copies):
+        rows[:, c * w.block : (c + 1) * w.block] = np.roll(keep, -c * w.shifts)[:, None]
+    return rows.reshape(-1)
+
+
+def _query_key(
+    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+) -> tuple[LinearPlan, tuple[Array, ...]]:
+    """One plan for folded Q and conjugated folded K: they share the rotations of x. Scaled so that the real part of
+    the product plus its conjugate is the score in stored form."""
+    heads = sum(len(w.heads) for w in windows)
+    size = weights.query.shape[0] // heads
+    factor = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(size)))
+    folded = folded_layout(windows)
+    diagonals, bias = {}, []
+    sides = ((weights.query, weights.query_bias, False), (weights.key, weights.key_bias, True))
+    for n, (weight, offset, conjugate) in enumerate(sides):
+        matrix = fold_heads(weight * (factor * specs.entry), heads, windows[0].width, conjugate=conjugate)
+        diagonals.update(linear_diagonals(matrix, layout, folded, n * len(windows)))
+        bias += folded.vectors(fold_heads(offset * factor, heads, windows[0].width, conjugate=conjugate))
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
+    return plan, tuple(bias)
+
+
+def _value(
+    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+) -> tuple[LinearPlan, tuple[Array, ...]]:
+    """Folded V, scaled so that the unnormalised context is within the reach of the inverse's interval, where it may
+    share a ciphertext with the sums."""
+    heads = sum(len(w.heads) for w in windows)
+    factor = context_scale(specs)
+    folded = folded_layout(windows)
+    matrix = fold_heads(weights.value * (factor * specs.entry), heads, windows[0].width)
+    plan = LinearPlan.from_diagonals(
+        linear_diagonals(matrix, layout, folded), n_inputs=layout.count, n_outputs=len(windows)
+    )
+    return plan, tuple(folded.vectors(fold_heads(weights.value_bias * factor, heads, windows[0].width)))
+
+
+def context_scale(specs: AttentionSpecs) -> float:
+    """stored context = context * this: within the reach of the divisor, and at most 1 once divided."""
+    before = min(1.0, reach(specs.inverse)) / specs.context
+    return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
+
+
+def _projection(
+    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+) -> Affine:
+    heads = sum(len(w.heads) for w in windows)
+    src = context_layout(windows, weights.output.shape[1] // heads)
+    scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
+    return Affine.centred(weights.output * scale, weights.output_bias / specs.exit, src, layout)
+
+
+def _sum_offset(window: HeadWindow, offset: float) -> Array:
+    """The centre of the sums' stored form, added where sums are."""
+    start = window.sum_offset if window.shared else 0
+    p = np.arange(window.shape.window)
+    return np.where((p >= start) & (p < start + window.width * len(window.heads)), offset, 0.0)

@@ -1,0 +1,62 @@
+"""Feed-forward block on rows: expand, activate, contract plus the centred residual. Three stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacita.approx.spec import Spec
+from tacita.packings.rows.layout import Array, FeatureLayout
+from tacita.packings.rows.linear import Affine, residual
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.slots.base import Backend, Ct
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FeedForward:
+    """layout: of input and residual, with copies. entry, exit: bounds of the input and of the centred result."""
+
+    layout: FeatureLayout
+    activation: Spec
+    entry: float
+    exit: float
+    expansion: Affine
+    contraction: Affine
+
+    @staticmethod
+    def build(
+        weights: tuple[Array, Array, Array, Array],
+        layout: FeatureLayout,
+        activation: Spec,
+        entry: float,
+        exit: float,
+    ) -> FeedForward:
+        """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias, as in the checkpoint."""
+        up, up_bias, down, down_bias = weights
+        inner = FeatureLayout.dense(layout.shape, up.shape[0], copied=False)
+        form = Stored.input_of(activation)
+        scale = output_bound(activation) / exit
+        return FeedForward(
+            layout=layout,
+            activation=activation,
+            entry=entry,
+            exit=exit,
+            expansion=Affine.build(up * (entry * form.scale), up_bias * form.scale + form.offset, layout, inner),
+            contraction=Affine.centred(down * scale, down_bias / exit, inner, layout),
+        )
+
+    def expand(self, be: Backend, y: Cts) -> Cts:
+        """y / entry -> inner features stored for the activation. One level."""
+        return self.expansion.apply(be, y)
+
+    def activate(self, be: Backend, inner: Cts) -> Cts:
+        """f(inner) / its largest value. Levels: the spec's."""
+        scale = 1.0 / output_bound(self.activation)
+        return tuple(apply(be, ct, self.activation, scale) for ct in inner)
+
+    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
+        """Centred (W2 active + y) / exit at the first copy. One level below active, one or two below y."""
+        out = self.contraction.apply(be, active)
+        back = residual(be, y, self.layout, self.entry / self.exit)
+        return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))

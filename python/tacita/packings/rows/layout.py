@@ -1,0 +1,199 @@
+"""Rows packing: the default for one input. **slot = token * window + position**.
+
+m tokens (a power of two) share the s slots, so each has a window of W = s/m positions. Whatever depends only on the
+position is a periodic vector of length W, which the engine encodes as a sparse polynomial. Rotating by W*t moves
+tokens cyclically; rotating by k < W moves positions and spills into the neighbouring token at a window's end.
+
+A tensor of d features takes ceil(d/W) ciphertexts. When the features of a ciphertext fill at most half of its window,
+the tensor may be stored with copies (x|x|..): an output position then finds each feature at several distances, which
+halves the diagonals of a linear layer, and sums over all features are right at the first copy after log2 rotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.errors import ShapeError
+from tacita.packings.sizes import ceil_power, is_power, refuse
+from tacita.slots.base import Backend, Ct
+
+Array = npt.NDArray[Any]
+IntArray = npt.NDArray[np.int64]
+Diagonal = dict[tuple[int, int, int], Array]
+
+MIN_TOKENS, MAX_TOKENS = 4, 512
+
+
+@dataclass(frozen=True)
+class RowsShape:
+    """slots s and tokens m of the packing. Errors: ShapeError for a token count that is not admitted."""
+
+    slots: int
+    tokens: int
+
+    def __post_init__(self) -> None:
+        if not (is_power(self.tokens) and MIN_TOKENS <= self.tokens <= MAX_TOKENS):
+            hint = f"use a power of two from {MIN_TOKENS} to {MAX_TOKENS}; shorter texts are padded"
+            raise refuse("rows", f"{self.tokens} tokens", hint)
+        if self.slots % self.tokens or self.window < 4:
+            raise refuse("rows", f"{self.tokens} tokens in {self.slots} slots", "use fewer tokens or a larger ring")
+
+    @property
+    def window(self) -> int:
+        """Positions of one token."""
+        return self.slots // self.tokens
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureLayout:
+    """Features of every token at fixed positions.
+
+    home: int [n_cts, window], the feature at each position of the first copy, or -1. blocks: positions reserved for
+    the first copy of each ciphertext (a power of two). copied: whether the other blocks of the window repeat it.
+    """
+
+    shape: RowsShape
+    size: int
+    home: IntArray
+    blocks: tuple[int, ...]
+    copied: bool
+
+    @staticmethod
+    def dense(shape: RowsShape, size: int, *, copied: bool) -> FeatureLayout:
+        """Features 0..size-1 in order, as many per ciphertext as its window holds."""
+        return FeatureLayout.of(
+            shape, [np.arange(a, min(a + shape.window, size)) for a in range(0, size, shape.window)], copied=copied
+        )
+
+    @staticmethod
+    def of(shape: RowsShape, rows: Sequence[IntArray], *, copied: bool) -> FeatureLayout:
+        """One sequence of features (-1 for none) per ciphertext, from position 0."""
+        home = np.full((len(rows), shape.window), -1, dtype=np.int64)
+        for row, features in zip(home, rows, strict=True):
+            row[: len(features)] = features
+        blocks = tuple(ceil_power(len(features)) for features in rows)
+        return FeatureLayout(shape, int(home.max()) + 1, home, blocks, copied)
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts of one tensor."""
+        return len(self.home)
+
+    def copies(self, ct: int) -> int:
+        """How often ciphertext `ct` holds its features."""
+        return self.shape.window // self.blocks[ct] if self.copied else 1
+
+    @cached_property
+    def index(self) -> IntArray:
+        """int [n_cts, window]: the feature at each position with all copies, or -1."""
+        return np.stack(
+            [
+                np.tile(row[:b], self.shape.window // b) if self.copied else row
+                for row, b in zip(self.home, self.blocks, strict=True)
+            ]
+        )
+
+    def with_copies(self, copied: bool) -> FeatureLayout:
+        """The same places, with or without copies."""
+        return FeatureLayout(self.shape, self.size, self.home, self.blocks, copied)
+
+    def vectors(self, per_feature: Array, *, home: bool = True) -> list[Array]:
+        """Periodic vectors, one per ciphertext, holding per_feature[f] where feature f lives and zero elsewhere."""
+        places = self.home if home else self.index
+        return [np.where(row >= 0, per_feature[row], 0) for row in places]
+
+    def pack(self, tensor: Array) -> list[Array]:
+        """(tokens, size) -> one slot vector per ciphertext."""
+        if tensor.shape != (self.shape.tokens, self.size):
+            raise ShapeError(
+                f"pack: tensor {tensor.shape}, layout {(self.shape.tokens, self.size)}", hint="pad the tokens"
+            )
+        return [np.where(row >= 0, tensor[:, row], 0).reshape(-1) for row in self.index]
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (tokens, size), read from the first copy."""
+        out = np.zeros((self.shape.tokens, self.size), dtype=slots[0].dtype)
+        for row, values in zip(self.home, slots, strict=True):
+            out[:, row[row >= 0]] = values.reshape(self.shape.tokens, -1)[:, row >= 0]
+        return out
+
+
+def linear_diagonals(weight: Array, src: FeatureLayout, dst: FeatureLayout, first_output: int = 0) -> Diagonal:
+    """Diagonals of y = x @ weight.T from src (any copy) to the first copy of dst; zero at all other positions.
+
+    weight: (dst.size, src.size), real or complex. first_output: number of the first ciphertext of y in the plan.
+    For each output position the copy at the least non-negative distance is read, so that with copies about src.blocks
+    diagonals suffice where 2 * blocks - 1 are needed without.
+    """
+    if weight.shape != (dst.size, src.size):
+        raise ShapeError(
+            f"linear layer: weight {weight.shape}, layouts {(dst.size, src.size)}", hint="(outputs, inputs)"
+        )
+    diagonals: Diagonal = {}
+    for i in range(src.count):
+        for j in range(dst.count):
+            for k, v in _between(weight, src, i, dst, j):
+                diagonals[first_output + j, i, k] = v
+    return diagonals
+
+
+def _between(weight: Array, src: FeatureLayout, i: int, dst: FeatureLayout, j: int) -> list[tuple[int, Array]]:
+    """(rotation, vector) pairs that carry ciphertext i of src to ciphertext j of dst."""
+    window = src.shape.window
+    table = np.zeros((2 * window, window), dtype=weight.dtype)
+    outs = np.flatnonzero(dst.home[j] >= 0)
+    for q in np.flatnonzero(src.home[i] >= 0):
+        k = _distance(q - outs, src.blocks[i], src.copies(i))
+        table[k + window, outs] = weight[dst.home[j, outs], src.home[i, q]]
+    return [(int(k) - window, table[k]) for k in np.flatnonzero(table.any(axis=1))]
+
+
+def _distance(k: IntArray, block: int, copies: int) -> IntArray:
+    """k + c*block for the first copy c that makes it non-negative, else for the last copy."""
+    return k + block * np.clip(-(k // block), 0, copies - 1)
+
+
+def restore_copies(be: Backend, cts: Sequence[Ct], layout: FeatureLayout) -> tuple[Ct, ...]:
+    """Ciphertexts that are zero outside the first copy -> with copies. log2(copies) rotations each, no level."""
+    out = []
+    for ct, block in zip(cts, layout.blocks, strict=True):
+        step = block
+        while step < layout.shape.window:
+            ct = be.add(ct, be.rotate(ct, -step))
+            step *= 2
+        out.append(ct)
+    return tuple(out)
+
+
+def rotate_sum(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
+    """out[j] = sum of ct[j + step*k] for 0 <= k < width (a power of two): log2(width) rotations, no level."""
+    k = width // 2
+    while k >= 1:
+        ct = be.add(ct, be.rotate(ct, step * k))
+        k //= 2
+    return ct
+
+
+def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
+    """Repeats slots that have zeros behind them: out[j] = sum of ct[j - step*k], 0 <= k < width; no level."""
+    return rotate_sum(be, ct, width, -step)
+
+
+def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
+    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one key.
+
+    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b) hoisted.
+    """
+    radix = ceil_power(max(1, int(np.sqrt(count))))
+    out: list[Ct] = []
+    anchor = ct
+    for start in range(0, count, radix):
+        anchor = anchor if start == 0 else be.rotate(anchor, step * radix)
+        out += be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])
+    return out

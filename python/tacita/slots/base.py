@@ -1,0 +1,148 @@
+"""The contract between circuits and interpreters: operations on encrypted slot vectors.
+
+A handle (`Ct`) stands for a vector of `slots` complex numbers at a level. **Level = number of rescalings left**; the
+interpreter tracks the scale, so circuits never see one. Every operation returns a new handle and leaves its operands
+as they are; operands at different levels meet at the lower one. Vectors given in the clear are periodic: a vector of
+length p (p divides `slots`) is repeated over all slots; a short period makes its encoding a sparse polynomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy.typing as npt
+
+from tacita.errors import KeyMissingError, LevelError, ShapeError
+from tacita.slots.linear import LinearPlan
+
+__all__ = ["MAX_PERIOD", "Backend", "Ct", "KeyMissingError", "Kind", "LevelError", "Products", "ShapeError", "Vector"]
+
+Ct: TypeAlias = Any  # an opaque handle; each backend has its own
+Products: TypeAlias = Any  # opaque accumulators of degree 2; see `Backend.products`
+Vector: TypeAlias = npt.NDArray[Any]  # float64 or complex128, one axis
+Kind: TypeAlias = Literal["real", "complex"]
+
+MAX_PERIOD = 8  # of the weights of `matmul`
+
+
+class Backend(Protocol):
+    """Slot-vector operations. Levels used are given per method; a method that runs out raises LevelError."""
+
+    @property
+    def slots(self) -> int:
+        """Length of every slot vector (a power of two)."""
+        ...
+
+    @property
+    def max_level(self) -> int:
+        """Level of a fresh or a bootstrapped ciphertext."""
+        ...
+
+    def level(self, ct: Ct) -> int:
+        """Rescalings left."""
+        ...
+
+    def add(self, a: Ct, b: Ct) -> Ct:
+        """a + b at min(level); no level used."""
+        ...
+
+    def sub(self, a: Ct, b: Ct) -> Ct:
+        """a - b at min(level); no level used."""
+        ...
+
+    def neg(self, a: Ct) -> Ct:
+        """-a; no level used."""
+        ...
+
+    def add_const(self, a: Ct, c: complex) -> Ct:
+        """a + c in every slot; no level used."""
+        ...
+
+    def add_vector(self, a: Ct, v: Vector) -> Ct:
+        """a + periodic v; no level used. Errors: ShapeError when the period does not divide `slots`."""
+        ...
+
+    def mul(self, a: Ct, b: Ct) -> Ct:
+        """a * b, relinearised and rescaled: min(level) - 1."""
+        ...
+
+    def square(self, a: Ct) -> Ct:
+        """a * a: level - 1."""
+        ...
+
+    def dot(self, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
+        """sum_i xs[i] * ys[i] with one relinearisation and one rescaling: min(level) - 1."""
+        ...
+
+    def mul_const(self, a: Ct, c: complex) -> Ct:
+        """a * c: level - 1."""
+        ...
+
+    def mul_int(self, a: Ct, k: int) -> Ct:
+        """a * k exactly, |k| <= 2^20; no level used, log2|k| bits of headroom, k times the noise."""
+        ...
+
+    def mul_i(self, a: Ct) -> Ct:
+        """a times the imaginary unit; free."""
+        ...
+
+    def mul_vector(self, a: Ct, v: Vector) -> Ct:
+        """a * periodic v: level - 1."""
+        ...
+
+    def conjugate(self, a: Ct) -> Ct:
+        """Complex conjugate of every slot; no level, one key switch."""
+        ...
+
+    def rotate(self, a: Ct, k: int) -> Ct:
+        """Left rotation out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none for k = 0)."""
+        ...
+
+    def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
+        """[rotate(a, k) for k in ks], decomposing a once."""
+        ...
+
+    def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
+        """The general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
+        ...
+
+    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+        """out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts. min(level) - 1.
+
+        weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over all slots (period
+        1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add per residue and weight, one rescaling
+        per output, no key switch. Errors: ShapeError for shapes that do not fit together.
+        """
+        ...
+
+    def products(
+        self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
+    ) -> Products:
+        """acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor rescaled. No level.
+
+        left: (count, rows), right: (count, columns). onto: accumulators to add to (taken over); all operands must be at
+        its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for ragged operands.
+        """
+        ...
+
+    def relinearise(self, products: Products) -> list[list[Ct]]:
+        """[rows][columns] ciphertexts, relinearised and rescaled: level - 1. Takes the accumulators over."""
+        ...
+
+    def poly(self, a: Ct, coeffs: Vector) -> Ct:
+        """sum_k coeffs[k] T_k(a) for slots in [-1, 1]: ceil(log2(d + 1)) levels for degree d >= 1."""
+        ...
+
+    def drop_to(self, a: Ct, level: int) -> Ct:
+        """a at a level not above its own; free. Lower levels make every later operation cheaper."""
+        ...
+
+    def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
+        """Every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice "real"."""
+        ...
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Labels everything inside for counts and progress."""
+        ...

@@ -1,0 +1,124 @@
+"""`ckks`: the contract on the native engine. A thin adapter; the arithmetic, levels and scales live in Rust.
+
+The evaluator holds parameters and evaluation keys only: there is no way to name a secret key from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tacita.slots.base import Ct, Kind, Products, Vector
+from tacita.slots.linear import LinearPlan
+from tacita.slots.matrices import check_matmul, check_products
+from tacita.slots.native_errors import Translating
+from tacita.slots.plain import check_dot, check_int, check_kinds, check_period, poly_depth
+
+
+class CkksBackend:
+    """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
+
+    def __init__(self, evaluator: Any, on_stage: Callable[[str], None] = lambda _: None) -> None:
+        self._native = Translating(evaluator)
+        self._on_stage = on_stage
+        self.slots: int = evaluator.slots
+        self.max_level: int = evaluator.max_level
+
+    def level(self, ct: Ct) -> int:
+        return int(ct.level)
+
+    def add(self, a: Ct, b: Ct) -> Ct:
+        return self._native.add(a, b)
+
+    def sub(self, a: Ct, b: Ct) -> Ct:
+        return self._native.sub(a, b)
+
+    def neg(self, a: Ct) -> Ct:
+        return self._native.neg(a)
+
+    def add_const(self, a: Ct, c: complex) -> Ct:
+        return self._native.add_const(a, complex(c))
+
+    def add_vector(self, a: Ct, v: Vector) -> Ct:
+        check_period("add_vector", v, self.slots)
+        return self._native.add_vector(a, _complex(v))
+
+    def mul(self, a: Ct, b: Ct) -> Ct:
+        return self._native.mul(a, b)
+
+    def square(self, a: Ct) -> Ct:
+        return self._native.square(a)
+
+    def dot(self, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
+        check_dot(len(xs), len(ys))
+        return self._native.dot(list(xs), list(ys))
+
+    def mul_const(self, a: Ct, c: complex) -> Ct:
+        return self._native.mul_const(a, complex(c))
+
+    def mul_int(self, a: Ct, k: int) -> Ct:
+        check_int(k)
+        return self._native.mul_int(a, int(k))
+
+    def mul_i(self, a: Ct) -> Ct:
+        return self._native.mul_i(a)
+
+    def mul_vector(self, a: Ct, v: Vector) -> Ct:
+        check_period("mul_vector", v, self.slots)
+        return self._native.mul_vector(a, _complex(v))
+
+    def conjugate(self, a: Ct) -> Ct:
+        return self._native.conjugate(a)
+
+    def rotate(self, a: Ct, k: int) -> Ct:
+        return a if k % self.slots == 0 else self._native.rotate(a, int(k))
+
+    def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
+        return list(self._native.rotate_many(a, [int(k) for k in ks]))
+
+    def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
+        plan.check_inputs(len(xs))
+        vectors = np.ascontiguousarray(plan.vectors, dtype=np.complex128)
+        terms = np.ascontiguousarray(plan.terms, dtype=np.int32)
+        outs = self._native.linear(list(xs), vectors, terms, plan.n_outputs, plan.horner_step)
+        return [self.rotate(out, plan.post) for out in outs]
+
+    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+        check_matmul(len(xs), weights, bias)
+        return list(self._native.matmul(list(xs), _real(weights), None if bias is None else _real(bias)))
+
+    def products(
+        self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
+    ) -> Products:
+        check_products(left, right, None if onto is None else (onto.rows, onto.columns))
+        return self._native.products([list(xs) for xs in left], [list(ys) for ys in right], onto)
+
+    def relinearise(self, products: Products) -> list[list[Ct]]:
+        return [list(row) for row in self._native.relinearise(products)]
+
+    def poly(self, a: Ct, coeffs: Vector) -> Ct:
+        poly_depth(coeffs)
+        return self._native.poly(a, _complex(coeffs))
+
+    def drop_to(self, a: Ct, level: int) -> Ct:
+        return a if int(a.level) == level else self._native.drop_to(a, int(level))
+
+    def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
+        check_kinds(len(cts), kinds)
+        return list(self._native.bootstrap(list(cts), [kind == "real" for kind in kinds]))
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self._on_stage(name)
+        yield
+
+
+def _complex(v: Vector) -> Vector:
+    return np.ascontiguousarray(v, dtype=np.complex128)
+
+
+def _real(v: Vector) -> Vector:
+    return np.ascontiguousarray(v, dtype=np.float64)

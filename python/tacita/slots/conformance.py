@@ -1,0 +1,200 @@
+"""The conformance suite of the contract, exported: run every check on every backend.
+
+    for check in CHECKS:
+        check(make())
+
+`make` returns a Harness: a backend with a way in and a way out. A backend without values (sim in cost mode) cannot
+be checked. `tolerance` is absolute per slot; `ckks` states its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.errors import LevelError, ShapeError, TacitaError
+from tacita.slots.base import Backend, Ct, Vector
+from tacita.slots.linear import LinearPlan
+
+
+@dataclass(frozen=True)
+class Harness:
+    """be: the backend. encrypt(values, level or None), decrypt(ct): ways in and out. tolerance: absolute, per slot."""
+
+    be: Backend
+    encrypt: Callable[[Vector, int | None], Ct]
+    decrypt: Callable[[Ct], Vector]
+    tolerance: float = 1e-9
+
+    def values(self, seed: int, *, real: bool = False) -> Vector:
+        """Deterministic slots in the unit square, or in [-1, 1]."""
+        rng = np.random.default_rng(seed)
+        re, im = rng.uniform(-1, 1, (2, self.be.slots))
+        slots: Vector = re if real else 0.7 * (re + 1j * im)
+        return slots
+
+    def fresh(self, seed: int, level: int | None = None, *, real: bool = False) -> tuple[Ct, Vector]:
+        """A ciphertext and its content."""
+        v = self.values(seed, real=real)
+        return self.encrypt(v, level), v
+
+    def expect(self, ct: Ct, want: Vector, level: int, scale: float = 1.0) -> None:
+        """Checks content within tolerance * scale, and the level."""
+        got = self.decrypt(ct)
+        worst = float(np.max(np.abs(got - want)))
+        assert worst <= self.tolerance * scale, f"off by {worst:.3g}, tolerance {self.tolerance * scale:.3g}"
+        assert self.be.level(ct) == level, f"level {self.be.level(ct)}, expected {level}"
+
+
+def check_round_trip(h: Harness) -> None:
+    ct, v = h.fresh(1)
+    h.expect(ct, v, h.be.max_level)
+
+
+def check_additions(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    (a, va), (b, vb) = h.fresh(1), h.fresh(2, top - 2)
+    period = np.linspace(-1, 1, 8) * (1 + 0.5j)
+    h.expect(be.add(a, b), va + vb, top - 2)
+    h.expect(be.sub(a, b), va - vb, top - 2)
+    h.expect(be.neg(a), -va, top)
+    h.expect(be.add_const(a, 0.25 - 0.5j), va + 0.25 - 0.5j, top)
+    h.expect(be.add_vector(a, period), va + np.tile(period, be.slots // 8), top)
+
+
+def check_products(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    (a, va), (b, vb) = h.fresh(1), h.fresh(2, top - 1)
+    h.expect(be.mul(a, b), va * vb, top - 2)
+    h.expect(be.square(a), va * va, top - 1)
+    h.expect(be.dot([a, b, a], [b, b, a]), va * vb + vb * vb + va * va, top - 2, 3)
+
+
+def check_plain_products(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    a, va = h.fresh(3)
+    period = np.linspace(-1, 1, 16) * (1 - 0.25j)
+    h.expect(be.mul_const(a, 0.3 + 0.1j), va * (0.3 + 0.1j), top - 1)
+    h.expect(be.mul_int(a, -5), va * -5, top, 5)
+    h.expect(be.mul_i(a), va * 1j, top)
+    h.expect(be.mul_vector(a, period), va * np.tile(period, be.slots // 16), top - 1)
+
+
+def check_automorphisms(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    a, va = h.fresh(4)
+    h.expect(be.conjugate(a), np.conj(va), top)
+    for k in (1, -3, be.slots // 2):
+        h.expect(be.rotate(a, k), np.roll(va, -k), top)
+    for ct, k in zip(be.rotate_many(a, [0, 1, 5]), [0, 1, 5], strict=True):
+        h.expect(ct, np.roll(va, -k), top)
+
+
+def check_linear(h: Harness) -> None:
+    """Every split of one map gives the map; Horner's rule, negative giants and several inputs included."""
+    be, rng = h.be, np.random.default_rng(5)
+    (a, va), (b, vb) = h.fresh(5), h.fresh(6)
+    diagonals = {(j, i, k): rng.uniform(-1, 1, 16) for j in (0, 1) for i in (0, 1) for k in (-4, -1, 0, 3, 4, 7)}
+    want = [np.zeros(be.slots, complex) for _ in range(2)]
+    for (j, i, k), v in diagonals.items():
+        want[j] += np.tile(v, be.slots // 16) * np.roll((va, vb)[i], -k)
+    for split in ("auto", "baby", "giant", 4):
+        plan = LinearPlan.from_diagonals(diagonals, split=split)
+        for ct, w in zip(be.linear([a, b], plan), want, strict=True):
+            h.expect(ct, w, be.max_level - 1, 12)
+
+
+def check_matmul(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    fresh = [h.fresh(seed, top - seed % 2) for seed in range(3)]
+    xs, table = [ct for ct, _ in fresh], np.stack([v for _, v in fresh])
+    rng = np.random.default_rng(11)
+    for period in (1, 2, 4):
+        weights, bias = rng.uniform(-1, 1, (5, 3, period)), rng.uniform(-1, 1, (5, period))
+        times = be.slots // period
+        want = (np.tile(weights, times) * table).sum(axis=1)
+        for ct, v, b in zip(be.matmul(xs, weights, bias), want, bias, strict=True):
+            h.expect(ct, v + np.tile(b, times), top - 2, 3)
+        h.expect(be.matmul(xs, weights)[4], want[4], top - 2, 3)
+
+
+def check_outer_products(h: Harness) -> None:
+    be, top = h.be, h.be.max_level
+    (a, va), (b, vb), (c, vc) = h.fresh(4), h.fresh(5, top - 1), h.fresh(6)
+    acc = be.products([[a, b]], [[c, a, b]])
+    acc = be.products([[b, c], [a, a]], [[a, b, c], [c, c, c]], acc)
+    found = be.relinearise(acc)
+    left, right = ([va, vb], [vb, vc], [va, va]), ([vc, va, vb], [va, vb, vc], [vc, vc, vc])
+    for j, row in enumerate(found):
+        for i, ct in enumerate(row):
+            want = np.sum([xs[j] * ys[i] for xs, ys in zip(left, right, strict=True)], axis=0)
+            h.expect(ct, want, top - 2, 4)
+
+
+def check_poly(h: Harness) -> None:
+    be = h.be
+    a, va = h.fresh(7, real=True)
+    for degree, depth in ((1, 1), (2, 2), (7, 3), (8, 4), (31, 5)):
+        coeffs = np.random.default_rng(degree).normal(size=degree + 1) / (degree + 1)
+        h.expect(be.poly(a, coeffs), np.polynomial.chebyshev.chebval(va, coeffs), be.max_level - depth, 8)
+
+
+def check_levels(h: Harness) -> None:
+    be = h.be
+    a, va = h.fresh(8)
+    h.expect(be.drop_to(a, 1), va, 1)
+    bottom = be.drop_to(a, 0)
+    _raises(LevelError, lambda: be.mul(bottom, a))
+    _raises(LevelError, lambda: be.mul_const(bottom, 0.5))
+    _raises(LevelError, lambda: be.matmul([bottom], np.ones((1, 1, 1))))
+    _raises(LevelError, lambda: be.relinearise(be.products([[a]], [[bottom]])))
+    _raises(LevelError, lambda: be.poly(be.drop_to(a, 2), np.ones(9)))
+    _raises(LevelError, lambda: be.drop_to(bottom, 1))
+
+
+def check_shapes(h: Harness) -> None:
+    be = h.be
+    a, _ = h.fresh(9)
+    _raises(ShapeError, lambda: be.add_vector(a, np.ones(3)))
+    _raises(ShapeError, lambda: be.mul_vector(a, np.ones((2, 2))))
+    _raises(ShapeError, lambda: be.dot([a], []))
+    _raises(ShapeError, lambda: be.mul_int(a, 1 << 21))
+    _raises(ShapeError, lambda: be.matmul([a], np.ones((2, 3, 1))))
+    _raises(ShapeError, lambda: be.matmul([a], np.full((1, 1, 1), np.nan)))
+    _raises(ShapeError, lambda: be.products([[a], [a, a]], [[a], [a]]))
+
+
+def check_bootstrap(h: Harness) -> None:
+    be = h.be
+    (a, va), (b, vb) = h.fresh(10, 0, real=True), h.fresh(11, 0)
+    fresh = be.bootstrap([a, b], ["real", "complex"])
+    # engines refresh to about 2^-20 whatever the tolerance of one operation is
+    slack = max(1.0, 2.0**-17 / h.tolerance) if h.tolerance > 1e-8 else 1.0
+    for ct, v in zip(fresh, (va, vb), strict=True):
+        h.expect(ct, v, be.max_level, slack)
+
+
+def _raises(kind: type[TacitaError], run: Callable[[], object]) -> None:
+    try:
+        run()
+    except kind:
+        return
+    raise AssertionError(f"expected {kind.__name__}")
+
+
+ALGEBRA: tuple[Callable[[Harness], None], ...] = (
+    check_round_trip,
+    check_additions,
+    check_products,
+    check_plain_products,
+    check_automorphisms,
+    check_linear,
+    check_matmul,
+    check_outer_products,
+    check_poly,
+    check_levels,
+    check_shapes,
+)
+CHECKS = (*ALGEBRA, check_bootstrap)

@@ -1,0 +1,86 @@
+"""What `matmul` and `products` mean on slot vectors, and their shape checks, shared by the interpreters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.errors import ShapeError
+from tacita.slots.base import MAX_PERIOD, LevelError
+
+Values = npt.NDArray[Any]
+CHUNK = 1 << 22  # numbers that a step of `periodic_matmul` stacks
+
+
+class HasLevel(Protocol):
+    """The part of a backend that `lowest` needs."""
+
+    def level(self, ct: Any) -> int: ...
+
+
+def check_matmul(inputs: int, weights: Values, bias: Values | None) -> None:
+    """Raises ShapeError unless weights are real (outputs, inputs, period), bias (outputs, period), and finite."""
+    if inputs == 0 or weights.ndim != 3 or weights.shape[1] != inputs or 0 in weights.shape:
+        raise ShapeError(
+            f"matmul: weights of shape {weights.shape}, {inputs} ciphertexts", hint="(outputs, ciphertexts, period)"
+        )
+    period = weights.shape[2]
+    if period > MAX_PERIOD or period & (period - 1):
+        raise ShapeError(f"matmul: period {period}", hint=f"a power of two up to {MAX_PERIOD}")
+    if bias is not None and bias.shape != (weights.shape[0], period):
+        raise ShapeError(
+            f"matmul: bias of shape {bias.shape}, weights {weights.shape}", hint="one value per output and lane"
+        )
+    if np.iscomplexobj(weights) or not np.isfinite(weights).all() or (bias is not None and not np.isfinite(bias).all()):
+        raise ShapeError("matmul: weights that are not finite real numbers", hint="check the checkpoint")
+
+
+def check_products(
+    left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: tuple[int, ...] | None
+) -> tuple[int, int]:
+    """(rows, columns). Raises ShapeError for ragged operands or accumulators of another shape."""
+    rows, columns = {len(xs) for xs in left}, {len(ys) for ys in right}
+    if not left or len(left) != len(right) or len(rows) != 1 or len(columns) != 1 or 0 in rows | columns:
+        raise ShapeError(
+            f"products: {len(left)} lists of {sorted(rows)} and {len(right)} lists of {sorted(columns)} operands",
+            hint="as many lists on both sides, of one length each",
+        )
+    shape = (rows.pop(), columns.pop())
+    if onto is not None and onto != shape:
+        raise ShapeError(f"products: {shape} onto accumulators {onto}", hint="start new accumulators")
+    return shape
+
+
+def lowest(be: HasLevel, left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: int | None) -> int:
+    """The level of the products. Raises LevelError for operands below the accumulators."""
+    level = min(be.level(ct) for side in (left, right) for cts in side for ct in cts)
+    if onto is not None and level < onto:
+        raise LevelError(f"products at level {level} onto level {onto}", hint="lower the first operands as well")
+    return level if onto is None else onto
+
+
+def periodic_matmul(xs: Sequence[Values], weights: Values, bias: Values | None) -> Iterator[Values]:
+    """The slot vectors of `matmul`, a block of outputs at a time."""
+    period = weights.shape[2]
+    table = np.stack(xs).reshape(len(xs), -1, period)
+    step = max(1, CHUNK // table[0].size)
+    for first in range(0, len(weights), step):
+        block = np.empty((len(weights[first : first + step]), *table.shape[1:]), table.dtype)
+        for lane in range(period):
+            block[:, :, lane] = weights[first : first + step, :, lane] @ table[:, :, lane]
+        if bias is not None:
+            block += bias[first : first + step, None, :]
+        yield from block.reshape(len(block), -1)
+
+
+def sum_of_products(left: Sequence[Sequence[Values]], right: Sequence[Sequence[Values]]) -> Values:
+    """(rows, columns, slots) of sum_c left[c][j] * right[c][i]."""
+    total: Values | None = None
+    for xs, ys in zip(left, right, strict=True):
+        part = np.stack(xs)[:, None, :] * np.stack(ys)[None, :, :]
+        total = part if total is None else total + part
+    assert total is not None  # check_products refuses empty operands
+    return total

@@ -1,0 +1,302 @@
+"""`plain`: numpy vectors with strictly tracked levels. It defines what a circuit means.
+
+It raises LevelError, ShapeError and KeyMissingError exactly where `ckks` would, and nothing is approximate but
+float64 itself. Values stay float64 as long as they are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
+from tacita.slots.linear import LinearPlan
+from tacita.slots.matrices import (
+    check_matmul,
+    check_products,
+    lowest,
+    periodic_matmul,
+    sum_of_products,
+)
+
+Values = npt.NDArray[Any]
+MAX_INT = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class PlainCt:
+    """A slot vector and its level."""
+
+    values: Values
+    level: int
+
+
+@dataclass(frozen=True, eq=False)
+class PlainProducts:
+    """Accumulators of `products`: values (rows, columns, slots)."""
+
+    values: Values
+    level: int
+
+
+def spend(op: str, level: int, levels: int = 1) -> int:
+    """The level after `op`. Raises LevelError when fewer than `levels` are left."""
+    if level < levels:
+        raise LevelError(f"{op} needs {levels} level(s), {level} left", hint="bootstrap an operand before this stage")
+    return level - levels
+
+
+def check_period(op: str, v: Vector, slots: int) -> None:
+    """Raises ShapeError unless v is one axis whose length divides `slots`."""
+    if v.ndim != 1 or v.size == 0 or slots % v.size:
+        raise ShapeError(f"{op}: vector of shape {v.shape}, {slots} slots", hint="its length must divide the slots")
+
+
+def check_int(k: int) -> None:
+    """Raises ShapeError for a factor beyond what headroom allows."""
+    if abs(k) > MAX_INT:
+        raise ShapeError(f"mul_int by {k}, at most {MAX_INT} in absolute value", hint="use mul_const (one level)")
+
+
+def check_drop(level: int, target: int) -> None:
+    """Raises LevelError when a drop would go up or below zero."""
+    if not 0 <= target <= level:
+        raise LevelError(f"drop_to level {target} from level {level}", hint="levels rise only by bootstrapping")
+
+
+def poly_depth(coeffs: Vector) -> int:
+    """ceil(log2(degree + 1)), at least one. Raises ShapeError below degree 1."""
+    if coeffs.ndim != 1 or len(coeffs) < 2:
+        raise ShapeError(f"poly: coefficients of shape {coeffs.shape}", hint="give a series of degree >= 1")
+    return (len(coeffs) - 1).bit_length()
+
+
+class PlainBackend:
+    """See the module. rotations: steps that have keys (None: all); conjugation always has one."""
+
+    def __init__(self, slots: int, max_level: int = 13, rotations: frozenset[int] | None = None) -> None:
+        self.slots = slots
+        self.max_level = max_level
+        self.rotations = None if rotations is None else frozenset(k % slots for k in rotations)
+
+    def encrypt(self, values: Values, level: int | None = None) -> PlainCt:
+        """A fresh handle of periodic values at `level` (default: the top)."""
+        v = _real(np.asarray(values))
+        check_period("encrypt", v, self.slots)
+        return PlainCt(np.tile(v, self.slots // v.size), self.max_level if level is None else level)
+
+    def decrypt(self, ct: PlainCt) -> Values:
+        """All slots, complex128."""
+        return ct.values.astype(np.complex128)
+
+    def level(self, ct: PlainCt) -> int:
+        return ct.level
+
+    def add(self, a: PlainCt, b: PlainCt) -> PlainCt:
+        return PlainCt(a.values + b.values, min(a.level, b.level))
+
+    def sub(self, a: PlainCt, b: PlainCt) -> PlainCt:
+        return PlainCt(a.values - b.values, min(a.level, b.level))
+
+    def neg(self, a: PlainCt) -> PlainCt:
+        return PlainCt(-a.values, a.level)
+
+    def add_const(self, a: PlainCt, c: complex) -> PlainCt:
+        return PlainCt(a.values + _scalar(c), a.level)
+
+    def add_vector(self, a: PlainCt, v: Vector) -> PlainCt:
+        check_period("add_vector", v, self.slots)
+        return PlainCt(_periodic(np.add, a.values, _real(v)), a.level)
+
+    def mul(self, a: PlainCt, b: PlainCt) -> PlainCt:
+        return PlainCt(a.values * b.values, spend("mul", min(a.level, b.level)))
+
+    def square(self, a: PlainCt) -> PlainCt:
+        return PlainCt(a.values * a.values, spend("square", a.level))
+
+    def dot(self, xs: Sequence[PlainCt], ys: Sequence[PlainCt]) -> PlainCt:
+        check_dot(len(xs), len(ys))
+        level = spend("dot", min(ct.level for ct in (*xs, *ys)))
+        total = xs[0].values * ys[0].values
+        for x, y in zip(xs[1:], ys[1:], strict=True):
+            total = total + x.values * y.values
+        return PlainCt(total, level)
+
+    def mul_const(self, a: PlainCt, c: complex) -> PlainCt:
+        return PlainCt(a.values * _scalar(c), spend("mul_const", a.level))
+
+    def mul_int(self, a: PlainCt, k: int) -> PlainCt:
+        check_int(k)
+        return PlainCt(a.values * k, a.level)
+
+    def mul_i(self, a: PlainCt) -> PlainCt:
+        return PlainCt(a.values * 1j, a.level)
+
+    def mul_vector(self, a: PlainCt, v: Vector) -> PlainCt:
+        check_period("mul_vector", v, self.slots)
+        return PlainCt(_periodic(np.multiply, a.values, _real(v)), spend("mul_vector", a.level))
+
+    def conjugate(self, a: PlainCt) -> PlainCt:
+        return PlainCt(np.conj(a.values), a.level)
+
+    def rotate(self, a: PlainCt, k: int) -> PlainCt:
+        return PlainCt(np.roll(a.values, -self._step(k)), a.level)
+
+    def rotate_many(self, a: PlainCt, ks: Sequence[int]) -> list[PlainCt]:
+        return [self.rotate(a, k) for k in ks]
+
+    def linear(self, xs: Sequence[PlainCt], plan: LinearPlan) -> list[PlainCt]:
+        plan.check_inputs(len(xs))
+        check_period("linear", plan.vectors[0], self.slots)
+        for k in sorted(plan.rotations):
+            self._step(k)
+        level = spend("linear", min(x.level for x in xs))
+        return [PlainCt(values, level) for values in apply_linear([x.values for x in xs], plan)]
+
+    def matmul(self, xs: Sequence[PlainCt], weights: Vector, bias: Vector | None = None) -> list[PlainCt]:
+        check_matmul(len(xs), weights, bias)
+        level = spend("matmul", min(x.level for x in xs))
+        return [PlainCt(v, level) for v in periodic_matmul([x.values for x in xs], weights, bias)]
+
+    def products(
+        self,
+        left: Sequence[Sequence[PlainCt]],
+        right: Sequence[Sequence[PlainCt]],
+        onto: PlainProducts | None = None,
+    ) -> PlainProducts:
+        check_products(left, right, None if onto is None else onto.values.shape[:2])
+        level = lowest(self, left, right, None if onto is None else onto.level)
+        values = sum_of_products([[x.values for x in xs] for xs in left], [[y.values for y in ys] for ys in right])
+        return PlainProducts(values if onto is None else onto.values + values, level)
+
+    def relinearise(self, products: PlainProducts) -> list[list[PlainCt]]:
+        level = spend("relinearise", products.level)
+        return [[PlainCt(v, level) for v in row] for row in products.values]
+
+    def poly(self, a: PlainCt, coeffs: Vector) -> PlainCt:
+        level = spend("poly", a.level, poly_depth(coeffs))
+        return PlainCt(np.polynomial.chebyshev.chebval(a.values, coeffs), level)
+
+    def drop_to(self, a: PlainCt, level: int) -> PlainCt:
+        check_drop(a.level, level)
+        return PlainCt(a.values, level)
+
+    def bootstrap(self, cts: Sequence[PlainCt], kinds: Sequence[Kind]) -> list[PlainCt]:
+        check_kinds(len(cts), kinds)
+        fresh = [np.real(c.values) if kind == "real" else c.values for c, kind in zip(cts, kinds, strict=True)]
+        return [PlainCt(values, self.max_level) for values in fresh]
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        yield
+
+    def _step(self, k: int) -> int:
+        step = k % self.slots
+        if step and self.rotations is not None and step not in self.rotations:
+            raise KeyMissingError(f"rotation by {k} has no key", hint=f"add step {k} to the plan's rotations")
+        return step
+
+
+def check_dot(xs: int, ys: int) -> None:
+    """Raises ShapeError unless both lists have one common positive length."""
+    if xs != ys or xs == 0:
+        raise ShapeError(f"dot: {xs} and {ys} operands", hint="give two lists of one positive length")
+
+
+def check_kinds(count: int, kinds: Sequence[str]) -> None:
+    """Raises ShapeError unless there is one known kind per ciphertext."""
+    if count != len(kinds) or any(kind not in ("real", "complex") for kind in kinds):
+        raise ShapeError(f"bootstrap: {count} ciphertexts, kinds {list(kinds)}", hint='one of "real", "complex" each')
+
+
+MAX_TABLE = 1 << 21  # entries of a dense table of vectors; above it, term by term
+MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hundredth
+
+
+def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
+    """The plan on slot vectors: inner sums of all (output, giant) pairs as one batched matrix product over the
+    positions of a period, then one rotation per pair."""
+    sums, babies = _pairs(plan)
+    rotated = [np.roll(xs[i], -b) for i, b in babies]
+    inner = _inner_sums(plan, rotated)
+    dtype = np.result_type(plan.vectors, *xs)
+    outs = [np.zeros(xs[0].size, dtype) for _ in range(plan.n_outputs)]
+    for (j, giant), part in zip(sums, inner, strict=True):
+        outs[j] += np.roll(part, -giant)
+    return [np.roll(out, -plan.post) for out in outs]
+
+
+def _pairs(plan: LinearPlan) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The (output, giant) and the (input, baby) pairs of the plan."""
+    sums = sorted({(int(t[0]), int(t[1])) for t in plan.terms})
+    return sums, sorted({(int(t[2]), int(t[3])) for t in plan.terms})
+
+
+def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
+    table = _table(plan)
+    if table is not None:
+        blocks = np.stack(rotated).reshape(len(rotated), -1, plan.period).transpose(2, 0, 1)
+        yield from (table @ blocks).transpose(1, 2, 0).reshape(table.shape[1], -1)
+        return
+    sums, babies = _pairs(plan)
+    views = {pair: x.reshape(-1, plan.period) for pair, x in zip(babies, rotated, strict=True)}
+    terms, dtype = _terms_of(plan), np.result_type(plan.vectors, *rotated)
+    for pair in sums:
+        inner = np.zeros((rotated[0].size // plan.period, plan.period), dtype)
+        for i, baby, v, where in terms[pair]:
+            inner[:, where] += views[i, baby][:, where] * plan.vectors[v, where]
+        yield inner.reshape(-1)
+
+
+@lru_cache(maxsize=64)
+def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
+    """(output, giant) -> its (input, baby, vector, positions at which the vector is not zero)."""
+    where = [_positions(v) for v in plan.vectors]
+    found: dict[tuple[int, int], list[tuple[int, int, int, Any]]] = {}
+    for j, giant, i, baby, v in plan.terms.tolist():
+        found.setdefault((j, giant), []).append((i, baby, v, where[v]))
+    return found
+
+
+def _positions(v: Values) -> Any:
+    """Of the entries that are not zero: an index, as a slice where they lie evenly apart (numpy then copies nothing)."""
+    found = np.flatnonzero(v)
+    steps = set(np.diff(found).tolist()) or {1}
+    if len(steps) > 1 or not found.size:
+        return found
+    return slice(int(found[0]), int(found[-1]) + 1, steps.pop())
+
+
+@lru_cache(maxsize=64)
+def _table(plan: LinearPlan) -> Values | None:
+    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly empty."""
+    sums, babies = _pairs(plan)
+    entries = plan.period * len(sums) * len(babies)
+    filled = np.count_nonzero(plan.vectors, axis=1)[plan.terms[:, 4]].sum()
+    if entries > MAX_TABLE or filled < MIN_FILLED * entries:
+        return None
+    rows, columns = ({pair: n for n, pair in enumerate(pairs)} for pairs in (sums, babies))
+    table = np.zeros((plan.period, len(sums), len(babies)), dtype=plan.vectors.dtype)
+    for j, giant, i, baby, v in plan.terms.tolist():
+        table[:, rows[j, giant], columns[i, baby]] += plan.vectors[v]
+    return table
+
+
+def _periodic(op: np.ufunc, values: Values, v: Values) -> Values:
+    result: Values = op(values.reshape(-1, v.size), v).reshape(-1)
+    return result
+
+
+def _real(v: Values) -> Values:
+    """float64 when there is no imaginary part."""
+    return np.real(v).astype(np.float64) if not np.iscomplexobj(v) or not np.any(v.imag) else v
+
+
+def _scalar(c: complex) -> complex:
+    return c.real if isinstance(c, complex) and c.imag == 0 else c

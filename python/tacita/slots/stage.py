@@ -1,0 +1,42 @@
+"""Stages: the unit of placement. A circuit is a list of stages over named live tensors.
+
+A stage is an ordinary function of a backend, so the same list runs on plain (its meaning), on sim (its cost) and on
+ckks. Between two stages the placement may lower or bootstrap any live tensor, so every tensor that crosses a
+boundary holds values in [-1, 1] (stored = value / bound, with the calibrated bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tacita.slots.base import Backend, Ct
+
+Live: TypeAlias = dict[str, tuple[Ct, ...]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a circuit.
+
+    name: unique in the circuit, "layer0.scores".
+    run: (backend, live tensors) -> live tensors afterwards; a tensor that is not returned is dead.
+    complex_outputs: tensors returned with independent real and imaginary parts (bootstrapped as such).
+    """
+
+    name: str
+    run: Callable[[Backend, Live], Live]
+    complex_outputs: frozenset[str] = field(default_factory=frozenset)
+
+
+def keeping(names: frozenset[str], stages: Iterable[Stage], prefix: str = "") -> list[Stage]:
+    """The stages, renamed, with these tensors (the request's masks) handed on."""
+    return [Stage(prefix + stage.name, _kept(names, stage), stage.complex_outputs) for stage in stages]
+
+
+def _kept(names: frozenset[str], stage: Stage) -> Callable[[Backend, Live], Live]:
+    def run(be: Backend, live: Live) -> Live:
+        return stage.run(be, live) | {name: live[name] for name in names if name in live}
+
+    return run

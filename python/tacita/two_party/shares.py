@@ -1,0 +1,228 @@
+"""One party of the real thing: the operations on this party's shares, by the protocols of the native engine.
+
+Both parties make the same calls in the same order; the client without weights, the server without mask. Between blocks tensors are
+residues modulo 2^ring; inside, each operation takes the fewest bits that hold its values, which is local, and only what enters a
+linear map is extended to the full ring again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacita.two_party import shapes
+from tacita.two_party.base import (
+    MEAN_RING,
+    MEAN_VALUE,
+    MEAN_WEIGHT,
+    POWER,
+    Array,
+    AttentionBounds,
+    Dense,
+    Formats,
+    Interval,
+    Norm,
+    Weights,
+    hiding,
+    mix_ring,
+    mixed_fraction,
+    range_bits,
+    score_range,
+    score_ring,
+    unknown_kind,
+)
+from tacita.two_party.integers import weight_integers
+from tacita.two_party.residues import Share, Words, from_floats, opened, zeros
+
+Watch = Callable[[str], None]
+MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
+ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
+
+
+class SharedTensors:
+    """party: the engine's `TwoParty`. mask: (tokens,), at the client alone. watch: called as each step of the model begins."""
+
+    def __init__(
+        self, party: Any, formats: Formats, tokens: int, *, mask: Array | None, watch: Watch = lambda stage: None
+    ) -> None:
+        self._party, self._formats, self._tokens = party, formats, tokens
+        self._mask, self._watch = mask, watch
+        self._client = bool(party.is_client)
+
+    def stage(self, name: str) -> None:
+        """Tells the watcher."""
+        self._watch(name)
+
+    def own(self, x: Array) -> Share:
+        """A tensor that this party knows and the other does not."""
+        return from_floats(x, self._formats.fraction, self._formats.ring)
+
+    def theirs(self, shape: tuple[int, ...]) -> Share:
+        """A tensor that the other party knows."""
+        return zeros(shape, self._formats.fraction, self._formats.ring)
+
+    def give(self, x: Share) -> None:
+        """Sends this party's share of an answer, without the bits below what the answer is good for."""
+        self._party.reveal(self._answer(x).values)
+
+    def reveal(self, x: Share) -> Array:
+        """The value of an answer that the other party gives."""
+        mine = self._answer(x)
+        total = self._party.receive_revealed(mine.values, mine.ring)
+        return opened(mine.like(total), np.zeros_like(total))
+
+    def words(self, values: Words, ring: int) -> Share:
+        """What a look-up in a hidden table left, modulo 2^ring."""
+        return Share(values, ring, self._formats.table)
+
+    def plus(self, x: Share, rows: Array | None) -> Share:
+        """Local."""
+        return x if rows is None else x.plus(from_floats(rows, x.fraction, x.ring))
+
+    def linear(self, x: Share, dense: Dense, add: Share | None = None, *, opened: bool = False) -> Share:
+        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
+        f = self._formats
+        fraction, rows = f.fraction + f.weight, x.values.shape[0]
+        weights = None if dense.weight is None else weight_integers(dense, f.weight)
+        shape = (rows, dense.inputs, dense.outputs)
+        product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring, opened=opened)
+        result = Share(product, f.ring, fraction)
+        if dense.bias is not None:
+            result = result.plus(from_floats(dense.bias, fraction, f.ring))
+        return result if add is None else result.plus(self._at(add, f.fraction, f.ring - f.weight, fraction))
+
+    def columns(self, x: Share, parts: int) -> tuple[Share, ...]:
+        """Local."""
+        return tuple(x.like(part) for part in shapes.columns(x.values, parts))
+
+    def rows(self, x: Share, count: int) -> Share:
+        """Local."""
+        return x.like(shapes.rows(x.values, count))
+
+    def heads(self, x: Share, count: int) -> Share:
+        """Local."""
+        return x.like(shapes.heads(x.values, count))
+
+    def merge(self, x: Share) -> Share:
+        """Local."""
+        return x.like(shapes.merge(x.values))
+
+    def scores(self, queries: Share, keys: Share, bounds: AttentionBounds) -> Share:
+        """One product of shared matrices for all heads."""
+        f = self._formats
+        ring = score_ring(f, bounds)
+        left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
+        return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
+
+    def softmax(self, scores: Share, bounds: AttentionBounds) -> Weights[Share]:
+        """The client moves the scores of padded keys out of the range of exp in its own share."""
+        f, away = self._formats, hiding(bounds.scores)
+        if self._mask is not None:
+            gap = from_floats(np.where(self._mask == 0.0, away, 0.0), scores.fraction, scores.ring)
+            scores = scores.minus(gap)
+        ring, columns = mix_ring(f, bounds, self._tokens), scores.values.shape[-1]
+        flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
+        powers, inverses = self._party.softmax_parts(
+            flat, scores.ring, scores.fraction, score_range(bounds), ring, f.normal_ring, f.inverse
+        )
+        numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
+        return Weights(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
+
+    def mix(self, weights: Weights[Share], values: Share, bounds: AttentionBounds) -> Share:
+        """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
+        f = self._formats
+        mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring))
+        low = self._factor(mixed, mixed_fraction(f, bounds.context), f.normal_ring)
+        inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
+        fraction = low.fraction + f.inverse
+        slack = max(fraction - f.fraction, 0) + f.product_fraction
+        product = self._party.product(low.values, inverse, f.normal_ring, min(slack, MOST_SLACK))
+        return Share(product, f.normal_ring, fraction)
+
+    def activation(self, x: Share, kind: str, interval: Interval) -> Share:
+        """gelu by the engine; relu by the sign of what is left of x in the fewest bits."""
+        f, bits = self._formats, range_bits(*interval)
+        low = self._scaled(x, f.fraction)
+        match kind:
+            case "relu":
+                return self._relu(low.reduced(bits + f.fraction + 2))
+            case "gelu":
+                values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
+                return Share(values, f.ring, f.fraction)
+            case _:
+                raise unknown_kind(kind)
+
+    def norm(self, x: Share, norm: Norm) -> Share:
+        """By the engine, on what the linear map before it left."""
+        f, bounds = self._formats, norm.bounds
+        x = self._factor(x, x.fraction, max(x.ring, f.ring))
+        values = self._party.layer_norm(
+            np.ascontiguousarray(x.values),
+            norm.gamma,
+            norm.beta,
+            bits=x.ring,
+            frac=x.fraction,
+            bound=bounds.centred,
+            least=math.sqrt(bounds.variance[0]),
+            gamma_bound=bounds.gamma,
+            epsilon=norm.epsilon,
+            out_bits=f.ring,
+            out_frac=f.fraction,
+        )
+        return Share(values, f.ring, f.fraction)
+
+    def tanh(self, x: Share, interval: Interval) -> Share:
+        """By the engine."""
+        f = self._formats
+        low = self._scaled(x, f.fraction)
+        values = self._party.tanh(low.values, low.ring, low.fraction, f.ring, f.fraction, range=range_bits(*interval))
+        return Share(values, f.ring, f.fraction)
+
+    def mean(self, x: Share, *, opened: bool = False) -> Share:
+        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened: with the noise hidden."""
+        low = self._factor(x, MEAN_VALUE, MEAN_RING)
+        if self._mask is None:
+            weights = zeros((1, 1, len(x.values)), MEAN_WEIGHT, MEAN_RING)
+        else:
+            weights = from_floats((self._mask / self._mask.sum())[None, None], MEAN_WEIGHT, MEAN_RING)
+        product = self._product(weights, low.like(low.values[None]), opened=opened)
+        return product.like(product.values[0])
+
+    def _relu(self, x: Share) -> Share:
+        """x less its negative part."""
+        negative = self._party.negative(x.values, x.ring)
+        return x.minus(x.like(self._party.select(negative, x.values, x.ring)))
+
+    def _product(self, left: Share, right: Share, *, opened: bool = False) -> Share:
+        """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up."""
+        heads, k, m = left.values.shape
+        shape = (heads, k, m, right.values.shape[-1])
+        x, y = (np.ascontiguousarray(share.values) for share in (left, right))
+        result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
+        return Share(result, left.ring, left.fraction + right.fraction)
+
+    def _scaled(self, x: Share, fraction: int) -> Share:
+        return x.scaled(fraction, client=self._client)
+
+    def _factor(self, x: Share, fraction: int, ring: int) -> Share:
+        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one extension."""
+        low = self._scaled(x, fraction)
+        if low.ring >= ring:
+            return low.reduced(ring)
+        return Share(self._party.extend(np.ascontiguousarray(low.values), low.ring, ring), ring, fraction)
+
+    def _wide(self, x: Share) -> Share:
+        """What a linear map takes."""
+        wide = self._factor(x, self._formats.fraction, self._formats.ring)
+        return wide.like(wide.values)
+
+    def _at(self, x: Share, fraction: int, ring: int, finer: int) -> Share:
+        """At `fraction` bits in a ring, then shifted up to `finer` bits, which makes the ring grow."""
+        return self._factor(x, fraction, ring).scaled(finer, client=self._client)
+
+    def _answer(self, x: Share) -> Share:
+        low = self._scaled(x, min(ANSWER_FRACTION, x.fraction))
+        return low.reduced(min(ANSWER_RING, low.ring))

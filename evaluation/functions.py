@@ -21,7 +21,8 @@ from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplicati
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
-from tacita.models.bert import layer_prefix, reference
+from tacita.models.bert import layer_prefix
+from tacita.models.reference import reference
 from tacita.packings.columns.statistical_shift import shift_cost
 from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 from tacita.plan.calibrate import Calibration, LayerCalibration, calibrate, load_texts
@@ -198,7 +199,7 @@ def shift_lines(model: Checkpoint, calibration: Calibration, samples: Sequence[t
     yield "| shift of the scores, layer | offset, slope | shifted scores | row means of the exponentials, largest / least |"
     yield "|---|---|---|---|"
     for i in range(len(calibration.layers)):
-        found = [(trace[f"layer{i}.scores"], mask) for mask, trace in rows]
+        found = [(trace[f"layer{i}.attention.scores"], mask) for mask, trace in rows]
         scores = [s[..., mask > 0.0] for s, mask in found]
         logs = [np.log(np.exp(s).mean(axis=-1)) for s in scores]
         top, span = max(s.max() for s in scores), max(v.max() for v in logs) - min(v.min() for v in logs)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.circuit import circuit_of
@@ -88,7 +88,7 @@ class Laboratory:
 
     def _reference(self, hidden: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
         found = reference(self.model, hidden, mask)
-        return np.asarray(found.trace["logits"], float), found.trace  # as decrypted, before a client normalises
+        return np.asarray(found.trace["answer"], float), found.trace  # as decrypted, before a client normalises
 
     def _inspector(self, result: Run, trace: Any, stop_after: str) -> Callable[[str, Any], None]:
         clock = time.monotonic()

@@ -30,7 +30,7 @@ from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import InputError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.calibrate import Sample

@@ -12,7 +12,7 @@ import tiny
 from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.slots.base import Backend

@@ -10,7 +10,7 @@ import pytest
 
 from tacita import api
 from tacita.checkpoint import embed, load
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.circuit import circuit_of
 from tacita.protocol import engine

@@ -10,7 +10,7 @@ import tiny
 from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.checkpoint import from_tensors
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
 from tacita.packings.rows.circuit import FIXED, build_circuit
 from tacita.plan.calibrate import calibrate

@@ -22,7 +22,7 @@ from tacita.checkpoint import embed, load
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.protocol import handshake
 from tacita.protocol.party import Identity, dial, fingerprint, new_identity
 

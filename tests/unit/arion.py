@@ -27,14 +27,14 @@ LAYER_FILES = {
     "output.LayerNorm": "Output/parms/final_output_LayerNorm_{}",
 }
 TRACE_FILES = {
-    "scores": "Attention/BertSelfAttention/allresults/QKT",
-    "context": "Attention/BertSelfAttention/allresults/real_attention",
-    "pre_norm1": "Attention/SelfOutput/allresults/self_output_residual_connection_before_layernorm",
-    "norm1": "Attention/SelfOutput/allresults/real_self_output",
-    "activation_input": "Intermediate/allresults/intermediate_output_after_linear",
-    "activation": "Intermediate/allresults/real_intermediate_output",
-    "pre_norm2": "Output/allresults/final_output_residual_connection_before_layernorm",
-    "output": "Output/allresults/real_final_output",
+    "attention.scores": "Attention/BertSelfAttention/allresults/QKT",
+    "attention.context": "Attention/BertSelfAttention/allresults/real_attention",
+    "norm1.sum": "Attention/SelfOutput/allresults/self_output_residual_connection_before_layernorm",
+    "norm1.result": "Attention/SelfOutput/allresults/real_self_output",
+    "feed_forward.argument": "Intermediate/allresults/intermediate_output_after_linear",
+    "feed_forward.result": "Intermediate/allresults/real_intermediate_output",
+    "norm2.sum": "Output/allresults/final_output_residual_connection_before_layernorm",
+    "norm2.result": "Output/allresults/real_final_output",
 }
 
 
@@ -61,13 +61,13 @@ def load_example(task: str = "sst2") -> Example:
     tensors = _dense("pooler.dense", folder / "pooler/parms", "pooler_dense_{}")
     if tuned:
         tensors |= _dense("classifier", folder / "classifier/parms", "classifier_{}")
-    trace = {"pooler_input": _csv(folder / "pooler/allresults/pooler_linear.csv").ravel()}
+    trace = {"pooler.tanh.argument": _csv(folder / "pooler/allresults/pooler_linear.csv").reshape(1, -1)}
     for layer in range(config.layers):
         root = folder / f"layer_{layer}"
         for name, file in LAYER_FILES.items():
             tensors |= _dense(f"encoder.layer.{layer}.{name}", root, file)
         trace |= {f"layer{layer}.{name}": _csv(root / f"{file}.csv") for name, file in TRACE_FILES.items()}
-        scores = f"layer{layer}.scores"  # stored (query, key * heads + head)
+        scores = f"layer{layer}.attention.scores"  # stored (query, key * heads + head)
         trace[scores] = np.moveaxis(trace[scores].reshape(len(trace[scores]), -1, config.heads), -1, 0)
     hidden = _csv(folder / "layer_0/Attention/BertSelfAttention/allresults/embedded_inputs.csv")
     answer = "classifier/allresults/classifier_logits" if tuned else "pooler/allresults/pooler_tanh_output"

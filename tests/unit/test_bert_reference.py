@@ -10,7 +10,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import embed, pad_hidden
 from tacita.errors import InputError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 
 needs_arion = pytest.mark.skipif(not arion.available(), reason=arion.MISSING)
 
@@ -52,13 +52,13 @@ def test_trace_is_complete_and_recorded():
     result = reference(checkpoint, hidden, mask, seen.__setitem__)
     assert list(seen) == list(result.trace)
     shapes = {name: value.shape for name, value in seen.items()}
-    assert shapes["layer0.scores"] == (2, 8, 8)
-    assert shapes["layer0.log_sum_exp"] == (2, 8)
-    assert shapes["layer0.variance1"] == shapes["layer0.variance2"] == (8,)
-    assert shapes["layer0.activation_input"] == (8, 32)
-    assert shapes["pooler_input"] == (16,)
-    kept = np.exp(seen["layer0.scores"][:, :, mask > 0]).sum(axis=-1)
-    np.testing.assert_allclose(np.exp(seen["layer0.log_sum_exp"]), kept, rtol=1e-12)
+    assert shapes["layer0.attention.scores"] == (2, 8, 8)
+    assert shapes["layer0.attention.log_sum_exp"] == (2, 8)
+    assert shapes["layer0.norm1.variance"] == shapes["layer0.norm2.variance"] == (8,)
+    assert shapes["layer0.feed_forward.argument"] == (8, 32)
+    assert shapes["pooler.tanh.argument"] == (1, 16)
+    kept = np.exp(seen["layer0.attention.scores"][:, :, mask > 0]).sum(axis=-1)
+    np.testing.assert_allclose(np.exp(seen["layer0.attention.log_sum_exp"]), kept, rtol=1e-12)
 
 
 def test_bad_arrays_are_refused():

@@ -13,9 +13,10 @@ from random_checkpoint import make_random_checkpoint
 from tacita.approx import gelu, inverse, rsqrt
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.plan.calibrate import Calibration, calibrate, load_texts
 from tacita.plan.outwards import outwards, up
+from tacita.plan.population import BOUNDS
 from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -37,22 +38,23 @@ def test_every_value_of_the_samples_is_inside(checkpoint):
     for text in TEXTS:
         trace = trace_of(checkpoint, text)
         for i, layer in enumerate(calibration.layers):
-            scores, log_sum = trace[f"layer{i}.scores"], trace[f"layer{i}.log_sum_exp"]
+            scores, log_sum = trace[f"layer{i}.attention.scores"], trace[f"layer{i}.attention.log_sum_exp"]
             inside = {
                 "scores": scores,
                 "sums": np.exp(log_sum - layer.shift),
-                "variance1": trace[f"layer{i}.variance1"],
-                "variance2": trace[f"layer{i}.variance2"],
-                "activation": trace[f"layer{i}.activation_input"],
+                "variance1": trace[f"layer{i}.norm1.variance"],
+                "variance2": trace[f"layer{i}.norm2.variance"],
+                "activation": trace[f"layer{i}.feed_forward.argument"],
             }
             for name, value in inside.items():
                 lo, hi = getattr(layer, name)
                 assert lo < value.min() <= value.max() < hi, name
-            for name in ("input", "context", "pre_norm1", "centred1", "norm1", "pre_norm2", "centred2", "output"):
-                assert np.abs(trace[f"layer{i}.{name}"]).max() < getattr(layer, name), name
-            assert np.abs(trace[f"layer{i}.activation"]).max() < layer.hidden
+            bounds = BOUNDS | {"pre_norm1": "norm1.sum", "pre_norm2": "norm2.sum"}
+            for name, seen in bounds.items():
+                assert np.abs(trace[f"layer{i}.{seen}"]).max() < getattr(layer, name), name
+            assert np.abs(trace[f"layer{i}.feed_forward.result"]).max() < layer.hidden
             assert np.exp(scores - layer.shift).max() < 1.0
-        assert np.abs(trace["logits"]).max() < calibration.answer
+        assert np.abs(trace["answer"]).max() < calibration.answer
 
 
 def test_mixed_bounds_the_unnormalised_context(checkpoint):
@@ -61,7 +63,7 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
     trace = reference(checkpoint, hidden, mask).trace
     name = "encoder.layer.0.attention.self.value"
     value = hidden @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"]
-    weights = np.exp(trace["layer0.scores"] - calibration.layers[0].shift)
+    weights = np.exp(trace["layer0.attention.scores"] - calibration.layers[0].shift)
     mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(5, 2, 8))
     assert 0.0 <= calibration.layers[0].mixed / np.abs(mixed).max() - 1.0 <= 2.0**-7
 
@@ -69,7 +71,7 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
 def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     calibration = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, TEXTS[0], 12)], margin=0.0)
     layer = calibration.layers[0]
-    scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.scores"][:, :, :5]
+    scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.attention.scores"][:, :, :5]
     for k, interval in enumerate(layer.means):
         means = np.exp((scores - layer.shift) / 2**k).mean(axis=-1)
         assert interval == outwards((means.min(), means.max()))
@@ -92,9 +94,9 @@ def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
     assert math.log(hi / lo) <= LIMIT
     cool = tempered(peaked, calibration.temperatures)
     assert cool.sha256 == peaked.sha256
-    scores = trace_of(cool, TEXTS[0])["layer1.scores"]
+    scores = trace_of(cool, TEXTS[0])["layer1.attention.scores"]
     beta = calibration.temperatures[1][1]
-    np.testing.assert_allclose(scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.scores"][1], rtol=1e-9)
+    np.testing.assert_allclose(scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.attention.scores"][1], rtol=1e-9)
     assert calibration.layers[1].scores[0] <= scores.min() <= scores.max() <= calibration.layers[1].scores[1]
 
 
@@ -108,7 +110,7 @@ def test_margin_widens_by_the_documented_amounts(checkpoint):
     seen = [trace_of(checkpoint, text) for text in TEXTS]
     inner, variance, given = (
         np.concatenate([trace[f"layer0.{name}"].ravel() for trace in seen])
-        for name in ("activation_input", "variance1", "input")
+        for name in ("feed_forward.argument", "norm1.variance", "attention.input")
     )
     wide = calibrate(checkpoint, 16, TEXTS, margin=0.2).layers[0]
     pad = 0.2 * np.ptp(inner)

@@ -14,7 +14,8 @@ from tacita.checkpoint import files as files_module
 from tacita.checkpoint import weights as weights_module
 from tacita.checkpoint.embed import tokenize
 from tacita.errors import CheckpointError, InputError
-from tacita.models.bert import reference, tensor_shapes
+from tacita.models.bert import tensor_shapes
+from tacita.models.reference import reference
 
 
 @pytest.fixture

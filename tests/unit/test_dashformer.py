@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import embed, load
 from tacita.errors import CheckpointError, InputError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evaluation"))
 needs_data = pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
@@ -59,8 +59,8 @@ def test_every_stage_of_the_first_sequence_is_the_published_one(folder, lines):
     stages = {
         "1_embedding": model.tensors["embeddings.word_embeddings.weight"][ids],
         "2_positional_encoding": hidden,
-        "3_transformer_block": trace["layer0.output"],
-        "4_global_pool": trace["pooled"],
+        "3_transformer_block": trace["layer0.norm2.result"],
+        "4_global_pool": trace["mean.result"],
     }
     for name, value in stages.items():
         text = (PUBLISHED / f"{name}.csv").read_text().replace("\n", ",")

@@ -15,7 +15,7 @@ from tacita.cli import bench_batch
 from tacita.cli.app import main
 from tacita.errors import InputError
 from tacita.measure.dashformer import split
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.rows.circuit import build_circuit

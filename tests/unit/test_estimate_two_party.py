@@ -14,7 +14,8 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
-from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers, multiplications
+from tacita.plan.two_party import counted as of_plan
+from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers
 from tacita.protocol.party import Party, pair
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]
@@ -62,7 +63,8 @@ def counted(party: Party) -> tuple[int, int]:
 def test_weights_are_counted_once_for_every_row(plan: TwoPartyPlan) -> None:
     """First layer: 4 d^2 + 2 d w for 128 rows; last one: keys and values for all rows, the rest for one."""
     d, w = 128, 512
-    assert multiplications(plan) == 128 * (4 * d * d + 2 * d * w) + (2 * 128 + 2) * d * d + 2 * d * w
+    layers = 128 * (4 * d * d + 2 * d * w) + (2 * 128 + 2) * d * d + 2 * d * w
+    assert of_plan(plan).multiplications == layers + d * d + 2 * d  # pooler and classifier
 
 
 def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:

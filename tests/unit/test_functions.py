@@ -13,7 +13,7 @@ from random_checkpoint import config_json, make_random_checkpoint, write_folder
 from tacita.approx.constant import is_constant
 from tacita.checkpoint import from_tensors, load
 from tacita.errors import CheckpointError, InputError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
 from tacita.packings.columns.circuit import build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
@@ -100,14 +100,14 @@ def test_the_reference_of_bpmax_and_batch_normalisation():
     model = retrained()
     hidden, mask = tiny.inputs(model, TOKENS, 9)
     trace = reference(model, hidden, mask).trace
-    weights = (trace["layer0.scores"] + 5.0) ** 5 * mask / (9 * 9e3)
+    weights = (trace["layer0.attention.scores"] + 5.0) ** 5 * mask / (9 * 9e3)
     name = "encoder.layer.0.attention.self.value"
     value = hidden @ model.tensors[f"{name}.weight"].T + model.tensors[f"{name}.bias"]
     mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(TOKENS, 2, 8)).reshape(TOKENS, 16)
-    np.testing.assert_allclose(trace["layer0.context"], mixed, atol=1e-12)
+    np.testing.assert_allclose(trace["layer0.attention.context"], mixed, atol=1e-12)
     norm = "encoder.layer.0.output.LayerNorm"
-    expected = trace["layer0.centred2"] / 1.1 * model.tensors[f"{norm}.weight"] + model.tensors[f"{norm}.bias"]
-    np.testing.assert_allclose(trace["layer0.output"], expected, atol=1e-12)
+    expected = trace["layer0.norm2.centred"] / 1.1 * model.tensors[f"{norm}.weight"] + model.tensors[f"{norm}.bias"]
+    np.testing.assert_allclose(trace["layer0.norm2.result"], expected, atol=1e-12)
     other = np.where(mask[:, None] > 0, hidden, 3.0)
     np.testing.assert_allclose(reference(model, other, mask).logits, reference(model, hidden, mask).logits, atol=1e-12)
 

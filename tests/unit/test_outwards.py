@@ -83,7 +83,7 @@ def test_every_statistic_of_a_ciphertext_plan_has_eight_bits(scheme: str, activa
 def test_every_statistic_of_a_two_party_plan_has_eight_bits(embeddings: str) -> None:
     plan = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings=embeddings)
     data = json.loads(plan.to_bytes())
-    found = list(numbers([data["layers"], data["pooler"], data["answer"], data["embedding"]]))
+    found = list(numbers([data["bounds"], data["magnitudes"], data["answer"], data["embedding"]]))
     assert len(found) > 25 and all(map(has_eight_bits, found))
 
 

@@ -15,18 +15,20 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder, write_sentence_files
 
 from tacita import api
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.embed import tokenize
 from tacita.cli.app import main
 from tacita.client.rounding import rounded
 from tacita.client.two_party import judge
 from tacita.errors import CheckpointError, FileError
-from tacita.models import two_party
-from tacita.models.bert import POOLINGS, reference
+from tacita.models.bert import POOLINGS
+from tacita.models.reference import reference
+from tacita.models.registry import shapes
 from tacita.plan.plan import Plan
 from tacita.plan.two_party import check, make_two_party_plan
 from tacita.two_party.fixed import FixedTensors
-from tacita.two_party.plain import PlainTensors
 
 TEXTS = ["a fine film", "the plot is dull , dull , dull", "never boring"]
 RINGS = {"thor": "insecure_toy_n10", "arion": "insecure_toy_n9"}
@@ -85,10 +87,11 @@ def test_two_parties_answer_as_defined(pooling: str, normalise: bool, tmp_path: 
     for text in TEXTS:
         hidden, mask = embed(model, text, plan.tokens)
         wanted = by_hand(model, text, pooling, normalise=normalise)
-        exact = two_party.run(PlainTensors(mask), plan.model(model), hidden)[0]
+        weights = Weights(model.tensors)
+        exact = plan.run(FloatTensors(weights, mask), hidden)[0]
         assert np.abs(np.array(judge(plan, exact).logits) - wanted).max() < 0.0006
-        ops = FixedTensors(plan.formats, mask)
-        fixed = two_party.run(ops, plan.model(model), ops.input(hidden)).floats[0]
+        ops = FixedTensors(plan.formats, plan.bounds, weights, mask)
+        fixed = plan.run(ops, ops.input(hidden)).floats[0]
         assert np.abs(np.array(judge(plan, fixed).logits) - wanted).max() < 0.03
         assert not ops.overflows
 
@@ -100,7 +103,7 @@ def test_the_last_layer_runs_on_the_first_token_alone_for_raw_cls(tmp_path: Path
     names = [stage.name for stage in plan.stages]
     assert "layer1.select" in names and "layer0.select" not in names
     assert not {"pooler", "tanh", "mean"} & set(names)
-    assert [part.first_only for part in make_two_party_plan(model, 16, TEXTS).model().layers] == [False, True]
+    assert [shapes(model.config, 16).rows[f"layer{i}.norm2"] for i in (0, 1)] == [16, 1]
 
 
 @pytest.mark.parametrize("pooling", ["pooler", "cls"])

@@ -67,7 +67,7 @@ def test_excess_is_one_at_the_ends_of_an_interval() -> None:
     for name, found in excesses(ranges, calibration).items():
         assert found.shape == (60,)
         assert 0.95 < found.max() <= 1.0, name  # rounding alone leaves room
-    narrow = replace(calibration, answer=0.5 * ranges.bound("logits"))
+    narrow = replace(calibration, answer=0.5 * ranges.bound("answer"))
     assert excesses(ranges, narrow)["answer"].max() == pytest.approx(2.0)
 
 

@@ -9,7 +9,7 @@ import tiny
 
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.columns.row_estimate import RowEstimate
@@ -98,8 +98,8 @@ def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero()
         seen.start(mask)
         found.append((reference(model, hidden, mask, seen.see).trace, mask))
     rows = seen.fit()
-    logs = [t["layer0.log_sum_exp"][:, mask > 0] - np.log(mask.sum()) for t, mask in found]
-    taken = [estimates(model, rows, "layer0", t["layer0.input"])[:, mask > 0] for t, mask in found]
+    logs = [t["layer0.attention.log_sum_exp"][:, mask > 0] - np.log(mask.sum()) for t, mask in found]
+    taken = [estimates(model, rows, "layer0.attention", t["layer0.attention.input"])[:, mask > 0] for t, mask in found]
     before, left = np.concatenate(logs, axis=1), np.concatenate(logs, axis=1) - np.concatenate(taken, axis=1)
     assert np.ptp(left) < np.ptp(before) - 2.0
     constants = np.abs(rows[0].constant)  # of 8 bits

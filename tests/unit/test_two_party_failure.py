@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacita import api
+from tacita.blocks.base import Norm
 from tacita.cli.estimate_two_party import estimate
 from tacita.cli.two_party import expectation
 from tacita.errors import FileError
 from tacita.plan import two_party_failure
-from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan
+from tacita.plan.two_party import TwoPartyPlan, check, counted, make_two_party_plan
 from tacita.plan.two_party_failure import failure_log2
+from tacita.two_party.base import Bounds, Formats
+from tacita.two_party.count import CountTensors, Response
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,8 +34,20 @@ def sized(plan: TwoPartyPlan, layers: int, hidden: int, tokens: int) -> TwoParty
     config = dataclasses.replace(
         plan.config, layers=layers, hidden=hidden, heads=hidden // 64, intermediate=4 * hidden, positions=512
     )
-    bounds = (plan.layers * layers)[:layers]
-    return dataclasses.replace(plan, config=config, tokens=tokens, layers=bounds)
+    of = plan.bounds
+    repeated = Bounds(*(_of_layers(found, layers) for found in (of.attention, of.functions, of.norms)))
+    return dataclasses.replace(plan, config=config, tokens=tokens, bounds=repeated)
+
+
+def _of_layers(found: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Bounds of layer 0 for every layer, and those outside layers."""
+    kept = {name: value for name, value in found.items() if not name.startswith("layer")}
+    first = {name: value for name, value in found.items() if name.startswith("layer0.")}
+    return kept | {name.replace("0", str(i), 1): v for name, v in first.items() for i in range(layers)}
+
+
+def chance(plan: TwoPartyPlan) -> float:
+    return failure_log2(counted(plan).responses)
 
 
 @pytest.mark.parametrize(
@@ -40,18 +57,20 @@ def sized(plan: TwoPartyPlan, layers: int, hidden: int, tokens: int) -> TwoParty
 def test_the_chances_that_the_threat_model_states(
     plan: TwoPartyPlan, layers: int, hidden: int, tokens: int, stated: float
 ) -> None:
-    assert failure_log2(sized(plan, layers, hidden, tokens)) == pytest.approx(stated, abs=0.06)
+    assert chance(sized(plan, layers, hidden, tokens)) == pytest.approx(stated, abs=0.06)
 
 
 def test_sums_of_many_products_count_for_more(plan: TwoPartyPlan) -> None:
     """A LayerNorm of 512 rows adds 48 ciphertexts of 16 columns into one response."""
-    assert list(two_party_failure._norm(512, 768))[:2] == [(2, 48), (96, 3)]
-    assert list(two_party_failure._norm(128, 768))[:2] == [(2, 12), (24, 3)]
+    for rows, blocks in ((512, 48), (128, 12)):
+        ops = CountTensors(Formats(), Bounds({}, {}, {}), rows)
+        ops.norm((rows, 768), Norm("n", 768, 1e-12), "n")
+        assert ops.cost.responses[:2] == [Response(2, blocks), Response(2 * blocks, 3)]
 
 
 def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     check(plan)
-    monkeypatch.setattr("tacita.plan.two_party.MOST_FAILURE", failure_log2(plan) - 0.1)
+    monkeypatch.setattr("tacita.plan.two_party.MOST_FAILURE", chance(plan) - 0.1)
     with pytest.raises(FileError, match=r"chance of a wrong answer 2\^-45\.2 is out of range"):
         check(plan)
 
@@ -65,5 +84,5 @@ def test_the_bound_of_a_coefficient_is_the_engines() -> None:
 
 
 def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
-    assert estimate(plan)["failure_log2"] == failure_log2(plan)
+    assert estimate(plan)["failure_log2"] == chance(plan)
     assert "probability below 2^-45.2 a text" in expectation(plan)

@@ -12,13 +12,14 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.approx import gelu
+from tacita.blocks.base import Dense
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
-from tacita.models import two_party
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.plan.hidden_embedding import WORDS, padded_words
 from tacita.plan.two_party import make_two_party_plan
 from tacita.two_party import chains, functions
-from tacita.two_party.base import Dense, Formats, hiding, mixed_fraction, range_bits
+from tacita.two_party.base import Formats, hiding, mixed_fraction, range_bits
 from tacita.two_party.chains import Chain, Stage
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
@@ -116,8 +117,8 @@ def logits(checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Forma
     plan = make_two_party_plan(checkpoint, tokens, calibration or texts, formats=formats)
     samples = [embed(checkpoint, text, tokens) for text in texts]
     hidden, mask = (np.stack(parts) for parts in zip(*samples, strict=True))
-    ops = FixedTensors(plan.formats, mask)
-    found = two_party.run(ops, plan.model(checkpoint), ops.input(hidden)).floats[:, 0]
+    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
+    found = plan.run(ops, ops.input(hidden)).floats[:, 0]
     wanted = np.array([reference(checkpoint, *sample).logits for sample in samples])
     return found, wanted, ops.overflows
 
@@ -146,8 +147,10 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
     plan = make_two_party_plan(checkpoint, 16, texts, embeddings="hidden")
     rows = [padded_words(checkpoint, text, 16) for text in texts]
     words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
-    ops = FixedTensors(plan.formats, np.stack([mask for _, mask in rows]))
-    found = two_party.run(ops, plan.model(checkpoint), ops.words(words)).floats[:, 0]
+    ops = FixedTensors(
+        plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows])
+    )
+    found = plan.run(ops, ops.words(words)).floats[:, 0]
     wanted = np.array([reference(checkpoint, *embed(checkpoint, text, 16)).logits for text in texts])
     assert np.abs(found - wanted).max() < 0.03
     assert not ops.overflows
@@ -164,17 +167,18 @@ def test_padding_changes_nothing_but_the_last_place() -> None:
 def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
     checkpoint = make_random_checkpoint(layers=1)
     plan = make_two_party_plan(checkpoint, 16, ["a fine film"])
-    layer = replace(plan.layers[0], activation=(-0.01, 0.01))
+    narrow = replace(plan.bounds, functions=plan.bounds.functions | {"layer0.feed_forward": (-0.01, 0.01)})
     hidden, mask = embed(checkpoint, "the plot is dull", 16)
-    ops = FixedTensors(plan.formats, mask)
-    two_party.run(ops, replace(plan, layers=(layer,)).model(checkpoint), ops.input(hidden))
-    assert set(ops.overflows) == {"layer 0 feed-forward"}
+    ops = FixedTensors(plan.formats, narrow, Weights(checkpoint.tensors), mask)
+    plan.run(ops, ops.input(hidden))
+    assert set(ops.overflows) == {"layer0.feed_forward"}
 
 
 def test_weights_become_integers_once() -> None:
     """By number of fraction bits, transposed; the second text finds them."""
-    dense = Dense("map", 2, 3, np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), np.zeros(3))
-    first = weight_integers(dense, 4)
+    dense = (Dense("map", 2, 3),)
+    weights = Weights({"map.weight": np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), "map.bias": np.zeros(3)})
+    first = weight_integers(weights, dense, 4)
     assert first.tolist() == [[8, 16, 2], [-4, 0, 32]] and first.flags.c_contiguous
-    assert weight_integers(dense, 4) is first
-    assert weight_integers(dense, 5).tolist() == [[16, 32, 3], [-8, 0, 64]]
+    assert weight_integers(weights, dense, 4) is first
+    assert weight_integers(weights, dense, 5).tolist() == [[16, 32, 3], [-8, 0, 64]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from random_checkpoint import make_random_checkpoint
@@ -25,7 +26,7 @@ def plan() -> TwoPartyPlan:
 def test_the_plan_survives_the_wire(plan: TwoPartyPlan) -> None:
     found = parse_plan(plan.to_bytes())
     assert found == plan and found.hash == plan.hash
-    assert len(plan.layers) == 2 and plan.pooler is not None
+    assert len(plan.bounds.attention) == 2 and "pooler.tanh" in plan.bounds.functions
 
 
 def test_the_plan_holds_no_weights_and_no_hash_of_them(plan: TwoPartyPlan) -> None:
@@ -39,27 +40,47 @@ def test_heads_with_peaked_scores_are_not_tempered() -> None:
     sharp = dict(checkpoint.tensors)
     sharp["encoder.layer.0.attention.self.query.weight"] = 40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
     plan = make_two_party_plan(from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), 16, TEXTS)
-    assert plan.layers[0].attention.scores[1] > 50.0
+    assert plan.bounds.attention["layer0.attention"].scores[1] > 50.0
+
+
+WIDE = "layer0.feed_forward"
+
+
+def attention(data: Any) -> Any:
+    return data["bounds"]["attention"]["layer0.attention"]
+
+
+def functions(data: Any) -> Any:
+    return data["bounds"]["functions"]
+
+
+def norms(data: Any) -> Any:
+    return data["bounds"]["norms"]
 
 
 DAMAGES = {
-    "version": lambda d: d.update(version=3),
+    "version": lambda d: d.update(version=4),
     "unknown field": lambda d: d.update(more=1),
-    "missing field": lambda d: d.pop("layers"),
+    "missing field": lambda d: d.pop("bounds"),
     "tokens": lambda d: d.update(tokens=1 << 20),
     "tokens as text": lambda d: d.update(tokens="16"),
     "hidden": lambda d: d["config"].update(hidden=1 << 30),
     "heads": lambda d: d["config"].update(heads=3),
     "ring": lambda d: d["formats"].update(ring=65),
-    "interval": lambda d: d["layers"][0]["attention"].update(scores=[1.0, 1.0]),
-    "huge": lambda d: d["layers"][0].update(activation=[-1e300, 1e300]),
-    "variance": lambda d: d["layers"][1]["norm1"].update(variance=[-1.0, 1.0]),
-    "peaked scores": lambda d: d["layers"][0]["attention"].update(scores=[-1e6, 1e6]),
-    "wide activation": lambda d: (d["layers"][0].update(activation=[-1e5, 1e5]), d["formats"].update(ring=46)),
-    "deviation": lambda d: d["layers"][0]["norm2"].update(variance=[1e-12, 1.0]),
-    "gamma": lambda d: d["layers"][0]["norm2"].update(gamma=0.0),
-    "layers": lambda d: d["layers"].pop(),
-    "pooler": lambda d: d.update(pooler=None),
+    "interval": lambda d: attention(d).update(scores=[1.0, 1.0]),
+    "huge": lambda d: functions(d).update({WIDE: [-1e300, 1e300]}),
+    "variance": lambda d: norms(d)["layer1.norm1"].update(variance=[-1.0, 1.0]),
+    "peaked scores": lambda d: attention(d).update(scores=[-1e6, 1e6]),
+    "wide activation": lambda d: (functions(d).update({WIDE: [-1e5, 1e5]}), d["formats"].update(ring=46)),
+    "deviation": lambda d: norms(d)["layer0.norm2"].update(variance=[1e-12, 1.0]),
+    "gamma": lambda d: norms(d)["layer0.norm2"].update(gamma=0.0),
+    "a norm without bounds": lambda d: norms(d).pop("layer1.norm2"),
+    "bounds of another node": lambda d: norms(d).update({"layer2.norm1": norms(d)["layer1.norm1"]}),
+    "an attention too many": lambda d: d["bounds"]["attention"].update({"layer9.attention": attention(d)}),
+    "pooler": lambda d: functions(d).pop("pooler.tanh"),
+    "more layers than bounds": lambda d: d["config"].update(layers=3),
+    "magnitude of no node": lambda d: d["magnitudes"].update({"pooler": 1.0}),
+    "magnitude": lambda d: d["magnitudes"].update({"layer0.norm1": 1e10}),
     "label": lambda d: d["config"].update(labels=["x" * 1000, "y"]),
     "label that clears the screen": lambda d: d["config"].update(labels=["\x1b[2J", "y"]),
     "name that clears the screen": lambda d: d.update(name="\x1b[2J"),
@@ -96,7 +117,7 @@ def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
     checkpoint = make_random_checkpoint()
     big = dict(checkpoint.tensors)
     big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 1e10
-    with pytest.raises(CheckpointError, match="layer 1: magnitude"):
+    with pytest.raises(CheckpointError, match=r"layer1\.norm2: magnitude"):
         make_two_party_plan(from_tensors(checkpoint.config, big, checkpoint.tokenizer), 16, TEXTS)
 
 

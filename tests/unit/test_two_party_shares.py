@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any
 
 import bert_by_hand
@@ -12,17 +13,18 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
+from tacita.blocks.base import Dense, Norm
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import tokenize
 from tacita.client.two_party import TwoPartyClient
-from tacita.models import two_party
-from tacita.models.bert import reference
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.models.reference import reference
+from tacita.plan.two_party import TwoPartyPlan, counted, make_two_party_plan
 from tacita.plan.two_party_cost import expected_bytes
 from tacita.plan.two_party_failure import failure_log2
 from tacita.protocol.party import Party, pair
 from tacita.server.two_party import TwoPartyServer
-from tacita.two_party.base import AttentionBounds, Dense, Formats, Norm, NormBounds
+from tacita.two_party.base import AttentionBounds, Bounds, Formats, NormBounds
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.residues import Share, opened, reduced
 
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.native
 if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-from tacita.two_party.shares import SharedTensors  # noqa: E402
+from tacita.two_party.shares import Known, SharedTensors  # noqa: E402
 
 FORMATS = Formats()
 TOKENS, REAL = 8, 5
@@ -65,14 +67,25 @@ def shared(x: np.ndarray, ring: int, fraction: int) -> tuple[Share, Share]:
     return Share(reduced(whole - mask, ring), ring, fraction), Share(mask, ring, fraction)
 
 
+def bounds(attention: Any = None, function: Any = None, norm: Any = None) -> Bounds:
+    """Of a single node, n."""
+    return Bounds({"n": attention}, {"n": function}, {"n": norm})
+
+
+NOTHING = Known(FORMATS, bounds(), TOKENS)
+
+
 def run(
-    session: Session, step: Callable[[SharedTensors, list[Share]], Share], *inputs: tuple[Share, Share]
+    session: Session,
+    step: Callable[[SharedTensors, list[Share]], Share],
+    *inputs: tuple[Share, Share],
+    known: Known = NOTHING,
 ) -> np.ndarray:
-    """The opened result of one operation."""
+    """The opened result of one operation. known: of the server; the client has the mask in place of the weights."""
 
     def work(party: Party) -> Share:
         client = party is session[0]
-        ops = SharedTensors(party.native, FORMATS, TOKENS, mask=MASK if client else None)
+        ops = SharedTensors(party.native, replace(known, weights=None, mask=MASK) if client else known)
         return step(ops, [given[0 if client else 1] for given in inputs])
 
     ours, theirs = both(session, work)
@@ -80,34 +93,46 @@ def run(
     return opened(ours, theirs.values)
 
 
-def weights(party: SharedTensors, dense: Dense) -> Dense:
-    """The client has the shape alone."""
-    hidden = Dense(dense.name, dense.inputs, dense.outputs, None, None)
-    return hidden if party._client else dense
-
-
-def fixed(step: Callable[[FixedTensors, list[Any]], Any], *inputs: np.ndarray, fraction: int) -> np.ndarray:
+def fixed(
+    step: Callable[[FixedTensors, list[Any]], Any],
+    *inputs: np.ndarray,
+    fraction: int,
+    known: Known = NOTHING,
+) -> np.ndarray:
     from tacita.two_party.integers import Fixed, encode
 
-    ops = FixedTensors(FORMATS, MASK)
+    ops = FixedTensors(FORMATS, known.bounds, known.weights or Weights({}), MASK)
     return np.asarray(step(ops, [Fixed(encode(x, fraction), fraction) for x in inputs]).floats)
 
 
+MAP = Dense("d", 24, 10)
+
+
+def mapped() -> Known:
+    tensors = {"d.weight": RNG.normal(size=(10, 24)), "d.bias": RNG.normal(size=10)}
+    return Known(FORMATS, bounds(), TOKENS, Weights(tensors))
+
+
+def test_a_sum(session: Session) -> None:
+    """Of what products left: more fraction bits than tensors between blocks have."""
+    x, y = RNG.normal(size=(2, TOKENS, 24))
+    found = run(session, lambda ops, t: ops.add(*t), shared(x, 64, 30), shared(y, 64, 18))
+    assert np.abs(found - (x + y)).max() < 4 * UNIT
+
+
 def test_linear_with_a_sum(session: Session) -> None:
-    dense = Dense("d", 24, 10, RNG.normal(size=(10, 24)), RNG.normal(size=10))
+    known, step = mapped(), lambda ops, t: ops.linear(t[0], (MAP,), add=t[1])
     x, y = RNG.normal(size=(TOKENS, 24)), RNG.normal(size=(TOKENS, 10))
-    found = run(
-        session, lambda ops, t: ops.linear(t[0], weights(ops, dense), add=t[1]), shared(x, 64, 18), shared(y, 64, 18)
-    )
-    expected = fixed(lambda ops, t: ops.linear(t[0], dense, add=t[1]), x, y, fraction=18)
+    found = run(session, step, shared(x, 64, 18), shared(y, 64, 18), known=known)
+    expected = fixed(step, x, y, fraction=18, known=known)
     assert np.abs(found - expected).max() < 2 * UNIT
 
 
 def test_a_tensor_from_a_small_ring_is_extended_first(session: Session) -> None:
-    dense = Dense("d", 24, 10, RNG.normal(size=(10, 24)), RNG.normal(size=10))
+    known, step = mapped(), lambda ops, t: ops.linear(t[0], (MAP,))
     x = RNG.normal(size=(3, 24))
-    found = run(session, lambda ops, t: ops.linear(t[0], weights(ops, dense)), shared(x, 32, 26))
-    expected = fixed(lambda ops, t: ops.linear(t[0], dense), x, fraction=26)
+    found = run(session, step, shared(x, 32, 26), known=known)
+    expected = fixed(step, x, fraction=26, known=known)
     assert np.abs(found - expected).max() < 64 * UNIT  # a unit of x, 24 times
 
 
@@ -115,14 +140,14 @@ def test_a_tensor_from_a_small_ring_is_extended_first(session: Session) -> None:
 def test_attention(session: Session, rows: int) -> None:
     q, k, v = (RNG.normal(size=(n, 12)) for n in (rows, TOKENS, TOKENS))
 
-    bounds = AttentionBounds((-12.0, 12.0), 4.0)
+    known = Known(FORMATS, bounds(AttentionBounds((-12.0, 12.0), 4.0)), TOKENS)
 
     def step(ops: Any, t: list[Any]) -> Any:
         q, k, v = (ops.heads(x, 2) for x in t)
-        return ops.merge(ops.mix(ops.softmax(ops.scores(q, k, bounds), bounds), v, bounds))
+        return ops.merge(ops.mix(ops.softmax(ops.scores(q, k, "n"), "n"), v, "n"))
 
-    found = run(session, step, *(shared(x, 64, 30) for x in (q, k, v)))
-    expected = fixed(step, q, k, v, fraction=30)
+    found = run(session, step, *(shared(x, 64, 30) for x in (q, k, v)), known=known)
+    expected = fixed(step, q, k, v, fraction=30, known=known)
     assert found.shape == (rows, 12)
     assert np.abs(found - expected).max() < 2e-3
 
@@ -130,31 +155,33 @@ def test_attention(session: Session, rows: int) -> None:
 @pytest.mark.parametrize("kind", ["gelu", "relu"])
 def test_activations(session: Session, kind: str) -> None:
     x = np.concatenate([RNG.uniform(-7.9, 7.9, (3, 64)), [np.linspace(-4.0, 4.0, 64)]])
-    found = run(session, lambda ops, t: ops.activation(t[0], kind, (-7.9, 7.9)), shared(x, 64, 30))
-    expected = fixed(lambda ops, t: ops.activation(t[0], kind, (-7.9, 7.9)), x, fraction=30)
+    known = Known(FORMATS, bounds(function=(-7.9, 7.9)), TOKENS)
+    found = run(session, lambda ops, t: ops.function(t[0], kind, "n"), shared(x, 64, 30), known=known)
+    expected = fixed(lambda ops, t: ops.function(t[0], kind, "n"), x, fraction=30, known=known)
     assert np.abs(found - expected).max() < (3e-3 if kind == "gelu" else 3 * UNIT)  # at the thresholds
 
 
 def test_tanh(session: Session) -> None:
     x = np.linspace(-7.9, 7.9, 33)[None]
-    found = run(session, lambda ops, t: ops.tanh(t[0], (-7.9, 7.9)), shared(x, 64, 30))
+    known = Known(FORMATS, bounds(function=(-7.9, 7.9)), TOKENS)
+    found = run(session, lambda ops, t: ops.function(t[0], "tanh", "n"), shared(x, 64, 30), known=known)
     assert np.abs(found - np.tanh(x)).max() < 2e-3
 
 
 @pytest.mark.parametrize("rows", [1, TOKENS])
 def test_norm(session: Session, rows: int) -> None:
     x = RNG.normal(size=(rows, 24)) * RNG.uniform(0.5, 2.0, (rows, 1))
-    bounds = NormBounds(12.0, (0.05, 9.0), 2.0)
-    norm = Norm("n", 24, 1e-12, bounds, RNG.normal(1.0, 0.1, 24), RNG.normal(size=24))
-    hidden = Norm("n", 24, 1e-12, bounds, None, None)
-    found = run(session, lambda ops, t: ops.norm(t[0], hidden if ops._client else norm), shared(x, 64, 30))
-    expected = fixed(lambda ops, t: ops.norm(t[0], norm), x, fraction=30)
+    tensors = {"n.weight": RNG.normal(1.0, 0.1, 24), "n.bias": RNG.normal(size=24)}
+    known = Known(FORMATS, bounds(norm=NormBounds(12.0, (0.05, 9.0), 2.0)), TOKENS, Weights(tensors))
+    norm = Norm("n", 24, 1e-12)
+    found = run(session, lambda ops, t: ops.norm(t[0], norm, "n"), shared(x, 64, 30), known=known)
+    expected = fixed(lambda ops, t: ops.norm(t[0], norm, "n"), x, fraction=30, known=known)
     assert np.abs(found - expected).max() < 5e-4
 
 
 def test_mean_of_the_real_rows(session: Session) -> None:
     x = RNG.normal(size=(TOKENS, 12))
-    found = run(session, lambda ops, t: ops.mean(t[0]), shared(x, 64, 18))
+    found = run(session, lambda ops, t: ops.mean(t[0], "n"), shared(x, 64, 18))
     np.testing.assert_allclose(found, x[None, :REAL].mean(axis=1), atol=2.0**-13)
 
 
@@ -166,13 +193,15 @@ def answers(
 
     def work(party: Party) -> Any:
         client = party is session[0]
-        ops = SharedTensors(party.native, plan.formats, plan.tokens, mask=mask if client else None)
+        known = Known(plan.formats, plan.bounds, plan.tokens)
+        mine = replace(known, mask=mask) if client else replace(known, weights=Weights(checkpoint.tensors))
+        ops = SharedTensors(party.native, mine)
         given = ops.own(hidden) if client else ops.theirs(hidden.shape)
-        out = two_party.run(ops, plan.model(None if client else checkpoint), given)
+        out = plan.run(ops, given)
         return ops.reveal(out)[0] if client else ops.give(out)
 
-    ops = FixedTensors(plan.formats, mask)
-    expected = two_party.run(ops, plan.model(checkpoint), ops.input(hidden)).floats[0]
+    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), mask)
+    expected = plan.run(ops, ops.input(hidden)).floats[0]
     assert not ops.overflows
     return both(session, work)[0], expected, reference(checkpoint, hidden, mask).logits
 
@@ -183,7 +212,7 @@ def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> No
     sent = []
     for flag in (False, True):
         before = session[0].cost["bytes_sent"]
-        found = run(session, lambda ops, t, flag=flag: ops.mean(t[0], opened=flag), shared(x, 64, 18))
+        found = run(session, lambda ops, t, flag=flag: ops.mean(t[0], "n", opened=flag), shared(x, 64, 18))
         sent.append(session[0].cost["bytes_sent"] - before)
         np.testing.assert_allclose(found[0], x[:REAL].mean(axis=0), atol=1e-3)
     assert sent[1] > 1.2 * sent[0]
@@ -211,7 +240,7 @@ def test_the_default_model(session: Session) -> None:
     assert sent == pytest.approx(expected_bytes(plan), rel=0.25)  # the price of transfers is in the expectation
     chance = 2.0 ** session[0].native.failure_log2 - chance
     assert chance == pytest.approx(2.0 ** session[1].native.failure_log2 - other)
-    assert 2.0 ** (failure_log2(plan) - 4) < chance <= 2.0 ** failure_log2(plan)
+    assert 2.0 ** (failure_log2(counted(plan).responses) - 4) < chance <= 2.0 ** failure_log2(counted(plan).responses)
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01
 

@@ -14,12 +14,13 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
 from tacita import api
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
 from tacita.measure.two_party.pair import Pair, _take
-from tacita.models import two_party
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.packings.columns.circuit import build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.rows.circuit import build_circuit
@@ -34,9 +35,10 @@ from tacita.protocol import envelope
 from tacita.protocol.public_part import table_shapes
 from tacita.slots.linear import LinearPlan
 from tacita.slots.shares import SharesBackend
-from tacita.two_party.base import Formats
+from tacita.two_party.base import Bounds, Formats
+from tacita.two_party.count import CountTensors
 from tacita.two_party.fixed import FixedTensors
-from tacita.two_party.plain import PlainTensors
+from tacita.two_party.shares import Known, SharedTensors
 
 TEXTS = ["a fine film", "the plot is dull"]
 MODEL = make_random_checkpoint(layers=1)
@@ -81,7 +83,7 @@ def test_no_checkpoint_has_an_unknown_activation_or_pooling(changes: dict[str, s
 def test_poolings_in_the_reference_and_in_circuits() -> None:
     hidden, mask = tiny.inputs(TINY, 16, 9)
     wrong, specs = with_config(TINY, pooling="max"), tiny_specs()
-    with pytest.raises(CheckpointError, match="pooling 'max'"):
+    with pytest.raises(PlanError, match="pooling 'max'"):
         reference(wrong, hidden, mask)
     with pytest.raises(PlanError, match="pooling 'max'"):
         build_circuit(wrong, specs, 512, 16)
@@ -89,21 +91,23 @@ def test_poolings_in_the_reference_and_in_circuits() -> None:
         build_batch_circuit(wrong, specs, BatchShape(128, 16))
 
 
-@pytest.mark.parametrize("interpreter", ["plain", "fixed", "shares"])
+@pytest.mark.parametrize("interpreter", ["floats", "fixed", "shares", "count"])
 @pytest.mark.parametrize("kind", ["silu", "gelu_new", "GELU", ""])
 def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
     x, mask = np.ones((4, 3)), np.ones(4)
-    with pytest.raises(PlanError, match=f"activation '{kind}'"):
-        if interpreter == "plain":
-            PlainTensors(mask).activation(x, kind, (-2.0, 2.0))
+    bounds, none = Bounds({}, {"n": (-2.0, 2.0)}, {}), Weights({})
+    with pytest.raises(PlanError, match=f"function '{kind}'"):
+        if interpreter == "floats":
+            FloatTensors(none, mask).function(x, kind, "n")
         elif interpreter == "fixed":
-            fixed = FixedTensors(Formats(), mask)
-            fixed.activation(fixed.input(x), kind, (-2.0, 2.0))
+            fixed = FixedTensors(Formats(), bounds, none, mask)
+            fixed.function(fixed.input(x), kind, "n")
+        elif interpreter == "count":
+            CountTensors(Formats(), bounds, 4).function(x.shape, kind, "n")
         else:
-            from tacita.two_party.shares import SharedTensors
-
-            shared = SharedTensors(SimpleNamespace(is_client=True), Formats(), 4, mask=mask)  # no engine is asked
-            shared.activation(shared.own(x), kind, (-2.0, 2.0))
+            known = Known(Formats(), bounds, 4, mask=mask)
+            shared = SharedTensors(SimpleNamespace(is_client=True), known)  # no engine is asked
+            shared.function(shared.own(x), kind, "n")
 
 
 @pytest.mark.parametrize("changes", [{"activation": "silu"}, {"pooling": "max"}, {"pooling": ""}])
@@ -111,10 +115,8 @@ def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: 
     (name, value) = next(iter(changes.items()))
     config = replace(MODEL.config, **changes)
     wrong = replace(two_party_plan, config=config)
-    for tensors in (MODEL.tensors, None):  # either party
-        with pytest.raises(PlanError, match=f"{name} '{value}'"):
-            two_party.build(config, two_party_plan.layers, two_party_plan.pooler, tensors)
-    with pytest.raises(PlanError, match=f"{name} '{value}'"):
+    told = f"function '{value}'" if name == "activation" else f"pooling '{value}'"
+    with pytest.raises(PlanError, match=told):
         expected_bytes(wrong)
     with pytest.raises(FileError, match="activation is out of range"):
         check(wrong)
@@ -123,8 +125,9 @@ def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: 
 
 
 def test_a_pooler_without_its_interval_is_refused(two_party_plan: TwoPartyPlan) -> None:
-    with pytest.raises(PlanError, match="pooling 'pooler' with the interval None"):
-        two_party.build(MODEL.config, two_party_plan.layers, None, MODEL.tensors)
+    functions = {name: found for name, found in two_party_plan.bounds.functions.items() if name != "pooler.tanh"}
+    with pytest.raises(FileError, match="bounds of functions is out of range"):
+        check(replace(two_party_plan, bounds=replace(two_party_plan.bounds, functions=functions)))
 
 
 def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from tacita.approx import exp, gelu, inverse, relu, rsqrt, tanh
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.models.bert import BertConfig, Reference, reference, tensor_shapes
+from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.reference import Reference, reference
 from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
 
 
@@ -63,31 +64,31 @@ def specs(model: Checkpoint, run: Reference, mask, error=1e-5) -> CircuitSpecs:
     """Intervals of this one run, widened."""
     t = run.trace
     layers = tuple(_layer(model, t, i, mask, error) for i in range(model.config.layers))
-    top = tanh.fit(interval(t["pooler_input"]), error) if "pooler_input" in t else None
-    return CircuitSpecs(layers, bound(t["layer0.input"]), top, bound(run.logits, 2.0))
+    top = tanh.fit(interval(t["pooler.tanh.argument"]), error) if "pooler.tanh.argument" in t else None
+    return CircuitSpecs(layers, bound(t["layer0.attention.input"]), top, bound(run.logits, 2.0))
 
 
 def _layer(model, t, i, mask, error) -> LayerSpecs:
     def at(name):
         return t[f"layer{i}.{name}"]
 
-    scores = interval(at("scores"))
+    scores = interval(at("attention.scores"))
     shift = scores[1]
-    sums = np.exp(at("log_sum_exp") - shift) / mask.sum()  # means: the client's masks hold 1/n
+    sums = np.exp(at("attention.log_sum_exp") - shift) / mask.sum()  # means: the client's masks hold 1/n
     activate = {"gelu": gelu, "relu": relu}[model.config.activation]
-    context = at("context").reshape(len(mask), model.config.heads, -1) * sums.T[:, :, None]
+    context = at("attention.context").reshape(len(mask), model.config.heads, -1) * sums.T[:, :, None]
     return LayerSpecs(
         exp=exp.fit(scores, error * float(sums.min()), shift=shift),
         inverse=inverse.fit(positive(sums), error),
-        rsqrt1=rsqrt.fit(positive(at("variance1")), error),
-        rsqrt2=rsqrt.fit(positive(at("variance2")), error),
-        activation=activate.fit(interval(at("activation_input")), error if model.config.activation == "gelu" else 0.02),
+        rsqrt1=rsqrt.fit(positive(at("norm1.variance")), error),
+        rsqrt2=rsqrt.fit(positive(at("norm2.variance")), error),
+        activation=activate.fit(interval(at("feed_forward.argument")), error if model.config.activation == "gelu" else 0.02),
         context=bound(context),
-        attended=bound(at("context")),
-        sum1=bound(at("pre_norm1") - at("pre_norm1").mean(axis=1, keepdims=True)),
-        norm1=bound(at("norm1")),
-        sum2=bound(at("pre_norm2") - at("pre_norm2").mean(axis=1, keepdims=True)),
-        output=bound(at("output")),
+        attended=bound(at("attention.context")),
+        sum1=bound(at("norm1.sum") - at("norm1.sum").mean(axis=1, keepdims=True)),
+        norm1=bound(at("norm1.result")),
+        sum2=bound(at("norm2.sum") - at("norm2.sum").mean(axis=1, keepdims=True)),
+        output=bound(at("norm2.result")),
     )
 
 

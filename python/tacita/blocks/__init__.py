@@ -1,1 +1,1 @@
-"""Transformer blocks on encrypted tensors in rows packing, written once for every backend and model."""
+"""The upper seam: a small language of blocks in which models are written once and interpreted many times."""

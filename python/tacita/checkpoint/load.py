@@ -59,6 +59,7 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     weights = path / "model.safetensors"
     raw = read_raw(weights)
     config = read_config(path, pooling, embeddings, has_tensor(raw, "pooler.dense.weight"))
+    check_names(config)
     tensors = read_tensors(weights, raw, tensor_shapes(config))
     tokenizer = _tokenizer(path / "tokenizer.json", config) if embeddings else None
     return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(weights))
@@ -75,7 +76,6 @@ def from_tensors(
     """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
     check_names(config)
     shapes = tensor_shapes(config)
-    config.retrained.check(config.layers)
     check_tensors(where, tensors, shapes)
     frozen = {key: _frozen(tensors[key]) for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, reporting, several, shown, size
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.plan.two_party import TwoPartyPlan, counted, make_two_party_plan
 from tacita.plan.two_party_cost import LINKS, SET_UP, expected_bytes, expected_seconds, expected_transfers
 from tacita.plan.two_party_failure import failure_log2
 
@@ -37,7 +37,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
         "bytes_per_input": expected_bytes(plan),
         "setup_bytes": SET_UP,
         "transfers_per_input": expected_transfers(plan),
-        "failure_log2": failure_log2(plan),
+        "failure_log2": failure_log2(counted(plan).responses),
         "plan_hash": plan.hash,
     }
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from tacita.cli.console import duration, out, progress, size
 from tacita.errors import InputError
 from tacita.plan.executor import Progress
-from tacita.plan.two_party import TwoPartyPlan
+from tacita.plan.two_party import TwoPartyPlan, counted
 from tacita.plan.two_party_cost import SET_UP, expected_bytes
 from tacita.plan.two_party_failure import failure_log2
 from tacita.protocol.party import Identity
@@ -107,7 +107,7 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
 def expectation(plan: TwoPartyPlan) -> str:
     """What a text will send, in words."""
     sent = f"about {size(expected_bytes(plan))} a text in both directions, and {size(SET_UP)} once to set up"
-    return f"{sent}; wrong by chance with probability below 2^{failure_log2(plan):.1f} a text"
+    return f"{sent}; wrong by chance with probability below 2^{failure_log2(counted(plan).responses):.1f} a text"
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:

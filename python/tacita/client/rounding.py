@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.models.bert import LEAST_LENGTH, finished, length
+from tacita.tasks.embedding import LEAST_LENGTH, finished, length
 
 MOST_DECIMALS = 15
 

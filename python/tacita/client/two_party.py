@@ -13,7 +13,6 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.embed import Text, tokenize
 from tacita.client.rounding import rounded
 from tacita.errors import InputError, PeerError
-from tacita.models import two_party
 from tacita.plan.hidden_embedding import padded_words
 from tacita.plan.two_party import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
@@ -21,7 +20,7 @@ from tacita.protocol.party import Party, received_table
 from tacita.protocol.public_part import PublicPart
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
-from tacita.two_party.shares import SharedTensors, Watch
+from tacita.two_party.shares import Known, SharedTensors, Watch
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class TwoPartyClient:
         self._party = party
         with talking("greeting"):
             self.part: PublicPart = handshake.greet(party, cache, loaded)
-        self._model = self.plan.model()
         self._table = self._received_table()
         self._ready = False
 
@@ -64,8 +62,9 @@ class TwoPartyClient:
         with talking("classification"):
             handshake.ask(self._party)
             self._set_up(watch)
-            ops = SharedTensors(self._party.native, plan.formats, plan.tokens, mask=mask, watch=watch)
-            shared = two_party.run(ops, self._model, self._entered(ops, given))
+            known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
+            ops = SharedTensors(self._party.native, known, watch)
+            shared = plan.run(ops, self._entered(ops, given))
             return judge(plan, ops.reveal(shared)[0])
 
     def _given(self, text: Text) -> tuple[Array | list[int], Array]:

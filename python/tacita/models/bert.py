@@ -1,39 +1,24 @@
-"""BERT: configuration, weight names and the float64 reference that every encrypted run is compared with.
+"""BERT: configuration, names of its weights, and the model.
 
-Data flow: hidden states after the embedding LayerNorm (from `checkpoint.embed`, or given) -> post-LN
-encoder layers -> pooled vector -> logits (or, for an embedding, the pooled vector, divided by its length where the
-model normalises). Padded keys are excluded by an additive -inf mask; padded rows
-are computed like all others. Matrices are in torch layout (out, in). Names are Hugging Face's, without the
-`bert.` prefix.
+Hidden states after the embedding (from `checkpoint.embed`, from `front`, or given) -> encoder layers with
+LayerNorm after each block -> pooled vector -> logits or, without a classifier, the pooled vector. Names are
+Hugging Face's, without the prefix `bert.`; matrices are in torch's layout (outputs, inputs).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tacita.approx import gelu, power, relu
-from tacita.errors import CheckpointError, InputError
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
+from tacita.blocks.shapes import Shapes
+from tacita.errors import CheckpointError, PlanError
 from tacita.models.retrained import ORDINARY, Retrained
 
-if TYPE_CHECKING:
-    from tacita.checkpoint.load import Checkpoint
-
-Array = NDArray[np.float64]
-Record = Callable[[str, Array], None]
-
-ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"gelu": gelu.exact, "relu": relu.exact}
-POOLINGS = (
-    "pooler",
-    "cls",
-    "mean",
-)  # tanh(W x + b) of [CLS]; [CLS] as the last layer leaves it; mean over the real tokens
-LEAST_LENGTH = 1e-12  # below it a vector is divided by this, as torch.nn.functional.normalize does
+A = TypeVar("A")  # an interpreter's answer
+ACTIVATIONS = ("gelu", "relu")
+# tanh(W x + b) of [CLS]; [CLS] as the last layer leaves it; mean over the real tokens
+POOLINGS = ("pooler", "cls", "mean")
 
 
 @dataclass(frozen=True)
@@ -44,7 +29,7 @@ class BertConfig:
     per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
     types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default nothing.
     embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of `POOLINGS`.
-    normalise: whether the answer, then without a classifier, is divided by its length (`finished`).
+    normalise: whether the answer, then without a classifier, is divided by its length (`tasks.embedding`).
     """
 
     layers: int
@@ -83,182 +68,103 @@ class BertConfig:
 
 
 @dataclass(frozen=True)
-class Reference:
-    """logits: shape (outputs,), as a client sees the answer: normalised where the model normalises.
+class Layer:
+    """The declarations of one encoder layer."""
 
-    trace: every recorded intermediate by name, see `reference`.
+    attention: Attention
+    norm1: Norm
+    feed_forward: FeedForward
+    norm2: Norm
+
+
+def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> A:
+    """The model: hidden states (tokens, hidden) -> answer (1, outputs).
+
+    all_rows: the last layer gives every token, also where only the first is read (for the records of a
+    calibration).
     """
+    for i in range(m.layers):
+        p, at = layer(m, i), f"layer{i}"
+        rows = 1 if m.first_token and i == m.layers - 1 and not all_rows else None
+        y = b.add(b.take(x, rows), b.attention(x, p.attention, f"{at}.attention", rows))
+        y = b.norm(y, p.norm1, f"{at}.norm1")
+        x = b.norm(b.add(y, b.feed_forward(y, p.feed_forward, f"{at}.feed_forward")), p.norm2, f"{at}.norm2")
+    pooled = _pooled(b, m, x)
+    return b.answer(b.linear(pooled, _classifier(m), "classifier") if m.classes else pooled)
 
-    logits: Array
-    trace: Mapping[str, Array]
+
+def front(b: Blocks[T, A], m: BertConfig, words: T) -> T:
+    """Rows of the word table (tokens, hidden) of a single text -> hidden states."""
+    types = "embeddings.token_type_embeddings.weight" if m.types else None
+    p = Positions("embeddings.position_embeddings.weight", types, m.hidden)
+    x = b.positions(words, p, "embedding.positions")
+    return b.norm(x, _norm(m, "embeddings"), "embedding.norm") if m.embedding_norm else x
+
+
+def layer(m: BertConfig, i: int) -> Layer:
+    """The declarations of encoder layer i."""
+    at, hidden, wide, r = layer_prefix(i), m.hidden, m.intermediate, m.retrained
+    names = ("self.query", "self.key", "self.value", "output.dense")
+    query, key, value, output = (Dense(f"{at}attention.{name}", hidden, hidden) for name in names)
+    weights = Powers(r.power, r.offset, r.denominators[i]) if r.bpmax else Softmax()
+    up, down = Dense(f"{at}intermediate.dense", hidden, wide), Dense(f"{at}output.dense", wide, hidden)
+    deviations = r.deviations[i] if r.batch_norm else (None, None)
+    return Layer(
+        Attention(m.heads, query, key, value, output, weights),
+        _norm(m, f"{at}attention.output", deviations[0]),
+        FeedForward(up, m.activation, down),
+        _norm(m, f"{at}output", deviations[1]),
+    )
 
 
 def layer_prefix(index: int) -> str:
-    """Name prefix of encoder layer `index`."""
+    """Name prefix of the weights of encoder layer `index`."""
     return f"encoder.layer.{index}."
 
 
-def tensor_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor that the model needs."""
-    shapes = _embedding_shapes(config) if config.embeddings else {}
-    for index in range(config.layers):
-        shapes |= _layer_shapes(layer_prefix(index), config.hidden, config.intermediate)
-    if config.pooling == "pooler":
-        shapes |= _dense("pooler.dense", config.hidden, config.hidden)
-    if config.classes:
-        shapes |= _dense("classifier", config.classes, config.hidden)
+    walk = Shapes()
+    forward(walk, m, (1, m.hidden))
+    return {**(embedding_shapes(m) if m.embeddings else {}), **walk.tensors}
+
+
+def embedding_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the tensors between token ids and hidden states."""
+    sizes = {"word": m.vocab, "position": m.positions, "token_type": m.types}
+    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items() if size}
+    for part in ("weight", "bias") if m.embedding_norm else ():
+        shapes[f"embeddings.LayerNorm.{part}"] = (m.hidden,)
     return shapes
 
 
-def _embedding_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    sizes = {"word": config.vocab, "position": config.positions, "token_type": config.types}
-    tables = {f"embeddings.{name}_embeddings.weight": (size, config.hidden) for name, size in sizes.items() if size}
-    return tables | (_norm("embeddings.LayerNorm", config.hidden) if config.embedding_norm else {})
-
-
-def _layer_shapes(prefix: str, hidden: int, intermediate: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name in ("query", "key", "value"):
-        shapes |= _dense(f"{prefix}attention.self.{name}", hidden, hidden)
-    shapes |= _dense(f"{prefix}attention.output.dense", hidden, hidden)
-    shapes |= _norm(f"{prefix}attention.output.LayerNorm", hidden)
-    shapes |= _dense(f"{prefix}intermediate.dense", intermediate, hidden)
-    shapes |= _dense(f"{prefix}output.dense", hidden, intermediate)
-    return shapes | _norm(f"{prefix}output.LayerNorm", hidden)
-
-
-def _dense(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
-
-
-def _norm(name: str, size: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
-
-
-def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: Record | None = None) -> Reference:
-    """Float64 forward pass of one input.
-
-    hidden: (tokens, hidden) after the embedding LayerNorm; mask: (tokens,), 1 for a real token, 0 for
-    padding. record: called with (name, value) as each intermediate appears; the trace holds the same pairs.
-    Names, with i = 0..layers-1: `layer{i}.` + input, scores (heads, tokens, tokens; all keys), log_sum_exp
-    (heads, tokens; real keys), context, pre_norm1, centred1, variance1 (tokens,), norm1, activation_input,
-    activation, pre_norm2, centred2, variance2, output; then pooler_input (with a pooler), pooled, logits (before they are
-    normalised). Variances include epsilon. Errors: InputError on shapes, values or an empty mask.
-    """
-    _check(checkpoint.config, hidden, mask)
-    trace: dict[str, Array] = {}
-
-    def see(name: str, value: Array) -> Array:
-        trace[name] = value
-        if record is not None:
-            record(name, value)
-        return value
-
-    for index in range(checkpoint.config.layers):
-        hidden = _layer(checkpoint, index, hidden, mask, see)
-    return Reference(finished(_head(checkpoint, hidden, mask, see), checkpoint.config.normalise), trace)
-
-
-def finished(values: Array, normalise: bool) -> Array:
-    """What the client makes of a decrypted answer (outputs,): it divides it by its Euclidean length, or leaves it.
-
-    The length is that of sentence-transformers' module Normalize. No ciphertext is normalised: the client has the vector.
-    """
-    return np.asarray(values / max(length(values), LEAST_LENGTH)) if normalise else values
-
-
-def length(values: Array) -> float:
-    """Euclidean; infinite where it leaves the range of floats."""
-    return math.hypot(*values.tolist())
-
-
-def check_names(config: BertConfig) -> None:
-    """Raises CheckpointError for an activation or a pooling that is not one of ours, or a normalised classifier."""
-    if config.activation not in ACTIVATIONS:
-        raise CheckpointError(f"activation {config.activation!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
-    if config.pooling not in POOLINGS:
-        raise CheckpointError(f"pooling {config.pooling!r}", hint=f"supported: {', '.join(POOLINGS)}")
-    if config.normalise and config.classes:
+def check_names(m: BertConfig) -> None:
+    """Raises CheckpointError for an option that is not one of ours, a normalised classifier, bad stored numbers."""
+    m.retrained.check(m.layers)
+    if m.activation not in ACTIVATIONS:
+        raise CheckpointError(f"activation {m.activation!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
+    if m.pooling not in POOLINGS:
+        raise CheckpointError(f"pooling {m.pooling!r}", hint=f"supported: {', '.join(POOLINGS)}")
+    if m.normalise and m.classes:
         raise CheckpointError("a classifier whose answer is normalised", hint="only embeddings are normalised")
 
 
-_See = Callable[[str, Array], Array]
-
-
-def _layer(checkpoint: Checkpoint, index: int, x: Array, mask: Array, see: _See) -> Array:
-    name, config = layer_prefix(index), checkpoint.config
-    note: _See = lambda key, value: see(f"layer{index}.{key}", value)  # noqa: E731
-    note("input", x)
-    context = note("context", _attention(checkpoint, index, x, mask, note))
-    summed = note("pre_norm1", x + _linear(checkpoint, f"{name}attention.output.dense", context))
-    y = note("norm1", _layer_norm(checkpoint, index, "attention.output", summed, note, "1"))
-    inner = note("activation_input", _linear(checkpoint, f"{name}intermediate.dense", y))
-    wide = note("activation", ACTIVATIONS[config.activation](inner))
-    summed = note("pre_norm2", y + _linear(checkpoint, f"{name}output.dense", wide))
-    return note("output", _layer_norm(checkpoint, index, "output", summed, note, "2"))
-
-
-def _attention(checkpoint: Checkpoint, index: int, x: Array, mask: Array, note: _See) -> Array:
-    """softmax(Q K^T / sqrt(head size)) V per head, or with bpmax's weights, heads side by side: (tokens, hidden)."""
-    config, name = checkpoint.config, layer_prefix(index)
-    query, key, value = (
-        _linear(checkpoint, f"{name}attention.self.{part}", x).reshape(-1, config.heads, config.head_size)
-        for part in ("query", "key", "value")
-    )
-    scores = note("scores", np.einsum("ihd,jhd->hij", query, key) / math.sqrt(config.head_size))
-    masked = scores + np.where(mask > 0.0, 0.0, -np.inf)
-    top = masked.max(axis=-1, keepdims=True)
-    log_sum = top + np.log(np.exp(masked - top).sum(axis=-1, keepdims=True))
-    note("log_sum_exp", log_sum[..., 0])
-    weights = _bpmax(config, index, scores, mask) if config.retrained.bpmax else np.exp(masked - log_sum)
-    mixed: Array = np.einsum("hij,jhd->ihd", weights, value)
-    return mixed.reshape(len(x), config.hidden)
-
-
-def _bpmax(config: BertConfig, index: int, scores: Array, mask: Array) -> Array:
-    """(s + offset)^power / (n R) at the n real keys."""
-    r = config.retrained
-    return np.asarray(power.exact(scores, r.offset, r.power) * (mask / mask.sum()) / r.denominators[index])
-
-
-def _layer_norm(checkpoint: Checkpoint, index: int, part: str, x: Array, note: _See, which: str) -> Array:
-    name, retrained = f"{layer_prefix(index)}{part}.LayerNorm", checkpoint.config.retrained
-    centred = note(f"centred{which}", x - x.mean(axis=-1, keepdims=True))
-    variance = note(f"variance{which}", (centred**2).mean(axis=-1) + checkpoint.config.norm_eps)
-    deviation = retrained.deviations[index][int(which) - 1] if retrained.batch_norm else np.sqrt(variance)[:, None]
-    scaled = centred / deviation
-    return np.asarray(scaled * checkpoint.tensors[f"{name}.weight"] + checkpoint.tensors[f"{name}.bias"])
-
-
-def _head(checkpoint: Checkpoint, x: Array, mask: Array, see: _See) -> Array:
-    pooled = see("pooled", _pooled(checkpoint, x, mask, see))
-    return see("logits", _linear(checkpoint, "classifier", pooled) if checkpoint.config.classes else pooled)
-
-
-def _pooled(checkpoint: Checkpoint, x: Array, mask: Array, see: _See) -> Array:
-    match checkpoint.config.pooling:
+def _pooled(b: Blocks[T, A], m: BertConfig, x: T) -> T:
+    match m.pooling:
         case "pooler":
-            return np.asarray(np.tanh(see("pooler_input", _linear(checkpoint, "pooler.dense", x[0]))))
+            dense = Dense("pooler.dense", m.hidden, m.hidden)
+            return b.function(b.linear(b.take(x, 1), dense, "pooler"), "tanh", "pooler.tanh")
         case "cls":
-            return np.asarray(x[0])
+            return b.take(x, 1)
         case "mean":
-            return np.asarray(mask @ x / mask.sum())
+            return b.mean(x, "mean")
         case unknown:
-            raise CheckpointError(f"reference: pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
+            raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
 
 
-def _linear(checkpoint: Checkpoint, name: str, x: Array) -> Array:
-    return np.asarray(x @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"])
+def _classifier(m: BertConfig) -> Dense:
+    return Dense("classifier", m.hidden, m.classes)
 
 
-def _check(config: BertConfig, hidden: Array, mask: Array) -> None:
-    if hidden.ndim != 2 or hidden.shape[1] != config.hidden or mask.shape != hidden.shape[:1]:
-        raise InputError(
-            f"reference: hidden states {hidden.shape} and mask {mask.shape} do not fit hidden size {config.hidden}",
-            hint="pass arrays of shape (tokens, hidden) and (tokens,)",
-        )
-    if not np.isfinite(hidden).all() or not set(np.unique(mask)) <= {0.0, 1.0} or not mask.any():
-        raise InputError(
-            "reference: hidden states must be finite and the mask 0 or 1 with a real token",
-            hint="check the embedding step",
-        )
+def _norm(m: BertConfig, at: str, deviation: float | None = None) -> Norm:
+    return Norm(f"{at}.LayerNorm", m.hidden, m.norm_eps, deviation)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError
-from tacita.models.bert import reference
+from tacita.models.reference import reference
 from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.plan.outwards import up
 from tacita.plan.population import (
@@ -57,6 +57,7 @@ RISE = 5.0  # margins (nats) more above the means after one: 1/x diverges there 
 MAX_TEXT_BYTES = 16 << 20
 SAMPLED = 2000  # inputs of ReLU that a sample adds to the density, about
 MOST_SAMPLED = 1_000_000  # of all samples together
+TANH = "pooler.tanh.argument"  # as the reference records it
 MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
 
 
@@ -296,40 +297,41 @@ def _made(measured: _Measured, how: _How) -> Calibration:
         margin=margin,
         samples=len(measured.kept),
         rows=int(up(sum(ranges.rows))),
-        layers=tuple(_layer(ranges, f"layer{i}.", margin, row) for i, row in enumerate(measured.rows)),
-        pooler=signed(ranges.interval("pooler_input"), margin) if "pooler_input" in ranges.names else None,
-        answer=up(ranges.bound("logits") * (1.0 + 2.0 * margin)),
+        layers=tuple(_layer(ranges, f"layer{i}", margin, row) for i, row in enumerate(measured.rows)),
+        pooler=signed(ranges.interval(TANH), margin) if TANH in ranges.names else None,
+        answer=up(ranges.bound("answer") * (1.0 + 2.0 * margin)),
         temperatures=measured.temperatures,
         row_estimates=measured.rows,
     )
 
 
-def _layer(ranges: Ranges, name: str, margin: float, row: RowEstimate | None) -> LayerCalibration:
+def _layer(ranges: Ranges, at: str, margin: float, row: RowEstimate | None) -> LayerCalibration:
     def bound(key: str) -> float:
-        return up(ranges.bound(name + key) * (1.0 + 2.0 * margin))
+        return up(ranges.bound(f"{at}.{key}") * (1.0 + 2.0 * margin))
 
-    scores = signed(ranges.interval(f"{name}scores"), margin, FALL if row else 0.0)
-    shift, activation = scores[1], signed(ranges.interval(f"{name}activation_input"), margin)
+    node = f"{at}.attention"
+    scores = signed(ranges.interval(f"{node}.scores"), margin, FALL if row else 0.0)
+    shift, activation = scores[1], signed(ranges.interval(f"{at}.feed_forward.argument"), margin)
     return LayerCalibration(
-        input=bound("input"),
+        input=bound("attention.input"),
         scores=scores,
         shift=shift,
-        sums=positive(_exp(ranges.interval(f"{name}log_sum_exp"), shift), margin),
-        mixed=up(math.exp(ranges.interval(f"{name}log_mixed")[1] - shift) * (1.0 + 2.0 * margin)),
-        means=tuple(_means(ranges, name[:-1], k, shift, margin, row) for k in ROUNDS),
-        mixed_mean=up(math.exp(ranges.interval(f"{name}log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin)),
-        context=bound("context"),
-        pre_norm1=bound("pre_norm1"),
-        centred1=bound("centred1"),
-        variance1=positive(ranges.interval(f"{name}variance1"), margin),
-        norm1=bound("norm1"),
+        sums=positive(_exp(ranges.interval(f"{node}.log_sum_exp"), shift), margin),
+        mixed=up(math.exp(ranges.interval(f"{node}.log_mixed")[1] - shift) * (1.0 + 2.0 * margin)),
+        means=tuple(_means(ranges, node, k, shift, margin, row) for k in ROUNDS),
+        mixed_mean=up(math.exp(ranges.interval(f"{node}.log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin)),
+        context=bound("attention.context"),
+        pre_norm1=bound("norm1.sum"),
+        centred1=bound("norm1.centred"),
+        variance1=positive(ranges.interval(f"{at}.norm1.variance"), margin),
+        norm1=bound("norm1.result"),
         activation=activation,
-        density=ranges.density(name[:-1], activation),
-        hidden=bound("activation"),
-        pre_norm2=bound("pre_norm2"),
-        centred2=bound("centred2"),
-        variance2=positive(ranges.interval(f"{name}variance2"), margin),
-        output=bound("output"),
+        density=ranges.density(f"{at}.feed_forward", activation),
+        hidden=bound("feed_forward.result"),
+        pre_norm2=bound("norm2.sum"),
+        centred2=bound("norm2.centred"),
+        variance2=positive(ranges.interval(f"{at}.norm2.variance"), margin),
+        output=bound("norm2.result"),
     )
 
 

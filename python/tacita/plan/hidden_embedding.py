@@ -12,30 +12,34 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.base import Positions
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text, tokenize
-from tacita.models.two_party import known_rows
 from tacita.plan.calibrate import Sample
 from tacita.plan.outwards import outwards, up
 from tacita.two_party.base import EmbeddingBounds, NormBounds
 
 Array = NDArray[np.float64]
 WORDS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
 MOST_SAMPLES = 64  # every one is as long as a request
 
 
 def hidden_embedding(
     checkpoint: Checkpoint, tokens: int, texts: Sequence[Text], margin: float
-) -> tuple[EmbeddingBounds, list[Sample]]:
-    """Bounds, and (hidden states, mask) of the first `MOST_SAMPLES` texts with their padding."""
+) -> tuple[EmbeddingBounds, NormBounds | None, list[Sample]]:
+    """Bounds, also of the norm after the tables, and (hidden states, mask) of the first `MOST_SAMPLES` texts with padding."""
     config, tensors = checkpoint.config, checkpoint.tensors
-    known = known_rows(config, tokens, tensors)
+    types = TYPES if config.types else None
+    known = Weights(tensors).positions(Positions(POSITIONS, types, config.hidden), tokens)
     rows = [padded_words(checkpoint, text, tokens) for text in texts[:MOST_SAMPLES]]
     sums = [tensors[WORDS][ids] + known for ids, _ in rows]
     norm = _norm(checkpoint, sums, margin) if config.embedding_norm else None
     entry = float(np.abs(tensors[WORDS]).max()) + float(np.abs(known).max())
     samples = [(normalised(checkpoint, total), mask) for total, (_, mask) in zip(sums, rows, strict=True)]
-    return EmbeddingBounds(power_above(np.array(entry)), norm), samples
+    return EmbeddingBounds(power_above(np.array(entry))), norm, samples
 
 
 def padded_words(checkpoint: Checkpoint, text: Text, tokens: int) -> tuple[list[int], Array]:

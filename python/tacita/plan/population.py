@@ -32,6 +32,22 @@ FAR = 1.2  # times an interval's half-width from its middle
 CONFIDENCE = 0.95
 HELD_OUT, FOLDS, NOT_ESTIMATED = "held out", "folds", "not estimated"
 
+# fields of a layer's calibration -> records of the reference (see `blocks.floats`)
+INTERVALS = {
+    "scores": "attention.scores",
+    "variance1": "norm1.variance",
+    "variance2": "norm2.variance",
+    "activation": "feed_forward.argument",
+}
+BOUNDS = {
+    "input": "attention.input",
+    "context": "attention.context",
+    "centred1": "norm1.centred",
+    "norm1": "norm1.result",
+    "centred2": "norm2.centred",
+    "output": "norm2.result",
+}
+
 
 @dataclass(frozen=True)
 class Population:
@@ -134,18 +150,17 @@ def _any(share: float, batch: int) -> float:
 def _excesses(ranges: Ranges, calibration: Calibration) -> Iterator[tuple[str, Array]]:
     """What circuits bound: intervals and magnitudes of stored tensors."""
     for i, layer in enumerate(calibration.layers):
-        name = f"layer{i}"
-        for key in ("scores", "variance1", "variance2"):
-            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), getattr(layer, key))
-        yield f"{name}.activation", _beyond(ranges.each(f"{name}.activation_input"), layer.activation)
-        yield f"{name}.means", _beyond(np.exp(ranges.each_log_mean(name, 1.0) - layer.shift), layer.means[0])
-        mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - layer.shift)
-        yield f"{name}.mixed", _above(mixed, layer.mixed_mean)
-        for key in ("input", "context", "centred1", "norm1", "centred2", "output"):
-            yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(layer, key))
+        at, node = f"layer{i}", f"layer{i}.attention"
+        for key, seen in INTERVALS.items():
+            yield f"{at}.{seen}", _beyond(ranges.each(f"{at}.{seen}"), getattr(layer, key))
+        yield f"{node}.means", _beyond(np.exp(ranges.each_log_mean(node, 1.0) - layer.shift), layer.means[0])
+        mixed = np.exp(ranges.each(f"{node}.log_mixed_mean") - layer.shift)
+        yield f"{node}.mixed", _above(mixed, layer.mixed_mean)
+        for key, seen in BOUNDS.items():
+            yield f"{at}.{seen}", _above(ranges.each(f"{at}.{seen}"), getattr(layer, key))
     if calibration.pooler is not None:
-        yield "pooler", _beyond(ranges.each("pooler_input"), calibration.pooler)
-    yield "answer", _above(ranges.each("logits"), calibration.answer)
+        yield "pooler", _beyond(ranges.each("pooler.tanh.argument"), calibration.pooler)
+    yield "answer", _above(ranges.each("answer"), calibration.answer)
 
 
 def _beyond(each: Array, interval: Interval) -> Array:

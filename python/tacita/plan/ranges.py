@@ -18,7 +18,7 @@ from tacita.plan.outwards import share
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
-Estimate = Callable[[str, Array], Array | None]  # layer's name, its input -> (heads, tokens)
+Estimate = Callable[[str, Array], Array | None]  # attention's name, its input -> (heads, tokens)
 
 ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
 BINS = 64  # of the density of the activation's inputs
@@ -83,7 +83,7 @@ class Ranges:
 
 
 class Watch:
-    """Collects (name, value) pairs of `models.bert.reference` for one sample; pass `see` as its record.
+    """Collects (name, value) pairs of `models.reference` for one sample; pass `see` as its record.
 
     mask: (tokens,). estimate: what a circuit takes from the scores of every row before exp (`blocks.row_estimate`), if
     anything. kept: inputs of the activation that are kept for the density, about; 0 for none.
@@ -115,7 +115,7 @@ class Watch:
             self._means(layer, value[:, :, self._mask > 0.0])
         elif key == "log_sum_exp":
             self._log_sums = value
-        elif key == "activation_input" and self._kept:
+        elif key == "argument" and self._kept and len(value) == len(self._mask):
             self._inputs[layer] = _sampled(value[self._mask > 0.0], self._kept)
         elif key == "context":
             mixed = self._log_mixed(value)

@@ -11,6 +11,7 @@ and the constant is taken after that: intervals are measured with the numbers as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,7 @@ from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.plan.outwards import nearest
 
 Array = NDArray[np.float64]
+ATTENTION = re.compile(r"layer(\d+)\.attention")
 Rows = tuple[RowEstimate | None, ...]  # by layer
 
 WORTH = 6.0  # nats between a layer's largest and smallest row mean, above which it gets an estimate
@@ -33,7 +35,7 @@ FLOOR = 0.05  # weight of the rows that fit best, of the mean
 
 
 class RowSamples:
-    """Collects queries and log means of `models.bert.reference`; pass `see` as its record, after `start`.
+    """Collects queries and log means of `models.reference`; pass `see` as its record, after `start`.
 
     Memory: hidden + heads floats of 4 bytes a token and layer.
     """
@@ -50,8 +52,9 @@ class RowSamples:
 
     def see(self, name: str, value: Array) -> None:
         """Takes inputs of layers and their log sums of exponentials; ignores the rest."""
-        layer, _, key = name.rpartition(".")
-        index = int(layer.removeprefix("layer") or 0)
+        node, _, key = name.rpartition(".")
+        if (index := _index(node)) is None:
+            return
         real = self._mask > 0.0
         if key == "input":
             queries = scaled_queries(self._model, index, value[real])
@@ -67,10 +70,17 @@ class RowSamples:
 
 
 def estimates(checkpoint: Checkpoint, rows: Rows, name: str, x: Array) -> Array | None:
-    """(heads, tokens) of the layer called `name` (layer0, ...) for its input x; None without an estimate."""
-    index = int(name.removeprefix("layer"))
-    row = rows[index]
-    return row.of(scaled_queries(checkpoint, index, x)) if row else None
+    """(heads, tokens) of the attention called `name` for its input x; None without an estimate."""
+    index = _index(name)
+    if index is None or (row := rows[index]) is None:
+        return None
+    return row.of(scaled_queries(checkpoint, index, x))
+
+
+def _index(node: str) -> int | None:
+    """Which layer's attention this node is; None for another."""
+    found = ATTENTION.fullmatch(node)
+    return int(found[1]) if found else None
 
 
 def scaled_queries(checkpoint: Checkpoint, layer: int, x: Array) -> Array:

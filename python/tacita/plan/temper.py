@@ -30,7 +30,7 @@ def choose_temperatures(ranges: Ranges, config: BertConfig) -> tuple[tuple[float
     through TEMPERATURES until the layer fits or no lower beta is left. A model without exponentials keeps 1."""
     if config.retrained.bpmax:
         return ((1.0,) * config.heads,) * config.layers
-    return tuple(_layer(ranges, f"layer{i}", config.heads) for i in range(config.layers))
+    return tuple(_layer(ranges, f"layer{i}.attention", config.heads) for i in range(config.layers))
 
 
 def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
-from tacita.models.bert import finished, reference
+from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE, Placed
 from tacita.plan.calibrate import Array, Sample
@@ -25,6 +25,7 @@ from tacita.plan.scheme import Shape
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
+from tacita.tasks.embedding import finished
 
 
 @dataclass(frozen=True)

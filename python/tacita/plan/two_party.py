@@ -12,19 +12,23 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.shapes import Function, Mean, Node
+from tacita.blocks.tensors import Operations, T, W
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig, layer_prefix
+from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
+from tacita.models.registry import forward, front, shapes
 from tacita.models.retrained import ORDINARY
-from tacita.models.two_party import LayerBounds, TwoPartyModel, build
-from tacita.plan.calibrate import MARGIN, LayerCalibration, Progress, calibrate, load_texts
+from tacita.plan.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
 from tacita.plan.plan import canonical, from_json, to_json
@@ -36,10 +40,10 @@ from tacita.two_party.base import (
     MEAN_VALUE,
     MEAN_WEIGHT,
     AttentionBounds,
+    Bounds,
     EmbeddingBounds,
     Formats,
     Interval,
-    Norm,
     NormBounds,
     mix_ring,
     range_bits,
@@ -47,10 +51,11 @@ from tacita.two_party.base import (
     score_ring,
     table_ring,
 )
+from tacita.two_party.count import Cost, CountTensors
 from tacita.two_party.functions import norm_layout
 
 FORMAT = "tacita-two-party"
-VERSION = 2
+VERSION = 3
 DECIMALS = 3
 EMBEDDINGS = ("published", "hidden")
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
@@ -59,6 +64,8 @@ MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 MOST_TABLE_RING = 32
 MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
 LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
+EMBEDDING_NORM = "embedding.norm"
+Rules = Iterable[tuple[str, bool]]
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 
@@ -67,8 +74,8 @@ class TwoPartyPlan:
     """See the module's docstring.
 
     name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
-    of it). layers: intervals of each. pooler: interval of the argument of tanh, None without it. answer: bound of a
-    logit, or of the pooled vector before the client normalises it.
+    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the
+    pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plan.correlations`).
     """
 
@@ -78,8 +85,8 @@ class TwoPartyPlan:
     embeddings: str
     formats: Formats
     embedding: EmbeddingBounds | None
-    layers: tuple[LayerBounds, ...]
-    pooler: Interval | None
+    bounds: Bounds
+    magnitudes: Mapping[str, float]
     answer: float
     decimals: int
     correlations: str = "ferret"
@@ -93,11 +100,18 @@ class TwoPartyPlan:
         """Canonical JSON."""
         return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
 
-    def model(self, checkpoint: Checkpoint | None = None) -> TwoPartyModel:
-        """The parts of the walk; with weights for the party that has them."""
-        tensors = checkpoint.tensors if checkpoint else None
-        hidden = (self.embedding, self.tokens) if self.embedding else None
-        return build(self.config, self.layers, self.pooler, tensors, hidden)
+    def run(self, operations: Operations[T, W], x: T) -> T:
+        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) -> answer (1, outputs)."""
+        blocks = Meaning(operations)
+        return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
+
+
+def counted(plan: TwoPartyPlan) -> Cost:
+    """What one text costs. Takes a millisecond."""
+    ops, hidden = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.config.hidden
+    x = (plan.tokens, hidden) if plan.embedding is None else ops.words(plan.tokens, hidden, words_ring(plan))
+    plan.run(ops, x)
+    return ops.cost
 
 
 def make_two_party_plan(
@@ -118,10 +132,11 @@ def make_two_party_plan(
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, tokens)
     _require_names(embeddings, formats)
-    embedding = None
+    embedding, norms = None, dict[str, NormBounds]()
     if embeddings == "hidden":
         texts = list(load_texts() if texts is None else texts)
-        embedding, samples = hidden_embedding(checkpoint, tokens, texts, margin)
+        embedding, norm, samples = hidden_embedding(checkpoint, tokens, texts, margin)
+        norms = {EMBEDDING_NORM: norm} if norm else {}
         found = calibrate(checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False)
     else:
         found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
@@ -132,8 +147,8 @@ def make_two_party_plan(
         embeddings=embeddings,
         formats=formats or Formats(),
         embedding=embedding,
-        layers=layer_bounds(checkpoint, found.layers),
-        pooler=found.pooler,
+        bounds=node_bounds(checkpoint, found, norms),
+        magnitudes=magnitudes(found),
         answer=found.answer,
         decimals=DECIMALS,
     )
@@ -186,11 +201,11 @@ def check(plan: TwoPartyPlan) -> None:
             raise FileError(f"two-party plan: {what} is out of range", hint=REMAKE)
 
 
-def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
+def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield "name", _printable(plan.name, MAX_NAME)
     yield "retrained", config.retrained == ORDINARY
-    yield "layers", 1 <= config.layers <= MAX_LAYERS and len(plan.layers) == config.layers
+    yield "layers", 1 <= config.layers <= MAX_LAYERS
     yield "hidden size", 1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
@@ -204,18 +219,43 @@ def _rules(plan: TwoPartyPlan) -> Iterable[tuple[str, bool]]:
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
     if plan.embedding:
-        yield from _embedding_rules(plan.embedding, config, formats)
+        yield from _embedding_rules(plan.embedding, formats)
     yield from _format_rules(formats)
-    for index, layer in enumerate(plan.layers):
-        yield from _layer_rules(f"layer {index}", layer, config, formats)
-    yield "pooler", (plan.pooler is not None) == (config.pooling == "pooler")
     yield "normalisation of a classifier's answer", not (config.normalise and config.labels)
-    yield "mean", config.pooling != "mean" or plan.layers[-1].largest < MOST_MEAN
-    yield "pooler's interval", plan.pooler is None or _interval(plan.pooler)
-    yield f"chance of a wrong answer 2^{failure_log2(plan):.1f}", failure_log2(plan) <= MOST_FAILURE
+    yield from _node_rules(plan)
+    failure = failure_log2(counted(plan).responses)
+    yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 
 
-def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
+def _node_rules(plan: TwoPartyPlan) -> Rules:
+    """Every node of the model has its bounds, and nothing else has."""
+    nodes = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
+    bounds, formats = plan.bounds, plan.formats
+    yield "bounds of attention", set(bounds.attention) == _of(nodes, Attention)
+    yield "bounds of norms", set(bounds.norms) == _of(nodes, Norm)
+    yield "bounds of functions", set(bounds.functions) == _of(nodes, FeedForward, Function)
+    yield "magnitudes", set(plan.magnitudes) == _of(nodes, Attention, FeedForward, Norm) - {EMBEDDING_NORM}
+    room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
+    for name, magnitude in plan.magnitudes.items():
+        yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room
+    for name, attention in bounds.attention.items():
+        yield from _attention_rules(name, attention, formats)
+    for name, interval in bounds.functions.items():
+        yield f"{name}: argument {interval}", _interval(interval)
+        inner = range_bits(*interval) + formats.fraction + 2
+        yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
+    for name, norm in bounds.norms.items():
+        yield from _norm_rules(name, norm, plan.config.hidden)
+    if _of(nodes, Mean):
+        last = plan.magnitudes[[name for name, node in nodes.items() if isinstance(node, Norm)][-1]]
+        yield "mean", last < MOST_MEAN
+
+
+def _of(nodes: Mapping[str, Node], *kinds: type) -> set[str]:
+    return {name for name, node in nodes.items() if isinstance(node, kinds)}
+
+
+def _format_rules(formats: Formats) -> Rules:
     yield "ring", 32 <= formats.ring <= 64
     yield "fraction", 8 <= formats.fraction <= 24 and 6 <= formats.weight <= 20
     yield "fraction and weight", formats.fraction + formats.weight <= formats.ring - 8
@@ -226,40 +266,29 @@ def _format_rules(formats: Formats) -> Iterable[tuple[str, bool]]:
     yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
 
 
-def _embedding_rules(bounds: EmbeddingBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
+def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
     yield "embedding's entries", 0.0 < bounds.entry <= MOST and table_ring(formats, bounds) <= MOST_TABLE_RING
-    yield "embedding's norm", (bounds.norm is not None) == config.embedding_norm
-    if bounds.norm:
-        yield from _norm_rules("embedding's norm", bounds.norm, config)
 
 
-def _norm_rules(what: str, norm: NormBounds, config: BertConfig) -> Iterable[tuple[str, bool]]:
-    yield f"{what} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
-    yield f"{what} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
-    yield f"{what} {norm}", _normalises(config, norm)
+def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
+    yield f"{name} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
+    yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
+    yield f"{name} {norm}", _normalises(size, norm)
 
 
-def _layer_rules(name: str, layer: LayerBounds, config: BertConfig, formats: Formats) -> Iterable[tuple[str, bool]]:
-    room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
-    yield f"{name}: magnitude {layer.largest:.3g}", 0.0 < layer.largest < room
+def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:
     context = formats.normal_ring - 2 - formats.inverse - LEAST_MIXED
-    attention = layer.attention
-    yield f"{name}: context {attention.context:.3g}", 0.0 < attention.context < 2.0**context
-    for what, interval in (("scores", attention.scores), ("activation", layer.activation)):
-        yield f"{name}: {what} {interval}", _interval(interval)
-    room_of_products = formats.ring - formats.fraction - formats.weight + formats.product_fraction
-    scores, mix = score_ring(formats, attention), mix_ring(formats, attention, MOST_TOKENS)
-    yield f"{name}: scores {attention.scores}", scores <= room_of_products and score_range(attention) <= 24
-    yield f"{name}: mixed values up to {attention.context:.3g}", mix <= room_of_products
-    inner = range_bits(*layer.activation) + formats.fraction + 2
-    yield f"{name}: activation {layer.activation}", inner <= formats.ring - formats.weight
-    for what, norm in (("first norm", layer.norm1), ("second norm", layer.norm2)):
-        yield from _norm_rules(f"{name}: {what}", norm, config)
+    yield f"{name}: context {bounds.context:.3g}", 0.0 < bounds.context < 2.0**context
+    yield f"{name}: scores {bounds.scores}", _interval(bounds.scores)
+    room = formats.ring - formats.fraction - formats.weight + formats.product_fraction
+    scores, mix = score_ring(formats, bounds), mix_ring(formats, bounds, MOST_TOKENS)
+    yield f"{name}: scores {bounds.scores}", scores <= room and score_range(bounds) <= 24
+    yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
 
 
-def _normalises(config: BertConfig, bounds: NormBounds) -> bool:
+def _normalises(size: int, bounds: NormBounds) -> bool:
     try:
-        norm_layout(Norm("", config.hidden, config.norm_eps, bounds, None, None))
+        norm_layout(size, bounds)
     except ValueError:
         return False
     return True
@@ -274,23 +303,31 @@ def _interval(interval: Interval) -> bool:
     return all(math.isfinite(v) for v in interval) and -MOST <= interval[0] < interval[1] <= MOST
 
 
-def layer_bounds(checkpoint: Checkpoint, layers: Iterable[LayerCalibration]) -> tuple[LayerBounds, ...]:
-    """What the two-party mode needs of calibrated layers."""
-    return tuple(_bounds(checkpoint, layer_prefix(index), layer) for index, layer in enumerate(layers))
+def node_bounds(checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None) -> Bounds:
+    """What the two-party mode publishes of calibrated nodes. norms: of the embedding, where that is hidden."""
+    nodes = shapes(checkpoint.config, 1).nodes
+    attention, functions, normed = {}, {}, dict(norms or {})
+    for i, layer in enumerate(found.layers):
+        attention[f"layer{i}.attention"] = AttentionBounds(layer.scores, layer.context)
+        functions[f"layer{i}.feed_forward"] = layer.activation
+        pairs = ((layer.centred1, layer.variance1), (layer.centred2, layer.variance2))
+        for name, (centred, variance) in zip((f"layer{i}.norm1", f"layer{i}.norm2"), pairs, strict=True):
+            gamma = power_above(checkpoint.tensors[f"{typing.cast(Norm, nodes[name]).name}.weight"])
+            normed[name] = NormBounds(centred, variance, gamma)
+    if found.pooler:
+        functions["pooler.tanh"] = found.pooler
+    return Bounds(attention, functions, normed)
 
 
-def _bounds(checkpoint: Checkpoint, name: str, layer: LayerCalibration) -> LayerBounds:
-    inside = layer.input, layer.pre_norm1, layer.norm1, layer.hidden, layer.pre_norm2, layer.output, layer.context
-    first, second = (
-        power_above(checkpoint.tensors[f"{name}{part}.LayerNorm.weight"]) for part in ("attention.output", "output")
-    )
-    return LayerBounds(
-        attention=AttentionBounds(layer.scores, layer.context),
-        activation=layer.activation,
-        norm1=NormBounds(layer.centred1, layer.variance1, first),
-        norm2=NormBounds(layer.centred2, layer.variance2, second),
-        largest=max(inside),
-    )
+def magnitudes(found: Calibration) -> dict[str, float]:
+    """The largest value that each node takes or gives."""
+    largest: dict[str, float] = {}
+    for i, layer in enumerate(found.layers):
+        largest[f"layer{i}.attention"] = max(layer.input, layer.context)
+        largest[f"layer{i}.norm1"] = max(layer.pre_norm1, layer.norm1)
+        largest[f"layer{i}.feed_forward"] = layer.hidden
+        largest[f"layer{i}.norm2"] = max(layer.pre_norm2, layer.output)
+    return largest
 
 
 def _require_names(embeddings: str, formats: Formats | None) -> None:

@@ -23,7 +23,8 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import BertConfig, reference
+from tacita.models.bert import BertConfig
+from tacita.models.reference import reference
 from tacita.plan.ranges import Ranges, Watch
 from tacita.plan.resources import available_memory
 from tacita.plan.rows import Rows, estimates

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.load import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.errors import CheckpointError, FileError
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.bert import embedding_shapes
 from tacita.plan.two_party import TwoPartyPlan, parse_plan
 
 Array = NDArray[np.float64]
@@ -82,11 +82,6 @@ def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
             return {}
         case unknown:
             raise _damaged(f"embeddings {unknown!r}")
-
-
-def embedding_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the tensors between token ids and hidden states."""
-    return {name: shape for name, shape in tensor_shapes(config).items() if name.startswith("embeddings.")}
 
 
 def encode(part: PublicPart) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
-from tacita.models import two_party
 from tacita.plan.two_party import TwoPartyPlan, require_ordinary, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party
@@ -18,7 +18,7 @@ from tacita.server.admission import Guest, anybody
 from tacita.server.limits import GREETING_QUEUE, Limits, limits_of
 from tacita.server.publication import Publication, Publisher
 from tacita.two_party.residues import Share
-from tacita.two_party.shares import SharedTensors, Watch
+from tacita.two_party.shares import Known, SharedTensors, Watch
 
 BITS_PER_SECOND = 1e9
 
@@ -53,7 +53,7 @@ class TwoPartyServer:
             raise CheckpointError("serve: the plan is of another model", hint="make it again")
         self.plan = plan
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
-        self._model = plan.model(checkpoint)
+        self._weights = Weights(checkpoint.tensors)
         self._publisher = Publisher(plan, checkpoint, most)
 
     @property
@@ -113,8 +113,10 @@ class TwoPartyServer:
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
-        ops = SharedTensors(party.native, self.plan.formats, self.plan.tokens, mask=None, watch=watch)
-        ops.give(two_party.run(ops, self._model, self._entered(ops, party, publication)))
+        plan = self.plan
+        known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
+        ops = SharedTensors(party.native, known, watch)
+        ops.give(plan.run(ops, self._entered(ops, party, publication)))
 
     def _entered(self, ops: SharedTensors, party: Party, publication: Publication) -> Share:
         """This party's share of what the model starts from."""

@@ -1,18 +1,16 @@
-"""The contract of the two-party mode: operations on tensors that two parties share.
+"""What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from them.
 
-The same model runs on three interpreters. `plain` computes in float64 and defines the meaning; `fixed` computes on
-integers with the formats, roundings and polynomials of the protocols and defines the accuracy; `shares` is one party of the
-real thing. Tensors are opaque to the model: shape (..., rows, columns), where plain and fixed take any number of texts
-in front and shares holds one. Everything in this file is public: parameters of a model are in `Dense` and `Norm`, which hold arrays at
-the party that owns the model and None at the other.
+The same model (`blocks.meaning`) runs on floats, which define the meaning; on `fixed`, integers with the formats,
+roundings and polynomials of the protocols, which define the accuracy; on `shares`, one party of the real thing; and
+on `count`, which says what that costs. Everything in this file is public.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,6 @@ from tacita.errors import PlanError
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 T = TypeVar("T")  # a tensor of the interpreter
-W = TypeVar("W")  # attention weights before normalisation, of the interpreter
 
 
 @dataclass(frozen=True)
@@ -47,22 +44,6 @@ class Formats:
 
 
 @dataclass(frozen=True)
-class Dense:
-    """x -> x W^T + b. weight: (outputs, inputs), bias: (outputs,); None at the client."""
-
-    name: str
-    inputs: int
-    outputs: int
-    weight: Array | None
-    bias: Array | None
-
-    @cached_property
-    def integers(self) -> dict[int, NDArray[np.int64]]:
-        """W^T (inputs, outputs) by fraction bits, those asked for (`integers.weight_integers`): made once, not for every text."""
-        return {}
-
-
-@dataclass(frozen=True)
 class AttentionBounds:
     """What is public of attention: interval of the scaled scores, magnitude of what is mixed."""
 
@@ -81,41 +62,36 @@ class NormBounds:
 
 @dataclass(frozen=True)
 class EmbeddingBounds:
-    """What is public of a hidden embedding: a power of two above every sum of table entries; None for no norm after it."""
+    """What is public of a hidden embedding: a power of two above every sum of table entries."""
 
     entry: float
-    norm: NormBounds | None
 
 
 @dataclass(frozen=True)
-class Norm:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis.
+class Bounds:
+    """What is public of a model's values, by node: attention, functions (intervals of their arguments), norms."""
 
-    bounds: public. gamma, beta: (size,), None at the client.
-    """
-
-    name: str
-    size: int
-    epsilon: float
-    bounds: NormBounds
-    gamma: Array | None
-    beta: Array | None
+    attention: Mapping[str, AttentionBounds]
+    functions: Mapping[str, Interval]
+    norms: Mapping[str, NormBounds]
 
 
-KINDS = ("gelu", "relu")  # of activations
+KINDS = ("gelu", "relu", "tanh")  # of functions
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 POWER = 14  # fraction bits of exponentials
-MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = (
-    46,
-    20,
-    14,
-)  # of a mean: modulus, fraction bits of its weights 1/n and of what is averaged
+# of a mean: bits of its modulus, fraction bits of its weights 1/n and of what is averaged
+MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = 46, 20, 14
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
 
 
 def unknown_kind(kind: str) -> PlanError:
-    """What is raised for an activation that is not one of `KINDS`."""
-    return PlanError(f"two-party mode: activation {kind!r}", hint=f"supported: {', '.join(KINDS)}")
+    """What is raised for a function that is not one of `KINDS`."""
+    return PlanError(f"two-party mode: function {kind!r}", hint=f"supported: {', '.join(KINDS)}")
+
+
+def unknown_option(name: str, what: str) -> PlanError:
+    """What is raised for an option of a block that this mode has no protocol for."""
+    return PlanError(f"two-party mode: {name} has {what}", hint="use a CKKS scheme for this model")
 
 
 def hiding(interval: Interval) -> float:
@@ -159,57 +135,8 @@ def mixed_fraction(formats: Formats, bound: float) -> int:
 
 
 @dataclass(frozen=True)
-class Weights(Generic[T]):
-    """Unnormalised attention: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum (..., rows, 1)."""
+class Unnormalised(Generic[T]):
+    """Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum (..., rows, 1)."""
 
     numerators: T
     inverse: T
-
-
-class Operations(Protocol[T, W]):
-    """Tensor operations. Costs and errors of each are those of the interpreter; shapes are the same for all."""
-
-    def stage(self, name: str) -> None:
-        """Says that this step of the model begins (progress, report)."""
-
-    def linear(self, x: T, dense: Dense, add: T | None = None, *, opened: bool = False) -> T:
-        """(..., rows, inputs) -> (..., rows, outputs), plus `add` of the result's shape. opened: the client learns the result next."""
-
-    def plus(self, x: T, rows: Array | None) -> T:
-        """x plus rows of its shape that the party with the model knows."""
-
-    def columns(self, x: T, parts: int) -> tuple[T, ...]:
-        """The tensor cut into `parts` equal blocks of columns."""
-
-    def rows(self, x: T, count: int) -> T:
-        """The first rows."""
-
-    def heads(self, x: T, count: int) -> T:
-        """(..., rows, count * d) -> (..., count, rows, d)."""
-
-    def merge(self, x: T) -> T:
-        """The inverse of `heads`."""
-
-    def scores(self, queries: T, keys: T, bounds: AttentionBounds) -> T:
-        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens); scaled by the queries' weights.
-
-        Outside the bounds this and the next two give wrong results.
-        """
-
-    def softmax(self, scores: T, bounds: AttentionBounds) -> W:
-        """Weights of the real keys."""
-
-    def mix(self, weights: W, values: T, bounds: AttentionBounds) -> T:
-        """Softmax times values: (..., heads, rows, d)."""
-
-    def activation(self, x: T, kind: str, interval: Interval) -> T:
-        """One of `KINDS`, element by element. interval: of x; outside it the result may be wrong. Raises PlanError for another."""
-
-    def norm(self, x: T, norm: Norm) -> T:
-        """LayerNorm of each row."""
-
-    def tanh(self, x: T, interval: Interval) -> T:
-        """tanh, element by element."""
-
-    def mean(self, x: T, *, opened: bool = False) -> T:
-        """Mean of the rows of real tokens: (..., 1, columns). opened: the client learns the result next."""

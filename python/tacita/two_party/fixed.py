@@ -11,19 +11,20 @@ from collections import Counter
 
 import numpy as np
 
-from tacita.two_party import functions, shapes
+from tacita.blocks import arrays
+from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks.weights import Weights
+from tacita.two_party import functions
 from tacita.two_party.base import (
+    KINDS,
     MEAN_RING,
     MEAN_VALUE,
     MEAN_WEIGHT,
     POWER,
     Array,
-    AttentionBounds,
-    Dense,
+    Bounds,
     Formats,
-    Interval,
-    Norm,
-    Weights,
+    Unnormalised,
     hiding,
     mix_ring,
     mixed_fraction,
@@ -31,22 +32,26 @@ from tacita.two_party.base import (
     score_range,
     score_ring,
     unknown_kind,
+    unknown_option,
 )
 from tacita.two_party.integers import Fixed, Integers, constant, encode, matmul, weight_integers
 
 
 class FixedTensors:
-    """mask: (..., tokens), 1 for a real token and 0 for padding. overflows: stage -> values that left their ring."""
+    """bounds: of the model's nodes. mask: (..., tokens), 1 for a real token and 0 for padding.
 
-    def __init__(self, formats: Formats, mask: Array) -> None:
-        self._formats = formats
+    overflows: node -> values that left their ring.
+    """
+
+    def __init__(self, formats: Formats, bounds: Bounds, weights: Weights, mask: Array) -> None:
+        self._formats, self._bounds, self._weights = formats, bounds, weights
         self._mask = np.asarray(mask, np.float64)
-        self._stage = ""
+        self._node = ""
         self.overflows: Counter[str] = Counter()
 
-    def stage(self, name: str) -> None:
+    def enter(self, name: str, x: Fixed | None = None) -> None:
         """Overflows are counted under this name from here on."""
-        self._stage = name
+        self._node = name
 
     def input(self, hidden: Array) -> Fixed:
         """The client's hidden states (..., tokens, hidden)."""
@@ -56,86 +61,93 @@ class FixedTensors:
         """Rows of a hidden table (..., tokens, hidden)."""
         return Fixed(encode(rows, self._formats.table), self._formats.table)
 
-    def plus(self, x: Fixed, rows: Array | None) -> Fixed:
+    def add(self, x: Fixed, y: Fixed) -> Fixed:
+        """At `fraction` bits."""
+        f = self._formats
+        return self._held(x.at(f.fraction).values + y.at(f.fraction).values, f.fraction, f.ring - f.weight)
+
+    def positions(self, x: Fixed, p: Positions) -> Fixed:
         """Rounded to the fraction of x."""
-        assert rows is not None
+        rows = self._weights.positions(p, x.values.shape[-2])
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
-    def linear(self, x: Fixed, dense: Dense, add: Fixed | None = None, *, opened: bool = False) -> Fixed:
+    def linear(
+        self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False
+    ) -> Fixed:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
-        assert dense.weight is not None and dense.bias is not None
         f = self._formats
-        result = matmul(x.at(f.fraction).values, weight_integers(dense, f.weight))
-        result = result + encode(dense.bias, f.fraction + f.weight)
+        result = matmul(x.at(f.fraction).values, weight_integers(self._weights, maps, f.weight))
+        result = result + encode(self._weights.stacked_bias(maps), f.fraction + f.weight)
         if add is not None:
             result = result + add.at(f.fraction).at(f.fraction + f.weight).values
         return self._held(result, f.fraction + f.weight, f.ring)
 
     def columns(self, x: Fixed, parts: int) -> tuple[Fixed, ...]:
         """See the contract."""
-        return tuple(Fixed(part, x.fraction) for part in shapes.columns(x.values, parts))
+        return tuple(Fixed(part, x.fraction) for part in arrays.columns(x.values, parts))
 
     def rows(self, x: Fixed, count: int) -> Fixed:
         """See the contract."""
-        return Fixed(shapes.rows(x.values, count), x.fraction)
+        return Fixed(arrays.rows(x.values, count), x.fraction)
 
     def heads(self, x: Fixed, count: int) -> Fixed:
         """See the contract."""
-        return Fixed(shapes.heads(x.values, count), x.fraction)
+        return Fixed(arrays.heads(x.values, count), x.fraction)
 
     def merge(self, x: Fixed) -> Fixed:
         """See the contract."""
-        return Fixed(shapes.merge(x.values), x.fraction)
+        return Fixed(arrays.merge(x.values), x.fraction)
 
-    def scores(self, queries: Fixed, keys: Fixed, bounds: AttentionBounds) -> Fixed:
+    def scores(self, queries: Fixed, keys: Fixed, name: str) -> Fixed:
         """Both factors at `product_fraction` bits."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
-        return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, score_ring(f, bounds))
+        return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, score_ring(f, self._bounds.attention[name]))
 
-    def softmax(self, scores: Fixed, bounds: AttentionBounds) -> Weights[Fixed]:
+    def softmax(self, scores: Fixed, name: str) -> Unnormalised[Fixed]:
         """Padded keys are moved out of the range of exp first."""
-        f, away = self._formats, hiding(bounds.scores)
+        f, bounds = self._formats, self._bounds.attention[name]
+        away = hiding(bounds.scores)
         padded = (self._mask == 0.0)[..., None, None, :]
         hidden = Fixed(scores.values - np.where(padded, constant(away, scores.fraction), 0), scores.fraction)
         bits = score_range(bounds)
         self._bounded(hidden, bits)
-        return Weights(*functions.softmax_parts(hidden, score_ring(f, bounds), bits, f.inverse))
+        return Unnormalised(*functions.softmax_parts(hidden, score_ring(f, bounds), bits, f.inverse))
 
-    def mix(self, weights: Weights[Fixed], values: Fixed, bounds: AttentionBounds) -> Fixed:
+    def powers(self, scores: Fixed, variant: Powers, name: str) -> Unnormalised[Fixed]:
+        """There is no protocol for them."""
+        raise unknown_option(name, "powers in place of softmax")
+
+    def mix(self, weights: Unnormalised[Fixed], values: Fixed, name: str) -> Fixed:
         """Numerators times values, then the row's inverse."""
-        f = self._formats
+        f, bounds = self._formats, self._bounds.attention[name]
         mixed = matmul(weights.numerators.values, values.at(f.product_fraction).values)
         held = self._held(mixed, POWER + f.product_fraction, mix_ring(f, bounds, self._mask.shape[-1]))
         low = held.at(mixed_fraction(f, bounds.context))
         product = low.values * weights.inverse.values
         return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring)
 
-    def activation(self, x: Fixed, kind: str, interval: Interval) -> Fixed:
+    def function(self, x: Fixed, kind: str, name: str) -> Fixed:
         """See `functions`."""
-        f, bits = self._formats, range_bits(*interval)
+        if kind not in KINDS:
+            raise unknown_kind(kind)
+        f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = x.at(f.fraction)
         self._bounded(low, bits)
-        match kind:
-            case "relu":
-                return functions.relu(low)
-            case "gelu":
-                return functions.gelu(low, f.ring - f.weight, bits, f.gelu)
-            case _:
-                raise unknown_kind(kind)
+        if kind == "relu":
+            return functions.relu(low)
+        if kind == "tanh":
+            return functions.tanh(low, f.ring - f.weight, bits)
+        return functions.gelu(low, f.ring - f.weight, bits, f.gelu)
 
-    def norm(self, x: Fixed, norm: Norm) -> Fixed:
+    def norm(self, x: Fixed, norm: Norm, name: str) -> Fixed:
         """See `functions.layer_norm`."""
-        return functions.layer_norm(x, norm, self._formats.fraction)
+        if norm.deviation is not None:
+            raise unknown_option(name, "a stored deviation")
+        affine = self._weights.affine(norm.name)
+        return functions.layer_norm(x, affine, norm.epsilon, self._bounds.norms[name], self._formats.fraction)
 
-    def tanh(self, x: Fixed, interval: Interval) -> Fixed:
-        """See `functions.tanh`."""
-        f, bits = self._formats, range_bits(*interval)
-        low = x.at(f.fraction)
-        self._bounded(low, bits)
-        return functions.tanh(low, f.ring - f.weight, bits)
-
-    def mean(self, x: Fixed, *, opened: bool = False) -> Fixed:
+    def mean(self, x: Fixed, name: str, *, opened: bool = False) -> Fixed:
         """The client's weights 1/n of the real rows times the shared rows."""
         share = encode(self._mask / self._mask.sum(axis=-1, keepdims=True), MEAN_WEIGHT)
         mean = matmul(share[..., None, :], x.at(MEAN_VALUE).values)
@@ -152,4 +164,4 @@ class FixedTensors:
 
     def _count(self, outside: np.ndarray) -> None:
         if count := int(np.count_nonzero(outside)):
-            self.overflows[self._stage] += count
+            self.overflows[self._node] += count

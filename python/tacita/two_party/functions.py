@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.two_party import chains
-from tacita.two_party.base import POWER, Norm
+from tacita.two_party.base import POWER, Array, NormBounds
 from tacita.two_party.chains import Chain
 from tacita.two_party.integers import Fixed, Format, Integers, constant, encode, rescaled
 
@@ -147,29 +147,28 @@ class NormLayout:
     span: tuple[int, int]
 
 
-def norm_layout(norm: Norm) -> NormLayout:
+def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
     """As the engine chooses it. Raises ValueError for bounds that 56 bits cannot hold."""
-    bounds, size = norm.bounds, norm.size
     up = math.ceil(math.log2(bounds.centred * size))
     ratio = max(1, math.ceil(math.log2(2.0**up / size / math.sqrt(bounds.variance[0]))))
     value = min(max(13 + ratio, 16), 22)
     largest = max(0, math.ceil(math.log2(min(math.sqrt(size), 2.0**ratio) * bounds.gamma)))
     left = NORM_RING - 2 - value - largest
     if left < 20 or ratio > 13:
-        raise ValueError(f"{norm.name}: deviations over 2^{ratio}, results up to 2^{largest}")
+        raise ValueError(f"deviations over 2^{ratio}, results up to 2^{largest}")
     high = math.floor(math.log2(size)) + 1
     return NormLayout(up, value, left // 2, left - left // 2, (high - 1 - 2 * ratio, high))
 
 
-def layer_norm(x: Fixed, norm: Norm, fraction: int) -> Fixed:
-    """gamma v / deviation(v) + beta, in one product of three factors."""
-    assert norm.gamma is not None and norm.beta is not None
-    layout, size = norm_layout(norm), norm.size
+def layer_norm(x: Fixed, affine: tuple[Array, Array], epsilon: float, bounds: NormBounds, fraction: int) -> Fixed:
+    """gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
+    (gamma, beta), size = affine, x.values.shape[-1]
+    layout = norm_layout(size, bounds)
     centred = size * x.values - x.values.sum(axis=-1, keepdims=True)
     v = Fixed(centred, x.fraction + layout.up).at(layout.value).values
-    epsilon = norm.epsilon / (2.0**layout.up / size) ** 2 * size
-    squares = (v * v).sum(axis=-1, keepdims=True) + constant(epsilon, 2 * layout.value)
+    least = epsilon / (2.0**layout.up / size) ** 2 * size
+    squares = (v * v).sum(axis=-1, keepdims=True) + constant(least, 2 * layout.value)
     inverse = rsqrt(Fixed(squares, 2 * layout.value), layout.span, math.sqrt(size), layout.inverse).values
-    product = v * inverse * encode(norm.gamma, layout.gamma)
+    product = v * inverse * encode(gamma, layout.gamma)
     result = Fixed(product, layout.value + layout.inverse + layout.gamma).at(fraction)
-    return Fixed(result.values + encode(norm.beta, fraction), fraction)
+    return Fixed(result.values + encode(beta, fraction), fraction)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.two_party.base import Array, Dense
+from tacita.blocks.base import Dense
+from tacita.blocks.weights import Weights
+from tacita.two_party.base import Array
 
 Integers = NDArray[np.int64]
 EXACT = 1 << 53  # doubles hold every integer up to here
@@ -72,13 +74,15 @@ def encode(x: Array, fraction: int) -> Integers:
     return np.rint(np.ldexp(x, fraction)).astype(np.int64)
 
 
-def weight_integers(dense: Dense, fraction: int) -> Integers:
-    """W^T (inputs, outputs) of a map whose weights this party has, row by row in memory. Converted at the first call, then kept: for
+def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) -> Integers:
+    """W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the first call, then kept: for
     BERT-base that is seconds a text, and as much memory as the weights take."""
-    assert dense.weight is not None
-    if fraction not in dense.integers:
-        dense.integers[fraction] = np.ascontiguousarray(encode(dense.weight.T, fraction))
-    return dense.integers[fraction]
+
+    def make() -> Integers:
+        return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
+
+    found: Integers = weights.kept((maps, fraction), make)
+    return found
 
 
 def matmul(x: Integers, y: Integers) -> Integers:

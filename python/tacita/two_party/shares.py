@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacita.two_party import shapes
+from tacita.blocks import arrays
+from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
+    KINDS,
     MEAN_RING,
     MEAN_VALUE,
     MEAN_WEIGHT,
     POWER,
     Array,
-    AttentionBounds,
-    Dense,
+    Bounds,
     Formats,
-    Interval,
-    Norm,
-    Weights,
+    Unnormalised,
     hiding,
     mix_ring,
     mixed_fraction,
@@ -33,6 +34,7 @@ from tacita.two_party.base import (
     score_range,
     score_ring,
     unknown_kind,
+    unknown_option,
 )
 from tacita.two_party.integers import weight_integers
 from tacita.two_party.residues import Share, Words, from_floats, opened, zeros
@@ -42,17 +44,26 @@ MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do 
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
 
 
-class SharedTensors:
-    """party: the engine's `TwoParty`. mask: (tokens,), at the client alone. watch: called as each step of the model begins."""
+@dataclass(frozen=True)
+class Known:
+    """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client alone."""
 
-    def __init__(
-        self, party: Any, formats: Formats, tokens: int, *, mask: Array | None, watch: Watch = lambda stage: None
-    ) -> None:
-        self._party, self._formats, self._tokens = party, formats, tokens
-        self._mask, self._watch = mask, watch
+    formats: Formats
+    bounds: Bounds
+    tokens: int
+    weights: Weights | None = None
+    mask: Array | None = None
+
+
+class SharedTensors:
+    """party: the engine's `TwoParty`. watch: called as each node of the model begins."""
+
+    def __init__(self, party: Any, known: Known, watch: Watch = lambda node: None) -> None:
+        self._party, self._formats, self._bounds, self._tokens = party, known.formats, known.bounds, known.tokens
+        self._weights, self._mask, self._watch = known.weights, known.mask, watch
         self._client = bool(party.is_client)
 
-    def stage(self, name: str) -> None:
+    def enter(self, name: str, x: Share | None = None) -> None:
         """Tells the watcher."""
         self._watch(name)
 
@@ -78,48 +89,59 @@ class SharedTensors:
         """What a look-up in a hidden table left, modulo 2^ring."""
         return Share(values, ring, self._formats.table)
 
-    def plus(self, x: Share, rows: Array | None) -> Share:
-        """Local."""
-        return x if rows is None else x.plus(from_floats(rows, x.fraction, x.ring))
-
-    def linear(self, x: Share, dense: Dense, add: Share | None = None, *, opened: bool = False) -> Share:
-        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
+    def add(self, x: Share, y: Share) -> Share:
+        """Both at `fraction` bits, in a ring that leaves room for weights."""
         f = self._formats
+        left, right = (self._factor(t, f.fraction, f.ring - f.weight) for t in (x, y))
+        return left.plus(right)
+
+    def positions(self, x: Share, p: Positions) -> Share:
+        """Local."""
+        if self._weights is None:
+            return x
+        return x.plus(from_floats(self._weights.positions(p, x.values.shape[-2]), x.fraction, x.ring))
+
+    def linear(
+        self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
+    ) -> Share:
+        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
+        f, weights = self._formats, self._weights
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
-        weights = None if dense.weight is None else weight_integers(dense, f.weight)
-        shape = (rows, dense.inputs, dense.outputs)
-        product = self._party.share_times_weights(self._wide(x).values, weights, shape, f.ring, opened=opened)
+        integers = None if weights is None else weight_integers(weights, maps, f.weight)
+        shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
+        product = self._party.share_times_weights(self._wide(x).values, integers, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
-        if dense.bias is not None:
-            result = result.plus(from_floats(dense.bias, fraction, f.ring))
+        if weights is not None:
+            result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))
         return result if add is None else result.plus(self._at(add, f.fraction, f.ring - f.weight, fraction))
 
     def columns(self, x: Share, parts: int) -> tuple[Share, ...]:
         """Local."""
-        return tuple(x.like(part) for part in shapes.columns(x.values, parts))
+        return tuple(x.like(part) for part in arrays.columns(x.values, parts))
 
     def rows(self, x: Share, count: int) -> Share:
         """Local."""
-        return x.like(shapes.rows(x.values, count))
+        return x.like(arrays.rows(x.values, count))
 
     def heads(self, x: Share, count: int) -> Share:
         """Local."""
-        return x.like(shapes.heads(x.values, count))
+        return x.like(arrays.heads(x.values, count))
 
     def merge(self, x: Share) -> Share:
         """Local."""
-        return x.like(shapes.merge(x.values))
+        return x.like(arrays.merge(x.values))
 
-    def scores(self, queries: Share, keys: Share, bounds: AttentionBounds) -> Share:
+    def scores(self, queries: Share, keys: Share, name: str) -> Share:
         """One product of shared matrices for all heads."""
         f = self._formats
-        ring = score_ring(f, bounds)
+        ring = score_ring(f, self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
 
-    def softmax(self, scores: Share, bounds: AttentionBounds) -> Weights[Share]:
+    def softmax(self, scores: Share, name: str) -> Unnormalised[Share]:
         """The client moves the scores of padded keys out of the range of exp in its own share."""
-        f, away = self._formats, hiding(bounds.scores)
+        f, bounds = self._formats, self._bounds.attention[name]
+        away = hiding(bounds.scores)
         if self._mask is not None:
             gap = from_floats(np.where(self._mask == 0.0, away, 0.0), scores.fraction, scores.ring)
             scores = scores.minus(gap)
@@ -129,11 +151,15 @@ class SharedTensors:
             flat, scores.ring, scores.fraction, score_range(bounds), ring, f.normal_ring, f.inverse
         )
         numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
-        return Weights(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
+        return Unnormalised(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
 
-    def mix(self, weights: Weights[Share], values: Share, bounds: AttentionBounds) -> Share:
+    def powers(self, scores: Share, variant: Powers, name: str) -> Unnormalised[Share]:
+        """There is no protocol for them."""
+        raise unknown_option(name, "powers in place of softmax")
+
+    def mix(self, weights: Unnormalised[Share], values: Share, name: str) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
-        f = self._formats
+        f, bounds = self._formats, self._bounds.attention[name]
         mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring))
         low = self._factor(mixed, mixed_fraction(f, bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
@@ -142,27 +168,31 @@ class SharedTensors:
         product = self._party.product(low.values, inverse, f.normal_ring, min(slack, MOST_SLACK))
         return Share(product, f.normal_ring, fraction)
 
-    def activation(self, x: Share, kind: str, interval: Interval) -> Share:
-        """gelu by the engine; relu by the sign of what is left of x in the fewest bits."""
-        f, bits = self._formats, range_bits(*interval)
+    def function(self, x: Share, kind: str, name: str) -> Share:
+        """gelu and tanh by the engine; relu by the sign of what is left of x in the fewest bits."""
+        if kind not in KINDS:
+            raise unknown_kind(kind)
+        f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = self._scaled(x, f.fraction)
-        match kind:
-            case "relu":
-                return self._relu(low.reduced(bits + f.fraction + 2))
-            case "gelu":
-                values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
-                return Share(values, f.ring, f.fraction)
-            case _:
-                raise unknown_kind(kind)
+        if kind == "relu":
+            return self._relu(low.reduced(bits + f.fraction + 2))
+        if kind == "tanh":
+            values = self._party.tanh(low.values, low.ring, low.fraction, f.ring, f.fraction, range=bits)
+        else:
+            values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
+        return Share(values, f.ring, f.fraction)
 
-    def norm(self, x: Share, norm: Norm) -> Share:
+    def norm(self, x: Share, norm: Norm, name: str) -> Share:
         """By the engine, on what the linear map before it left."""
-        f, bounds = self._formats, norm.bounds
+        if norm.deviation is not None:
+            raise unknown_option(name, "a stored deviation")
+        f, bounds = self._formats, self._bounds.norms[name]
+        gamma, beta = (None, None) if self._weights is None else self._weights.affine(norm.name)
         x = self._factor(x, x.fraction, max(x.ring, f.ring))
         values = self._party.layer_norm(
             np.ascontiguousarray(x.values),
-            norm.gamma,
-            norm.beta,
+            gamma,
+            beta,
             bits=x.ring,
             frac=x.fraction,
             bound=bounds.centred,
@@ -174,14 +204,7 @@ class SharedTensors:
         )
         return Share(values, f.ring, f.fraction)
 
-    def tanh(self, x: Share, interval: Interval) -> Share:
-        """By the engine."""
-        f = self._formats
-        low = self._scaled(x, f.fraction)
-        values = self._party.tanh(low.values, low.ring, low.fraction, f.ring, f.fraction, range=range_bits(*interval))
-        return Share(values, f.ring, f.fraction)
-
-    def mean(self, x: Share, *, opened: bool = False) -> Share:
+    def mean(self, x: Share, name: str, *, opened: bool = False) -> Share:
         """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened: with the noise hidden."""
         low = self._factor(x, MEAN_VALUE, MEAN_RING)
         if self._mask is None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
 from tacita.errors import InputError
 from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
-from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, Agreed, DefaultModel, Walk
-from tacita.models import two_party
-from tacita.models.bert import reference
+from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, DefaultModel, Walk, agreed
+from tacita.models.reference import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 
 DATA = ROOT.parent / "shared" / "data" / "sst2" / "validation.tsv"
@@ -56,8 +56,7 @@ class Accuracy(DefaultModel):
 
     def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
         plan = make_two_party_plan(model, tokens)
-        agreed = Agreed(plan.formats, tokens, plan.model(None if party.is_client else model))
-        return Walk(party, agreed, model.config.hidden, lambda stage, done: None)
+        return Walk(party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None)
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
@@ -93,12 +92,12 @@ def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> t
     """(logits (texts, outputs) by the fixed-point interpreter, values that left their ring)."""
     from tacita.two_party.fixed import FixedTensors
 
-    parts, found, overflows = plan.model(model), [], 0
+    weights, found, overflows = Weights(model.tensors), [], 0
     for at in range(0, len(texts), AT_ONCE):
         embedded = [embed(model, text, plan.tokens) for text in texts[at : at + AT_ONCE]]
         hidden, mask = (np.stack(each) for each in zip(*embedded, strict=True))
-        ops = FixedTensors(plan.formats, mask)
-        answer: Any = two_party.run(ops, parts, ops.input(hidden))
+        ops = FixedTensors(plan.formats, plan.bounds, weights, mask)
+        answer: Any = plan.run(ops, ops.input(hidden))
         found.append(answer.values[:, 0].astype(np.float64) / 2.0**answer.fraction)
         overflows += sum(ops.overflows.values())
     return np.concatenate(found), overflows

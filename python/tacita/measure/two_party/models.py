@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.measure.two_party.case import Array, Case, Floats, Options, Prepared, Report, errors
-from tacita.models import two_party
-from tacita.models.bert import BertConfig, reference, tensor_shapes
+from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.reference import reference
+from tacita.models.registry import forward, shapes
 from tacita.plan.calibrate import calibrate
-from tacita.plan.two_party import layer_bounds, make_two_party_plan
+from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, node_bounds
 from tacita.two_party.base import Formats
+from tacita.two_party.shares import Known, SharedTensors
 
 ROOT = Path(__file__).resolve().parents[4]
 DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", ROOT / "models" / "sst2-tiny"))
@@ -32,11 +36,16 @@ Sample = tuple[Floats, Floats]  # hidden states (tokens, hidden), mask (tokens,)
 
 @dataclass(frozen=True)
 class Agreed:
-    """What both parties know of a run: formats, tokens, and the parts, with weights at the server."""
+    """What a party knows of a run: the model's shape, formats, tokens, bounds, and weights at the server."""
 
-    formats: Formats
-    tokens: int
-    parts: two_party.TwoPartyModel
+    config: BertConfig
+    known: Known
+
+
+def agreed(plan: TwoPartyPlan, model: Checkpoint, *, client: bool) -> Agreed:
+    """Of a plan, and the server's model."""
+    weights = None if client else Weights(model.tensors)
+    return Agreed(plan.config, Known(plan.formats, plan.bounds, plan.tokens, weights))
 
 
 class Model(Case):
@@ -55,7 +64,7 @@ class Model(Case):
     def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
         """Calibrated on the shipped sentences, as `tacita serve` does."""
         plan = make_two_party_plan(model, self.tokens)
-        return Agreed(plan.formats, plan.tokens, plan.model(None if client else model))
+        return agreed(plan, model, client=client)
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = self.checkpoint(options)
@@ -69,9 +78,7 @@ class Model(Case):
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = self.checkpoint(options)
-        wanted = reference(model, *self.sample(model)).trace[
-            "logits"
-        ]  # what is revealed: a client normalises afterwards
+        wanted = reference(model, *self.sample(model)).trace["answer"]  # a client normalises afterwards
         return errors(client, wanted)
 
 
@@ -80,22 +87,20 @@ class Walk:
 
     def __init__(self, party: Any, agreed: Agreed, hidden: int, report: Report) -> None:
         self._party, self._agreed, self._size, self._report = party, agreed, hidden, report
-        self._steps = 2 * len(agreed.parts.layers) + 1
+        self._steps = len(shapes(agreed.config, 1).nodes)
 
     def answer(self, hidden: Floats, mask: Floats) -> Array:
         """The client's logits; nothing at the server, which ignores the input."""
-        from tacita.two_party.shares import SharedTensors
-
-        client, formats, tokens = self._party.is_client, self._agreed.formats, self._agreed.tokens
+        client, known = self._party.is_client, self._agreed.known
         seen: list[str] = []
 
         def watch(stage: str) -> None:
             self._report(stage, len(seen) / self._steps)
             seen.append(stage)
 
-        ops = SharedTensors(self._party, formats, tokens, mask=mask if client else None, watch=watch)
-        given = ops.own(hidden) if client else ops.theirs((tokens, self._size))
-        shared = two_party.run(ops, self._agreed.parts, given)
+        ops = SharedTensors(self._party, replace(known, mask=mask if client else None), watch)
+        given = ops.own(hidden) if client else ops.theirs((known.tokens, self._size))
+        shared = forward(Meaning(ops), self._agreed.config, given)
         if client:
             return np.asarray(ops.reveal(shared)[0])
         ops.give(shared)
@@ -169,9 +174,8 @@ class BertBaseShape(Model):
         rng = np.random.default_rng(7)
         others = [rng.normal(size=(self.tokens, model.config.hidden)) for _ in range(self.CALIBRATION)]
         found = calibrate(model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False)
-        bounds = layer_bounds(model, found.layers)
-        parts = two_party.build(model.config, bounds, found.pooler, None if client else model.tensors)
-        return Agreed(Formats(), self.tokens, parts)
+        weights = None if client else Weights(model.tensors)
+        return Agreed(model.config, Known(Formats(), node_bounds(model, found), self.tokens, weights))
 
 
 class TinyShape(BertBaseShape):

@@ -215,10 +215,10 @@ class _Builder:
         weighed: bool = False,
     ) -> None:
         """weighed: the layer's result comes times the mask (see `batch.norm_stages`), so there is nothing to compare."""
-        for tensor, stage, meaning, name in (("y", "norm1", middle, "norm1"), ("x", "norm2", end, "output")):
+        for tensor, stage, meaning in (("y", "norm1", middle), ("x", "norm2", end)):
             if not (weighed and tensor == "x"):
                 read = partial(_valued, unpack, meaning)
-                self.probes[f"layer{i}.{stage}"] = Probe(tensor, 1.0, read, f"layer{i}.{name}")
+                self.probes[f"layer{i}.{stage}"] = Probe(tensor, 1.0, read, f"layer{i}.{stage}.result")
 
 
 def _valued(unpack: Callable[[Sequence[Array]], Array], meaning: Meaning, slots: Sequence[Array]) -> Array:

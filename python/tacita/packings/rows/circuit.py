@@ -282,8 +282,8 @@ class _Builder:
 
     def _probe(self, i: int, unpack: Callable[[Sequence[Array]], Array]) -> None:
         s = self.specs.layers[i]
-        self.probes[f"layer{i}.norm1"] = Probe("y", s.norm1, unpack, f"layer{i}.norm1")
-        self.probes[f"layer{i}.norm2"] = Probe("x", s.output, unpack, f"layer{i}.output")
+        self.probes[f"layer{i}.norm1"] = Probe("y", s.norm1, unpack, f"layer{i}.norm1.result")
+        self.probes[f"layer{i}.norm2"] = Probe("x", s.output, unpack, f"layer{i}.norm2.result")
 
 
 def _layer_of(data: Mapping[str, Any]) -> LayerSpecs:

@@ -1,4 +1,4 @@
-"""Rearrangements that every interpreter does alike: no arithmetic, no messages."""
+"""Rearrangements that every interpreter on arrays does alike: no arithmetic, no messages."""
 
 from __future__ import annotations
 

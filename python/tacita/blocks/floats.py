@@ -1,0 +1,135 @@
+"""The meaning of a model: float64, any number of texts in front. The reference, and the recorder of values.
+
+Values are recorded by node: `NODE.input` of attention and feed-forward; of attention `.scores` (heads,
+tokens, tokens; all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context` (tokens, features);
+of a function, also that inside a feed-forward, `.argument` and `.result`; of a norm `.sum` (what it
+normalises), `.centred`, `.variance` (tokens,; with epsilon) and `.result`; of a mean `.result`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.approx import gelu, power, relu
+from tacita.blocks import arrays
+from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks.weights import Weights
+from tacita.errors import PlanError
+
+Array = NDArray[np.float64]
+See = Callable[[str, Array], None]
+FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {"gelu": gelu.exact, "relu": relu.exact, "tanh": np.tanh}
+
+
+def unseen(name: str, value: Array) -> None:
+    """Records nothing."""
+
+
+class FloatTensors:
+    """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every value."""
+
+    def __init__(self, weights: Weights, mask: Array, see: See = unseen) -> None:
+        self._weights, self._mask, self._see = weights, np.asarray(mask, np.float64), see
+
+    def enter(self, name: str, x: Array | None = None) -> None:
+        """Records the input."""
+        if x is not None:
+            self._see(f"{name}.input", x)
+
+    def linear(
+        self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False
+    ) -> Array:
+        """See the contract. One product a map: to stack weights for every text would take longer."""
+        parts = [self._dense(x, d) for d in maps]
+        result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        return result if add is None else result + add
+
+    def add(self, x: Array, y: Array) -> Array:
+        """See the contract."""
+        return x + y
+
+    def positions(self, x: Array, p: Positions) -> Array:
+        """See the contract."""
+        return x + self._weights.positions(p, x.shape[-2])
+
+    def columns(self, x: Array, parts: int) -> tuple[Array, ...]:
+        """See the contract."""
+        return arrays.columns(x, parts)
+
+    def rows(self, x: Array, count: int) -> Array:
+        """See the contract."""
+        return arrays.rows(x, count)
+
+    def heads(self, x: Array, count: int) -> Array:
+        """See the contract."""
+        return arrays.heads(x, count)
+
+    def merge(self, x: Array) -> Array:
+        """See the contract."""
+        return arrays.merge(x)
+
+    def scores(self, queries: Array, keys: Array, name: str) -> Array:
+        """See the contract."""
+        found = np.asarray(queries @ np.swapaxes(keys, -1, -2))
+        self._see(f"{name}.scores", found)
+        return found
+
+    def softmax(self, scores: Array, name: str) -> Array:
+        """Normalised at once."""
+        masked = scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :]
+        log_sum = self._log_sum(masked, name)
+        return np.asarray(np.exp(masked - log_sum))
+
+    def powers(self, scores: Array, variant: Powers, name: str) -> Array:
+        """See the contract."""
+        self._log_sum(scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :], name)
+        share = self._mask / self._mask.sum(axis=-1, keepdims=True)
+        powers = power.exact(scores, variant.offset, variant.power) * share[..., None, None, :]
+        return np.asarray(powers / variant.denominator)
+
+    def mix(self, weights: Array, values: Array, name: str) -> Array:
+        """See the contract."""
+        found = np.asarray(weights @ values)
+        self._see(f"{name}.context", arrays.merge(found))
+        return found
+
+    def function(self, x: Array, kind: str, name: str) -> Array:
+        """See the contract."""
+        if kind not in FUNCTIONS:
+            raise PlanError(f"node {name}: function {kind!r}", hint=f"supported: {', '.join(FUNCTIONS)}")
+        self._see(f"{name}.argument", x)
+        found = np.asarray(FUNCTIONS[kind](x))
+        self._see(f"{name}.result", found)
+        return found
+
+    def norm(self, x: Array, norm: Norm, name: str) -> Array:
+        """See the contract."""
+        gamma, beta = self._weights.affine(norm.name)
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = (centred**2).mean(axis=-1) + norm.epsilon
+        deviation = np.sqrt(variance)[..., None] if norm.deviation is None else norm.deviation
+        found = np.asarray(centred / deviation * gamma + beta)
+        seen = {"sum": x, "centred": centred, "variance": variance, "result": found}
+        for key, value in seen.items():
+            self._see(f"{name}.{key}", value)
+        return found
+
+    def mean(self, x: Array, name: str, *, opened: bool = False) -> Array:
+        """See the contract."""
+        found = np.asarray(self._mask[..., None, :] @ x / self._mask.sum(axis=-1)[..., None, None])
+        self._see(f"{name}.result", found)
+        return found
+
+    def _dense(self, x: Array, d: Dense) -> Array:
+        weight, bias = self._weights.affine(d.name)
+        found = np.asarray(x @ weight.T + bias)
+        return found if d.scale == 1.0 else found * d.scale
+
+    def _log_sum(self, masked: Array, name: str) -> Array:
+        top = masked.max(axis=-1, keepdims=True)
+        found: Array = top + np.log(np.exp(masked - top).sum(axis=-1, keepdims=True))
+        self._see(f"{name}.log_sum_exp", found[..., 0])
+        return found

@@ -1,0 +1,123 @@
+"""A model as a graph: what a packing reads before it lays a single number into a slot.
+
+Interpreters on tensors compute as they walk. A packing must look ahead: what a LayerNorm leaves out of the
+linear map before it, and whether a sum is read once or twice, decides how the sum is stored. So it records the
+walk first:
+
+    graph = record(config, tokens)
+    [step.op for step in graph.steps]    # "attention", "add", "norm", "feed_forward", "add", "norm", ...
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions
+from tacita.blocks.shapes import Function, Mean, Node, Shape, Shapes
+
+INPUT = "input"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the walk: the result of the step with this name, or the model's input. shape: (rows, features)."""
+
+    step: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Step:
+    """op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for take, add and answer."""
+
+    name: str
+    op: str
+    inputs: tuple[Value, ...]
+    output: Value
+    node: Node | None = None
+
+
+@dataclass
+class Graph:
+    """steps in the order of the walk; the last one is the answer."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    def by_name(self) -> dict[str, Step]:
+        """Steps by name."""
+        return {step.name: step for step in self.steps}
+
+    def uses(self) -> Counter[str]:
+        """How many steps read the result of each."""
+        return Counter(value.step for step in self.steps for value in step.inputs)
+
+    def readers(self, step: Step) -> list[Step]:
+        """The steps that read its result."""
+        return [other for other in self.steps if step.output in other.inputs]
+
+
+class Recorder:
+    """The blocks (see `base.Blocks`) on values of a graph. Raises what `Shapes` does."""
+
+    def __init__(self, rows: int, features: int) -> None:
+        self.graph, self._shapes = Graph(), Shapes()
+        self.input = Value(INPUT, (rows, features))
+
+    def take(self, x: Value, rows: int | None) -> Value:
+        """See the contract; no step where nothing is left out."""
+        shape = self._shapes.take(x.shape, rows)
+        return x if shape == x.shape else self._step("take", (x,), shape)
+
+    def attention(self, x: Value, a: Attention, name: str, rows: int | None = None) -> Value:
+        """See the contract. How many rows ask is the shape of the result."""
+        return self._step("attention", (x,), self._shapes.attention(x.shape, a, name, rows), name, a)
+
+    def feed_forward(self, x: Value, f: FeedForward, name: str) -> Value:
+        """See the contract."""
+        return self._step("feed_forward", (x,), self._shapes.feed_forward(x.shape, f, name), name, f)
+
+    def norm(self, x: Value, n: Norm, name: str) -> Value:
+        """See the contract."""
+        return self._step("norm", (x,), self._shapes.norm(x.shape, n, name), name, n)
+
+    def add(self, x: Value, y: Value) -> Value:
+        """See the contract."""
+        return self._step("add", (x, y), self._shapes.add(x.shape, y.shape))
+
+    def linear(self, x: Value, d: Dense, name: str) -> Value:
+        """See the contract."""
+        return self._step("linear", (x,), self._shapes.linear(x.shape, d, name), name, d)
+
+    def function(self, x: Value, kind: str, name: str) -> Value:
+        """See the contract."""
+        return self._step("function", (x,), self._shapes.function(x.shape, kind, name), name, Function(kind))
+
+    def mean(self, x: Value, name: str) -> Value:
+        """See the contract."""
+        return self._step("mean", (x,), self._shapes.mean(x.shape, name), name, Mean())
+
+    def positions(self, x: Value, p: Positions, name: str) -> Value:
+        """See the contract."""
+        return self._step("positions", (x,), self._shapes.positions(x.shape, p, name), name, p)
+
+    def answer(self, x: Value) -> Graph:
+        """The graph is complete."""
+        self._step("answer", (x,), x.shape, "answer")
+        return self.graph
+
+    def _step(
+        self, op: str, inputs: tuple[Value, ...], shape: Shape, name: str = "", node: Node | None = None
+    ) -> Value:
+        name = name or f"{op}{len(self.graph.steps)}"
+        output = Value(name, shape)
+        self.graph.steps.append(Step(name, op, inputs, output, node))
+        return output
+
+
+def record(forward: Callable[[Blocks[Any, Any], Any], Graph], rows: int, features: int) -> Graph:
+    """The graph of a model that starts from hidden states (rows, features)."""
+    recorder = Recorder(rows, features)
+    return forward(recorder, recorder.input)

@@ -1,0 +1,108 @@
+"""What each block means, written once on the operations of `tensors`.
+
+The last product of a block is put off (`Later`) until it is known what is added to it and whether the client
+learns it: on shares a sum inside a product costs nothing and is rounded once, and an opened product must
+hide its noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic
+
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions, Powers
+from tacita.blocks.tensors import Operations, T, W
+
+
+@dataclass(frozen=True)
+class Later(Generic[T]):
+    """A tensor that is not computed yet. run: (what is added to it or None, whether it is opened) -> it."""
+
+    run: Callable[[T | None, bool], T]
+
+
+class Meaning(Generic[T, W]):
+    """The blocks (see `base.Blocks`) on tensors of an interpreter; values are its tensors, or `Later`."""
+
+    def __init__(self, operations: Operations[T, W]) -> None:
+        self._ops = operations
+
+    def take(self, x: T | Later[T], rows: int | None) -> T | Later[T]:
+        """See the contract."""
+        return x if rows is None else self._ops.rows(self._made(x), rows)
+
+    def attention(
+        self, x: T | Later[T], a: Attention, name: str, rows: int | None = None
+    ) -> T | Later[T]:
+        """Queries, keys and values as one product; queries apart where only the first rows ask."""
+        ops, x = self._ops, self._made(x)
+        ops.enter(name, x)
+        query, key, value = (ops.heads(part, a.heads) for part in self._projections(x, a, rows))
+        scores = ops.scores(query, key, name)
+        if isinstance(a.weights, Powers):  # noqa: SIM108
+            weights = ops.powers(scores, a.weights, name)
+        else:
+            weights = ops.softmax(scores, name)
+        mixed = ops.merge(ops.mix(weights, value, name))
+        return self._later(mixed, a.output)
+
+    def feed_forward(self, x: T | Later[T], f: FeedForward, name: str) -> T | Later[T]:
+        """See the contract."""
+        x = self._made(x)
+        self._ops.enter(name, x)
+        inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
+        return self._later(inner, f.narrow)
+
+    def norm(self, x: T | Later[T], n: Norm, name: str) -> T | Later[T]:
+        """See the contract."""
+        return self._ops.norm(self._made(x), n, name)
+
+    def add(self, x: T | Later[T], y: T | Later[T]) -> T | Later[T]:
+        """Inside the product, where one of them is put off."""
+        if isinstance(y, Later):
+            return y.run(self._made(x), False)
+        return x.run(y, False) if isinstance(x, Later) else self._ops.add(x, y)
+
+    def linear(self, x: T | Later[T], d: Dense, name: str) -> T | Later[T]:
+        """See the contract."""
+        return self._later(self._made(x), d)
+
+    def function(self, x: T | Later[T], kind: str, name: str) -> T | Later[T]:
+        """See the contract."""
+        self._ops.enter(name)
+        return self._ops.function(self._made(x), kind, name)
+
+    def mean(self, x: T | Later[T], name: str) -> T | Later[T]:
+        """See the contract."""
+        ops, x = self._ops, self._made(x)
+
+        def run(add: T | None, opened: bool) -> T:
+            ops.enter(name)
+            found = ops.mean(x, name, opened=opened)
+            return found if add is None else ops.add(found, add)
+
+        return Later(run)
+
+    def positions(self, x: T | Later[T], p: Positions, name: str) -> T | Later[T]:
+        """See the contract."""
+        self._ops.enter(name)
+        return self._ops.positions(self._made(x), p)
+
+    def answer(self, x: T | Later[T]) -> T:
+        """Opens what was put off; what is there already is the answer as it is."""
+        return x.run(None, True) if isinstance(x, Later) else x
+
+    def _projections(self, x: T, a: Attention, rows: int | None) -> tuple[T, ...]:
+        ops, query = self._ops, replace(a.query, scale=a.query.scale / math.sqrt(a.head_size))
+        if rows is None:
+            return ops.columns(ops.linear(x, (query, a.key, a.value)), 3)
+        asked = ops.linear(ops.rows(x, rows), (query,))
+        return asked, *ops.columns(ops.linear(x, (a.key, a.value)), 2)
+
+    def _later(self, x: T, dense: Dense) -> Later[T]:
+        return Later(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))
+
+    def _made(self, x: T | Later[T]) -> T:
+        return x.run(None, False) if isinstance(x, Later) else x

@@ -1,0 +1,106 @@
+"""A walk over a model that reads no weight: shapes of its tensors, and its nodes by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
+from tacita.errors import PlanError, ShapeError
+
+Shape = tuple[int, int]  # rows, features
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that is a node of its own."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean over the real tokens."""
+
+
+Node = Attention | FeedForward | Norm | Dense | Function | Mean | Positions
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The blocks (see `base.Blocks`) on shapes (rows, features).
+
+    nodes: in the order of the walk. rows: of what each node gives. tensors: name of a weight -> its shape.
+    Raises ShapeError where a tensor does not fit a node, PlanError for a name that comes twice.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def take(self, x: Shape, rows: int | None) -> Shape:
+        """See the contract."""
+        return x if rows is None else (min(rows, x[0]), x[1])
+
+    def attention(self, x: Shape, a: Attention, name: str, rows: int | None = None) -> Shape:
+        """See the contract."""
+        if a.query.outputs % a.heads or a.key.outputs != a.query.outputs:
+            raise ShapeError(f"{name}: {a.query.outputs} features in {a.heads} heads", hint="they must divide")
+        for dense in (a.query, a.key, a.value):
+            self._dense(x, dense, name)
+        context = self.take((x[0], a.value.outputs), rows)
+        return self._node(name, a, self._dense(context, a.output, name))
+
+    def feed_forward(self, x: Shape, f: FeedForward, name: str) -> Shape:
+        """See the contract."""
+        return self._node(name, f, self._dense(self._dense(x, f.wide, name), f.narrow, name))
+
+    def norm(self, x: Shape, n: Norm, name: str) -> Shape:
+        """See the contract."""
+        self._require(x[1], n.size, name)
+        self._affine(n.name, (n.size,))
+        return self._node(name, n, x)
+
+    def add(self, x: Shape, y: Shape) -> Shape:
+        """See the contract."""
+        if x != y:
+            raise ShapeError(f"a sum of tensors of shapes {x} and {y}", hint="take the same rows of both")
+        return x
+
+    def linear(self, x: Shape, d: Dense, name: str) -> Shape:
+        """See the contract."""
+        return self._node(name, d, self._dense(x, d, name))
+
+    def function(self, x: Shape, kind: str, name: str) -> Shape:
+        """See the contract."""
+        return self._node(name, Function(kind), x)
+
+    def mean(self, x: Shape, name: str) -> Shape:
+        """See the contract."""
+        return self._node(name, Mean(), (1, x[1]))
+
+    def positions(self, x: Shape, p: Positions, name: str) -> Shape:
+        """The tables belong to the embedding, which lists them."""
+        self._require(x[1], p.size, name)
+        return self._node(name, p, x)
+
+    def answer(self, x: Shape) -> Shape:
+        """See the contract."""
+        return x
+
+    def _node(self, name: str, node: Node, shape: Shape) -> Shape:
+        if name in self.nodes:
+            raise PlanError(f"two nodes called {name!r}", hint="names of nodes are unique in a model")
+        self.nodes[name], self.rows[name] = node, shape[0]
+        return shape
+
+    def _dense(self, x: Shape, d: Dense, name: str) -> Shape:
+        self._require(x[1], d.inputs, name)
+        self._affine(d.name, (d.outputs, d.inputs))
+        return x[0], d.outputs
+
+    def _affine(self, name: str, shape: tuple[int, ...]) -> None:
+        self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"] = shape, shape[:1]
+
+    def _require(self, found: int, wanted: int, name: str) -> None:
+        if found != wanted:
+            raise ShapeError(f"{name}: {found} features, the node takes {wanted}", hint="check the sizes")

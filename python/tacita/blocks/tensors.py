@@ -1,0 +1,67 @@
+"""Operations on tensors, in which `meaning` says what each block is.
+
+Interpreters of this floor (floats, integers with the protocols' roundings, one party's shares, their costs)
+get every block for nothing. Tensors have the shape (..., rows, columns). Weights belong to the interpreter,
+which looks them up by the names in the declarations; so do bounds, by the names of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from tacita.blocks.base import Dense, Norm, Positions, Powers
+
+T = TypeVar("T")  # a tensor of the interpreter
+W = TypeVar("W")  # attention weights of the interpreter, normalised or not
+
+
+class Operations(Protocol[T, W]):
+    """Costs and errors of each operation are those of the interpreter; shapes are the same for all."""
+
+    def enter(self, name: str, x: T | None = None) -> None:
+        """Says that the node `name` begins, with x where that is known (progress, reports, records)."""
+
+    def linear(self, x: T, maps: tuple[Dense, ...], add: T | None = None, *, opened: bool = False) -> T:
+        """Results of several maps of one input, side by side, plus `add` of the result's shape.
+
+        (..., rows, inputs) -> (..., rows, sum of outputs). opened: the client learns the result next.
+        """
+
+    def add(self, x: T, y: T) -> T:
+        """x + y."""
+
+    def positions(self, x: T, p: Positions) -> T:
+        """x plus rows that the party with the model knows."""
+
+    def columns(self, x: T, parts: int) -> tuple[T, ...]:
+        """The tensor cut into `parts` equal blocks of columns."""
+
+    def rows(self, x: T, count: int) -> T:
+        """The first rows."""
+
+    def heads(self, x: T, count: int) -> T:
+        """(..., rows, count * d) -> (..., count, rows, d)."""
+
+    def merge(self, x: T) -> T:
+        """The inverse of `heads`."""
+
+    def scores(self, queries: T, keys: T, name: str) -> T:
+        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens), not scaled."""
+
+    def softmax(self, scores: T, name: str) -> W:
+        """Weights of the real keys."""
+
+    def powers(self, scores: T, variant: Powers, name: str) -> W:
+        """Weights of the real keys, by powers instead of exponentials."""
+
+    def mix(self, weights: W, values: T, name: str) -> T:
+        """Weights times values: (..., heads, rows, d)."""
+
+    def function(self, x: T, kind: str, name: str) -> T:
+        """gelu, relu, tanh, element by element. Raises PlanError for one that the interpreter lacks."""
+
+    def norm(self, x: T, norm: Norm, name: str) -> T:
+        """Normalises each row."""
+
+    def mean(self, x: T, name: str, *, opened: bool = False) -> T:
+        """Mean of the rows of real tokens: (..., 1, columns). opened: the client learns the result next."""

@@ -1,1 +1,0 @@
-"""Packing x approximation x level policy, as lists of stages."""

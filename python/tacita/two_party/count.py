@@ -1,0 +1,197 @@
+"""What one text costs two parties, by the walk that they will make: bytes, transfers, products, and the chance of a wrong answer.
+
+Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`), correlations included; a sum of
+them, so good to a fifth. Small products fill a ciphertext only in part, which is what the whole ones below are for.
+
+Only element-wise products can fail by chance: a coefficient of a response whose noise meets the mask's edge spoils its ciphertext
+(`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the ciphertexts that carry them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from math import prod
+
+from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.two_party.base import (
+    KINDS,
+    Bounds,
+    Formats,
+    Unnormalised,
+    mixed_fraction,
+    unknown_kind,
+    unknown_option,
+)
+
+Shape = tuple[int, ...]  # (rows, columns) or (heads, rows, columns)
+
+GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
+RELU = 420
+EXP, TANH = 2250, 2000
+NORM, NORM_SLOT = 130, 1144  # bits an element, and a slot of the ciphertexts that carry it
+NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what belongs to rows
+QUOTIENT = 900  # bits a slot
+ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
+REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
+SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
+COEFFICIENTS = 8192  # of a ciphertext, and values in it
+TRANSFERS = {"gelu": 40, "relu": 40, "tanh": 0, "score": 40, "norm": 3}  # correlated ones an element, to a third
+
+SQUARES = {"relu": 0, "abs4": 2, "abs8": 3}  # responses for an activation: the squares of its polynomial
+EXPONENTIAL, TANH_RESPONSES = 4, 3
+# responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
+ROW_VALUE = 8
+NORM_PRIMES = 2
+PLAIN_WIDTH = 49  # bits of the widest plaintext prime
+QUOTIENT_SLACK = 15
+
+
+@dataclass(frozen=True)
+class Response:
+    """So many ciphertexts, each the sum of so many products."""
+
+    count: int
+    terms: int
+
+
+@dataclass
+class Cost:
+    """Of one text, both directions together. bits: sent. transfers: correlated ones used. multiplications: of weights with values."""
+
+    bits: float = 0.0
+    transfers: int = 0
+    multiplications: float = 0.0
+    responses: list[Response] = field(default_factory=list)
+
+
+class CountTensors:
+    """The operations (see `blocks.tensors`) on shapes; what they cost adds up in `cost`."""
+
+    def __init__(self, formats: Formats, bounds: Bounds, tokens: int) -> None:
+        self._formats, self._bounds, self._tokens = formats, bounds, tokens
+        self.cost = Cost()
+
+    def enter(self, name: str, x: Shape | None = None) -> None:
+        """Nothing to tell."""
+
+    def words(self, rows: int, size: int, ring: int) -> Shape:
+        """Rows of a hidden table, shared modulo 2^ring, and their extension."""
+        values = rows * size
+        self.cost.bits += 2.0 * (ring + 5) * _whole(values) + self._formats.ring * values
+        return rows, size
+
+    def linear(
+        self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
+    ) -> Shape:
+        """See the contract."""
+        rows, outputs = x[0], sum(d.outputs for d in maps)
+        self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)
+        self.cost.multiplications += float(prod(x) * outputs)
+        return rows, outputs
+
+    def add(self, x: Shape, y: Shape) -> Shape:
+        """Two extensions at most, far below a product."""
+        return x
+
+    def positions(self, x: Shape, p: Positions) -> Shape:
+        """Local."""
+        return x
+
+    def columns(self, x: Shape, parts: int) -> tuple[Shape, ...]:
+        """Local."""
+        return ((*x[:-1], x[-1] // parts),) * parts
+
+    def rows(self, x: Shape, count: int) -> Shape:
+        """Local."""
+        return (*x[:-2], min(count, x[-2]), x[-1])
+
+    def heads(self, x: Shape, count: int) -> Shape:
+        """Local."""
+        return count, x[0], x[1] // count
+
+    def merge(self, x: Shape) -> Shape:
+        """Local."""
+        return x[1], x[0] * x[2]
+
+    def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
+        """See the contract."""
+        found = (queries[0], queries[1], keys[1])
+        self._shared(queries[0], prod(queries[1:]), prod(keys[1:]), prod(found[1:]))
+        return found
+
+    def softmax(self, scores: Shape, name: str) -> Unnormalised[Shape]:
+        """See the contract."""
+        values, rows = prod(scores), scores[0] * scores[1]
+        self.cost.bits += EXP * values + ROW * rows
+        self.cost.transfers += TRANSFERS["score"] * values
+        self._respond(EXPONENTIAL * _ciphertexts(values), 1)
+        self._respond(ROW_VALUE * _ciphertexts(rows), 2)
+        return Unnormalised(scores, (*scores[:-1], 1))
+
+    def powers(self, scores: Shape, variant: Powers, name: str) -> Unnormalised[Shape]:
+        """There is no protocol for them."""
+        raise unknown_option(name, "powers in place of softmax")
+
+    def mix(self, weights: Unnormalised[Shape], values: Shape, name: str) -> Shape:
+        """See the contract."""
+        left = weights.numerators
+        found = (left[0], left[1], values[2])
+        self._shared(left[0], prod(left[1:]), prod(values[1:]), prod(found[1:]))
+        self.cost.bits += QUOTIENT * _whole(prod(found))
+        primes = _quotient_primes(self._formats, self._bounds.attention[name].context)
+        self._respond(primes * _ciphertexts(prod(found)), 2)
+        return found
+
+    def function(self, x: Shape, kind: str, name: str) -> Shape:
+        """See the contract."""
+        if kind not in KINDS:
+            raise unknown_kind(kind)
+        form = self._formats.gelu if kind == "gelu" else kind
+        self.cost.bits += ({"relu": RELU, "tanh": TANH} | GELU)[form] * prod(x)
+        self.cost.transfers += TRANSFERS[kind] * prod(x)
+        self._respond((SQUARES | {"tanh": TANH_RESPONSES})[form] * _ciphertexts(prod(x)), 1)
+        return x
+
+    def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
+        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's value."""
+        if norm.deviation is not None:
+            raise unknown_option(name, "a stored deviation")
+        rows, size = x
+        self.cost.bits += NORM * rows * size + NORM_SLOT * _whole(rows * size) + NORM_ROWS * _whole(rows) + ROW * rows
+        self.cost.transfers += TRANSFERS["norm"] * rows * size
+        blocks = -(-size // min(COEFFICIENTS // rows, size))
+        self._respond(NORM_PRIMES, blocks)
+        self._respond(NORM_PRIMES * blocks, 3)
+        self._respond(ROW_VALUE * _ciphertexts(rows), 2)
+        return x
+
+    def mean(self, x: Shape, name: str, *, opened: bool = False) -> Shape:
+        """See the contract."""
+        self._shared(1, x[0], prod(x), x[1])
+        return 1, x[1]
+
+    def _shared(self, count: int, left: int, right: int, result: int) -> None:
+        """Products of two shared matrices of so many values."""
+        sent = SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result)
+        self.cost.bits += count * sent
+
+    def _respond(self, count: int, terms: int) -> None:
+        self.cost.responses.append(Response(count, terms))
+
+
+def _quotient_primes(formats: Formats, context: float) -> int:
+    """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix` takes."""
+    fraction = mixed_fraction(formats, context) + formats.inverse
+    slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
+    return math.ceil((2 * formats.normal_ring - slack) / PLAIN_WIDTH)
+
+
+def _ciphertexts(count: int) -> int:
+    """That hold so many values."""
+    return -(-count // COEFFICIENTS)
+
+
+def _whole(count: int) -> int:
+    """Coefficients of whole ciphertexts."""
+    return _ciphertexts(count) * COEFFICIENTS

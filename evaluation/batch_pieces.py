@@ -23,8 +23,8 @@ from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpec
 from tacita.packings.columns.layout import BatchShape, Columns
 from tacita.packings.columns.linear import ColumnMap, Meaning
 from tacita.packings.columns.norm import BatchNorm
-from tacita.packings.rows.attention import AttentionWeights
 from tacita.packings.rows.circuit import LayerSpecs
+from tacita.packings.weights import AttentionWeights
 from tacita.plan.calibrate import calibrate
 from tacita.plan.cost import Prices
 from tacita.plan.executor import refresh

@@ -14,7 +14,7 @@ from plans import TOKENS, real_plan
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.client import session, two_party
 from tacita.errors import PlanError
-from tacita.packings.rows.response import Answer
+from tacita.packings.response import Answer
 from tacita.plan.circuit import make_plan
 from tacita.plan.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
 from tacita.plan.plan import Plan

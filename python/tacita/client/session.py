@@ -15,7 +15,7 @@ from tacita.checkpoint.embed import Text
 from tacita.client import keystore
 from tacita.client.rounding import rounded
 from tacita.errors import FileError, InputError
-from tacita.packings.rows.response import Answer as Decoded
+from tacita.packings.response import Answer as Decoded
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacita.packings.response import Answer
 from tacita.packings.rows.circuit import RequestLayout
-from tacita.packings.rows.response import Answer
 from tacita.plan.calibrate import Sample
 from tacita.slots.stage import Stage
 

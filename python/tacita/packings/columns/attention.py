@@ -26,9 +26,9 @@ from tacita.approx.spec import Spec
 from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
 from tacita.packings.columns.row_estimate import RowEstimate, RowSquares
-from tacita.packings.rows.attention import AttentionWeights
 from tacita.packings.sizes import ceil_power
 from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 from tacita.slots.pairs import doubled_parts, doubled_real, joined
 

@@ -26,9 +26,9 @@ from tacita.packings.columns.norm import BatchNorm
 from tacita.packings.columns.pooler import CellPooler
 from tacita.packings.columns.response import BatchResponse, CellAnswering, MeanAnswering
 from tacita.packings.forward import forward_stages
-from tacita.packings.rows.attention import AttentionWeights
 from tacita.packings.rows.circuit import CircuitSpecs, Probe, check_specs, unknown_pooling
 from tacita.packings.sizes import refuse
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.stage import Stage, keeping
 
 FIXED = frozenset({"mask"})  # request tensors that pass through every stage as they came

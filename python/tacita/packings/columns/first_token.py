@@ -20,8 +20,8 @@ from tacita.packings.columns.layout import Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
 from tacita.packings.columns.norm import BatchNorm, dot
 from tacita.packings.columns.row_estimate import RowSquares
-from tacita.packings.rows.attention import AttentionWeights
 from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 
 

@@ -15,7 +15,7 @@ from tacita.approx.spec import Spec
 from tacita.packings.columns.cells import CellMap, Cells
 from tacita.packings.columns.layout import Array, Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
-from tacita.packings.rows.response import Answer
+from tacita.packings.response import Answer
 from tacita.packings.stored import Stored
 from tacita.slots.base import Backend, Ct
 

@@ -29,24 +29,11 @@ from tacita.packings.rows.heads import (
 from tacita.packings.rows.layout import Array, FeatureLayout, linear_diagonals, rotate_range
 from tacita.packings.rows.linear import Affine, residual
 from tacita.packings.stored import Stored, apply, divide, divide_factor, reach
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
-
-
-@dataclass(frozen=True)
-class AttentionWeights:
-    """Float matrices (outputs, inputs) and biases of one layer's attention, in the checkpoint's orientation."""
-
-    query: Array
-    query_bias: Array
-    key: Array
-    key_bias: Array
-    value: Array
-    value_bias: Array
-    output: Array
-    output_bias: Array
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tacita.models.bert import POOLINGS, layer_prefix
 from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.packings.forward import forward_stages
 from tacita.packings.rows import stages as thor
-from tacita.packings.rows.attention import Attention, AttentionSpecs, AttentionWeights, mask_numbers, pack_masks
+from tacita.packings.rows.attention import Attention, AttentionSpecs, mask_numbers, pack_masks
 from tacita.packings.rows.feed_forward import FeedForward
 from tacita.packings.rows.first_token import (
     FirstTokenAttention,
@@ -36,6 +36,7 @@ from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.pooler import Pooler
 from tacita.packings.rows.response import Answering, ResponseLayout
 from tacita.packings.rows.vector import VectorLayout
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.stage import Stage
 
 FIXED = thor.FIXED

@@ -14,12 +14,13 @@ from math import ceil
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.rows.attention import AttentionSpecs, AttentionWeights, context_scale
+from tacita.packings.rows.attention import AttentionSpecs, context_scale
 from tacita.packings.rows.heads import HeadWindow, context_layout
 from tacita.packings.rows.layout import Array, FeatureLayout, IntArray, rotate_sum, spread
 from tacita.packings.rows.linear import Affine
 from tacita.packings.rows.vector import CyclicMap, VectorLayout, select_token
 from tacita.packings.stored import Stored, apply, divide, divide_factor, output_bound
+from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]

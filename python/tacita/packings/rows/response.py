@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.approx.spec import Spec
+from tacita.packings.response import Answer
 from tacita.packings.rows.layout import Array, Diagonal, FeatureLayout, rotate_sum
 from tacita.packings.rows.vector import VectorLayout
 from tacita.packings.sizes import refuse
@@ -22,22 +23,6 @@ from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
 Place = tuple[int, int]  # ciphertext, slot
-
-
-@dataclass(frozen=True)
-class Answer:
-    """values: (size,). disagreement: largest difference between copies. leak: largest value where zero belongs.
-    norm_check: 1 when the last LayerNorm worked inside its interval."""
-
-    values: Array
-    disagreement: float
-    leak: float
-    norm_check: float
-
-    def sound(self, tolerance: float = 0.05) -> bool:
-        """Whether the figures are those of a run that stayed in its calibrated intervals."""
-        quiet = max(self.disagreement, self.leak) <= tolerance * max(1.0, float(np.max(np.abs(self.values))))
-        return bool(quiet and abs(self.norm_check - 1.0) <= tolerance and np.all(np.isfinite(self.values)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,189 @@
+"""What a packing is: how tensors lie in slots, and each block of a model as stages on such tensors.
+
+`lowering` walks over a model's graph and asks a packing's `Parts` for the operations of each block; `circuit`
+makes stages of them. A packing is one folder with the same file names as the others: layout, linear,
+attention, feed_forward, norm, response, and parts, which ties them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.errors import PlanError
+from tacita.packings.response import Answer
+from tacita.slots.base import Backend
+from tacita.slots.stage import Live, Stage
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, features) and mask (tokens,) of 0 and 1
+F = TypeVar("F")  # how a packing holds a tensor
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A stage before it is known what else stays live.
+
+    run: (backend, the live tensors) -> the tensors that it writes; it reads those in `reads`, and the
+    request's masks.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    run: Callable[[Backend, Live], Live]
+
+
+@dataclass(frozen=True)
+class Held(Generic[F]):
+    """A tensor between blocks. live: its name among the live tensors. rows: tokens. form: the packing's own."""
+
+    live: str
+    rows: int
+    form: F
+
+
+@dataclass(frozen=True)
+class Block(Generic[F]):
+    """A block with its sum: residual + node(x), not yet computed.
+
+    name: of the node. rows: of the result. x, residual: tensors; the residual's first `rows` rows are meant.
+    """
+
+    name: str
+    node: Attention | FeedForward
+    rows: int
+    x: Held[F]
+    residual: Held[F]
+
+
+class Request(Protocol):
+    """What the client encrypts. `pack` takes as many samples as fit and refuses others with an InputError."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Ciphertexts per tensor."""
+        ...
+
+    def pack(self, samples: Sequence[Sample]) -> dict[str, list[Array]]:
+        """Samples -> tensor name -> slot vectors."""
+        ...
+
+
+class Response(Protocol):
+    """Where the answers are."""
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        ...
+
+    def read(self, slots: Sequence[Array]) -> list[Answer]:
+        """Decoded ciphertexts -> one answer for each place of a request."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """How to read a live tensor for comparison with the float reference.
+
+    tensor: live after the stage named by the probe's key. read(slot vectors) gives (texts, tokens or 1,
+    features). reference: the name in the reference's trace.
+    """
+
+    tensor: str
+    read: Callable[[Sequence[Array]], Array]
+    reference: str
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """stages in order; request and response: where the client's and the server's numbers go; probes by stage."""
+
+    stages: tuple[Stage, ...]
+    request: Request
+    response: Response
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+
+
+class Parts(Protocol[F]):
+    """The blocks of a packing, as operations. Each refuses what it does not know with a PlanError.
+
+    The names of the tensors that an operation writes begin with the name of its node, and each result is
+    named as its node. Stored values lie in [-1, 1].
+    """
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """Tensors of the request that pass through every stage as they came."""
+        ...
+
+    def entry(self) -> Held[F]:
+        """The hidden states of the request."""
+        ...
+
+    def block(self, block: Block[F], norm: str) -> list[Operation]:
+        """Operations that leave residual + block, centred and scaled as `norm` takes it, in `NORM.centred`."""
+        ...
+
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[F]]:
+        """`NORM.centred` -> the normalised tensor."""
+        ...
+
+    def function(self, x: Held[F], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[F]]:
+        """A function of a dense map of one row: the tanh pooler."""
+        ...
+
+    def answer(self, x: Held[F], dense: Dense | None, mean: str) -> list[Operation]:
+        """The response: x, or a dense map of it. mean: the node by which x is averaged first; empty for one row."""
+        ...
+
+    def request(self) -> Request:
+        """Its layout."""
+        ...
+
+    def response(self) -> Response:
+        """Its layout, once `answer` has been called."""
+        ...
+
+    def probes(self) -> Mapping[str, Probe]:
+        """By stage."""
+        ...
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Who reads a norm's result. first_row: nobody but an attention of one query, and its residual.
+
+    averaged: nobody but a mean. last: nothing is normalised after it, so it feeds the response's check.
+    """
+
+    first_row: bool
+    averaged: bool
+    last: bool
+
+
+def refuse_node(packing: str, name: str, what: str) -> PlanError:
+    """What is raised for a block or an option that a packing does not have."""
+    return PlanError(f"packing {packing}: {name} has {what}", hint="use another scheme for this model")
+
+
+def stages_of(operations: Sequence[Operation], fixed: frozenset[str]) -> list[Stage]:
+    """Stages that hand on what later ones read, and the request's masks to all but the last."""
+    needed, stages = frozenset[str](), list[Stage]()
+    for operation in reversed(operations):
+        stages.append(Stage(operation.name, _keeping(operation, needed | fixed if stages else needed)))
+        needed |= set(operation.reads)
+    return stages[::-1]
+
+
+def _keeping(operation: Operation, kept: frozenset[str]) -> Callable[[Backend, Live], Live]:
+    def run(be: Backend, live: Live) -> Live:
+        written: dict[str, Any] = operation.run(be, live)
+        return {name: cts for name, cts in live.items() if name in kept and name not in written} | written
+
+    return run

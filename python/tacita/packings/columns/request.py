@@ -1,0 +1,47 @@
+"""What the client encrypts for a batch: columns of hidden states, and 1/length at the real tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.errors import InputError
+from tacita.packings.base import Sample
+from tacita.packings.columns.layout import Array, Columns
+
+HIDDEN, MASK = "hidden", "mask"
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRequest:
+    """columns: of the hidden states. bound: of their magnitude."""
+
+    columns: Columns
+    bound: float
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Ciphertexts per tensor."""
+        return {HIDDEN: self.columns.count, MASK: 1}
+
+    def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
+        """Up to `sequences` inputs, each (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors.
+
+        Empty places hold copies of the first input: the server cannot see how full the batch is. Errors:
+        InputError for none or too many, or an input of another shape.
+        """
+        shape, size = self.columns.shape, self.columns.size
+        if not 1 <= len(inputs) <= shape.sequences:
+            raise InputError(f"{len(inputs)} inputs in a batch of {shape.sequences}", hint="split them into batches")
+        for hidden, mask in inputs:
+            if hidden.shape != (shape.tokens, size) or mask.shape != (shape.tokens,):
+                raise InputError(
+                    f"an input of shape {hidden.shape} with mask {mask.shape}, expected {(shape.tokens, size)}",
+                    hint="pad to the plan's tokens",
+                )
+        filled = [*inputs, *[inputs[0]] * (shape.sequences - len(inputs))]
+        hidden = np.stack([h for h, _ in filled]) / self.bound
+        keep = np.stack([m / m.sum() for _, m in filled])
+        return {HIDDEN: self.columns.pack(hidden), MASK: [np.repeat(keep.T.reshape(-1), shape.lanes)]}

@@ -1,0 +1,142 @@
+"""A model's graph -> operations of a packing.
+
+A sum that only a norm reads is never stored as such: what the norm takes from it (its mean) and the scale in
+which the norm wants it go into the last linear map of the block before it, at no cost. The lowering finds
+these places; everything that belongs to slots is the packing's (`base.Parts`).
+
+    attention -> add -> norm    becomes    block(attention, residual, for this norm), norm
+    linear -> function          becomes    function with the map inside
+    mean -> linear -> answer    becomes    answer with mean and map inside
+
+Other graphs are refused with a PlanError that names the step.
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from typing import Generic
+
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.blocks.graph import INPUT, Graph, Step
+from tacita.blocks.shapes import Function
+from tacita.errors import PlanError
+from tacita.packings.base import Block, Circuit, F, Held, Operation, Parts, Readers, stages_of
+
+
+@dataclass(frozen=True)
+class Mapped(Generic[F]):
+    """A dense map of one row that is not computed yet. mean: the node that gives the row; empty for a row that is there."""
+
+    x: Held[F]
+    dense: Dense | None
+    mean: str = ""
+
+
+Value = Held[F] | Block[F] | Mapped[F]
+
+
+def lower(graph: Graph, parts: Parts[F]) -> Circuit:
+    """The circuit of a graph. Raises PlanError for a step that the packing lacks, ShapeError for sizes it does not admit."""
+    lowering = _Lowering(graph, parts)
+    for step in graph.steps:
+        lowering.enter(step)
+    stages = stages_of(lowering.operations, parts.fixed)
+    return Circuit(tuple(stages), parts.request(), parts.response(), parts.probes())
+
+
+class _Lowering(Generic[F]):
+    def __init__(self, graph: Graph, parts: Parts[F]) -> None:
+        self._graph, self._parts, self._uses = graph, parts, graph.uses()
+        self._values: dict[str, Value[F]] = {INPUT: parts.entry()}
+        self.operations: list[Operation] = []
+
+    def enter(self, step: Step) -> None:
+        """Lowers one step of the graph."""
+        handler = getattr(self, f"_{step.op}", None)
+        if handler is None:
+            raise self._unknown(step)
+        handler(step)
+
+    def _take(self, step: Step) -> None:
+        """What reads it looks at the first rows alone."""
+        self._values[step.name] = self._value(step, 0)
+
+    def _attention(self, step: Step) -> None:
+        x, node = self._held(step, 0), typing.cast(Attention, step.node)
+        self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
+
+    def _feed_forward(self, step: Step) -> None:
+        x, node = self._held(step, 0), typing.cast(FeedForward, step.node)
+        self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
+
+    def _add(self, step: Step) -> None:
+        """A block and the tensor that it is added to, in either order."""
+        values = [self._value(step, i) for i in (0, 1)]
+        blocks = [v for v in values if isinstance(v, Block)]
+        others = [v for v in values if isinstance(v, Held)]
+        if len(blocks) != 1 or len(others) != 1 or self._uses[step.name] != 1 or self._uses[blocks[0].name] != 1:
+            raise self._unknown(step)
+        block = blocks[0]
+        self._values[step.name] = Block(block.name, block.node, block.rows, block.x, others[0])
+
+    def _norm(self, step: Step) -> None:
+        block, node = self._value(step, 0), typing.cast(Norm, step.node)
+        if not isinstance(block, Block) or step.inputs[0].step == block.name:  # without a residual
+            raise self._unknown(step)
+        self.operations += self._parts.block(block, step.name)
+        operations, held = self._parts.norm(step.name, node, block.rows, self._readers(step))
+        self.operations += operations
+        self._values[step.name] = held
+
+    def _linear(self, step: Step) -> None:
+        x, dense = self._value(step, 0), typing.cast(Dense, step.node)
+        if isinstance(x, Mapped) and x.dense is None:
+            self._values[step.name] = Mapped(x.x, dense, x.mean)
+        elif isinstance(x, Held) and x.rows == 1:
+            self._values[step.name] = Mapped(x, dense)
+        else:
+            raise self._unknown(step)
+
+    def _function(self, step: Step) -> None:
+        x, node = self._value(step, 0), typing.cast(Function, step.node)
+        if not isinstance(x, Mapped) or x.dense is None or x.mean or self._uses[step.inputs[0].step] != 1:
+            raise self._unknown(step)
+        operations, held = self._parts.function(x.x, x.dense, step.name, node.kind)
+        self.operations += operations
+        self._values[step.name] = held
+
+    def _mean(self, step: Step) -> None:
+        self._values[step.name] = Mapped(self._held(step, 0), None, step.name)
+
+    def _answer(self, step: Step) -> None:
+        x = self._value(step, 0)
+        if isinstance(x, Block) or (isinstance(x, Held) and x.rows != 1):
+            raise self._unknown(step)
+        found = x if isinstance(x, Mapped) else Mapped(x, None)
+        self.operations += self._parts.answer(found.x, found.dense, found.mean)
+
+    def _readers(self, step: Step) -> Readers:
+        readers = self._graph.readers(step)
+        ops = {reader.op for reader in readers}
+        asks = [r for r in readers if r.op == "attention"]
+        first = ops <= {"take", "attention"} and bool(asks) and all(r.output.shape[0] == 1 for r in asks)
+        names = [other.name for other in self._graph.steps if other.op == "norm"]
+        return Readers(first, ops == {"mean"}, step.name == names[-1])
+
+    def _value(self, step: Step, number: int) -> Value[F]:
+        return self._values[step.inputs[number].step]
+
+    def _held(self, step: Step, number: int) -> Held[F]:
+        found = self._value(step, number)
+        if not isinstance(found, Held):
+            raise self._unknown(step)
+        return found
+
+    def _unknown(self, step: Step) -> PlanError:
+        given = ", ".join(value.step for value in step.inputs)
+        return PlanError(
+            f"no packing has the step {step.name} ({step.op} of {given}) in this place",
+            hint="blocks are lowered where a norm follows the sum with their input",
+        )
+

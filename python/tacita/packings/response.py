@@ -1,0 +1,26 @@
+"""An answer as a client decodes it, whatever the packing, and what tells it that a decode is broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """values: (size,). disagreement: largest difference between copies. leak: largest value where zero belongs.
+    norm_check: 1 when the last LayerNorm worked inside its interval."""
+
+    values: Array
+    disagreement: float
+    leak: float
+    norm_check: float
+
+    def sound(self, tolerance: float = 0.05) -> bool:
+        """Whether the figures are those of a run that stayed in its calibrated intervals."""
+        quiet = max(self.disagreement, self.leak) <= tolerance * max(1.0, float(np.max(np.abs(self.values))))
+        return bool(quiet and abs(self.norm_check - 1.0) <= tolerance and np.all(np.isfinite(self.values)))

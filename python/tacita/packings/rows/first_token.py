@@ -181,10 +181,10 @@ class VectorNorm:
     entry: float
     exit: float
 
-    def variance(self, be: Backend, x: Ct) -> Ct:
+    def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. One level."""
         form = Stored.input_of(self.rsqrt)
-        total = rotate_sum(be, be.square(x), self.layout.period)
+        total = rotate_sum(be, be.square(x[0]), self.layout.period)
         times = round(self.entry**2 * form.scale / self.layout.size)
         return be.add_const(be.mul_int(total, times), (self.epsilon - form.centre) * form.scale)
 
@@ -192,11 +192,11 @@ class VectorNorm:
         """As `Norm.root`."""
         return apply(be, variance, self.rsqrt, 1.0 / output_bound(self.rsqrt))
 
-    def normalise(self, be: Backend, x: Ct, root: Ct) -> Ct:
+    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
         """(x * root * gamma + beta) / exit. 2 levels below x, 1 below root."""
         scale = self.entry * output_bound(self.rsqrt) / self.exit
-        scaled = be.mul(be.mul_vector(x, self.layout.vector(self.gamma * scale)), root)
-        return be.add_vector(scaled, self.layout.vector(self.beta / self.exit))
+        scaled = be.mul(be.mul_vector(x[0], self.layout.vector(self.gamma * scale)), root)
+        return (be.add_vector(scaled, self.layout.vector(self.beta / self.exit)),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,15 +229,15 @@ class VectorForward:
             contraction=CyclicMap.build(narrow, shift, [inner.index], [layout.index]),
         )
 
-    def expand(self, be: Backend, y: Ct) -> Ct:
+    def expand(self, be: Backend, y: Cts) -> Cts:
         """As `FeedForward.expand`."""
-        return self.expansion.apply(be, [y])[0]
+        return tuple(self.expansion.apply(be, list(y)))
 
-    def activate(self, be: Backend, inner: Ct) -> Ct:
+    def activate(self, be: Backend, inner: Cts) -> Cts:
         """As `FeedForward.activate`."""
-        return apply(be, inner, self.activation, 1.0 / output_bound(self.activation))
+        return (apply(be, inner[0], self.activation, 1.0 / output_bound(self.activation)),)
 
-    def contract(self, be: Backend, y: Ct, active: Ct) -> Ct:
+    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
         """As `FeedForward.contract`; one level below active and y."""
-        (out,) = self.contraction.apply(be, [active])
-        return be.add(out, centred(be, y, self.layout, self.entry / self.exit))
+        (out,) = self.contraction.apply(be, list(active))
+        return (be.add(out, centred(be, y[0], self.layout, self.entry / self.exit)),)

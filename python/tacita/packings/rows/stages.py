@@ -70,13 +70,13 @@ def vector_forward_stages(forward: VectorForward) -> list[Stage]:
     """y -> a in vector packing."""
 
     def expand(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "h": (forward.expand(be, live["y"][0]),)}
+        return {"y": live["y"], "h": forward.expand(be, live["y"])}
 
     def activate(be: Backend, live: Live) -> Live:
-        return {"y": live["y"], "g": (forward.activate(be, live["h"][0]),)}
+        return {"y": live["y"], "g": forward.activate(be, live["h"])}
 
     def contract(be: Backend, live: Live) -> Live:
-        return {"a": (forward.contract(be, live["y"][0], live["g"][0]),)}
+        return {"a": forward.contract(be, live["y"], live["g"])}
 
     return [Stage("expand", expand), Stage("activate", activate), Stage("contract", contract)]
 
@@ -99,11 +99,11 @@ def vector_norm_stages(norm: VectorNorm, out: str, number: int, *, check: bool =
     """As `norm_stages`, in vector packing."""
 
     def variance(be: Backend, live: Live) -> Live:
-        return {"a": live["a"], "v": (norm.variance(be, live["a"][0]),)}
+        return {"a": live["a"], "v": (norm.variance(be, live["a"]),)}
 
     def normalise(be: Backend, live: Live) -> Live:
         root = norm.root(be, live["v"][0])
-        result: Live = {out: (norm.normalise(be, live["a"][0], root),)}
+        result: Live = {out: norm.normalise(be, live["a"], root)}
         return result | ({"check": (norm_check(be, live["v"][0], root, norm.rsqrt),)} if check else {})
 
     return [Stage(f"variance{number}", variance), Stage(f"norm{number}", normalise)]

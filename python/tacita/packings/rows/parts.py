@@ -1,0 +1,303 @@
+"""The blocks of one text as operations: rows of features, and vectors once only the first token is left.
+
+The request is `hidden`, `mask` (1/length at real tokens, in the layouts that attention asks for) and, for a mean,
+`mean`. Where only one row of an attention is asked for, it and all that follows runs on one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.blocks.base import Attention as AttentionNode
+from tacita.blocks.base import Dense
+from tacita.blocks.base import FeedForward as FeedForwardNode
+from tacita.blocks.base import Norm as NormNode
+from tacita.blocks.graph import INPUT, Graph
+from tacita.blocks.weights import Weights
+from tacita.errors import PlanError
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, refuse_node
+from tacita.packings.rows.attention import Attention, AttentionSpecs
+from tacita.packings.rows.feed_forward import FeedForward
+from tacita.packings.rows.first_token import (
+    FirstTokenAttention,
+    VectorForward,
+    VectorNorm,
+    can_carry,
+    exact_bound,
+)
+from tacita.packings.rows.heads import head_windows
+from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape
+from tacita.packings.rows.norm import Norm
+from tacita.packings.rows.pooler import Pooler, mean
+from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
+from tacita.packings.rows.response import Answering, ResponseLayout, norm_check
+from tacita.packings.rows.vector import VectorLayout
+from tacita.packings.specs import CircuitSpecs
+from tacita.packings.weights import AttentionWeights
+from tacita.slots.base import Backend
+from tacita.slots.stage import Live
+
+CHECK, ANSWER = "check", "answer"
+
+
+@dataclass(frozen=True)
+class Form:
+    """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the copies."""
+
+    bound: float
+    vector: bool = False
+    carried: bool = False
+
+
+class RowParts:
+    """See `packings.base.Parts`. graph: of the model, at the shape's tokens.
+
+    Raises ShapeError for sizes that rows do not admit, PlanError for row estimates, which rows do not take.
+    """
+
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
+        nodes = [step.node for step in graph.steps if isinstance(step.node, AttentionNode)]
+        if len(sizes := {(a.heads, a.head_size) for a in nodes}) != 1:
+            raise PlanError(f"rows of attentions with (heads, head size) {sorted(sizes)}", hint="one kind is needed")
+        if any(specs.attention(step.name).rows for step in graph.steps if step.op == "attention"):
+            raise PlanError("rows packing takes no row estimates", hint="calibrate without them")
+        (heads, head_size), size = sizes.pop(), nodes[0].query.inputs
+        self._graph, self._weights, self._specs, self._shape = graph, weights, specs, shape
+        self._layout = FeatureLayout.dense(shape, size, copied=True)
+        self._vector = VectorLayout(shape.slots, size)
+        self._windows = head_windows(shape, heads, head_size)
+        self._answering: Answering | None = None
+        self._probes: dict[str, Probe] = {}
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The masks."""
+        return frozenset({MASK, MEAN})
+
+    def entry(self) -> Held[Form]:
+        """See the contract."""
+        return Held(HIDDEN, self._shape.tokens, Form(self._specs.entry, carried=self._entry_carried()))
+
+    def request(self) -> RowsRequest:
+        """See the contract."""
+        asked = {step.output.shape[0] for step in self._graph.steps if step.op == "attention"}
+        averaged = any(step.op == "mean" for step in self._graph.steps)
+        return RowsRequest(
+            self._layout,
+            self._windows,
+            self._specs.entry,
+            all_tokens=self._shape.tokens in asked,
+            first_token=1 in asked,
+            carried=self._entry_carried(),
+            mean=averaged,
+        )
+
+    def response(self) -> ResponseLayout:
+        """See the contract."""
+        assert self._answering is not None
+        return self._answering.response
+
+    def probes(self) -> Mapping[str, Probe]:
+        """See the contract."""
+        return self._probes
+
+    def block(self, block: Block[Form], norm: str) -> list[Operation]:
+        """See the contract. The residual is the block's own input, as in models with norms after their blocks."""
+        if block.residual.live != block.x.live:
+            raise refuse_node("rows", block.name, "a residual that is not its input")
+        if isinstance(block.node, FeedForwardNode):
+            return self._feed_forward(block, block.node, norm)
+        if block.rows == self._shape.tokens:
+            return self._attention(block, block.node, norm)
+        if block.rows == 1:
+            return self._first_token(block, block.node, norm)
+        raise refuse_node("rows", block.name, f"{block.rows} of {self._shape.tokens} rows")
+
+    def norm(self, name: str, n: NormNode, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
+        """Gamma and beta are applied here, with the copies: both are products by a vector already."""
+        specs, vector = self._specs.norm(name), rows == 1
+        carried = readers.first_row and can_carry(self._layout)
+        fields = (specs.rsqrt, n.epsilon, *self._weights.affine(n.name), self._exit(name, vector=vector), specs.result)
+        norm: Norm | VectorNorm
+        norm = VectorNorm(self._vector, *fields) if vector else Norm(self._layout, *fields, carried)
+        unpack: Unpack = (lambda slots: self._vector.unpack(slots[0])) if vector else self._layout.unpack
+        self._probes[name] = Probe(name, lambda slots: _values(unpack, specs.result, slots), f"{name}.result")
+        form = Form(specs.result, vector=vector, carried=carried)
+        return norm_operations(norm, name, check=readers.last), Held(name, rows, form)
+
+    def function(self, x: Held[Form], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[Form]]:
+        """On the vector, whatever the function."""
+        if not x.form.vector:
+            raise refuse_node("rows", name, "one row of a tensor that is not a vector")
+        spec, argument = self._specs.function(name).function, f"{name}.argument"
+        pooler = Pooler.build(*self._weights.dense(dense), self._vector, x.form.bound, spec)
+
+        def apply(be: Backend, live: Live) -> Live:
+            return {argument: (pooler.pre_activation(be, live[x.live][0]),)}
+
+        def activate(be: Backend, live: Live) -> Live:
+            return {name: (pooler.activate(be, live[argument][0]),)}
+
+        operations = [Operation(argument, (x.live,), apply), Operation(name, (argument,), activate)]
+        return operations, Held(name, 1, Form(pooler.exit, vector=True))
+
+    def answer(self, x: Held[Form], dense: Dense | None, averaged: str) -> list[Operation]:
+        """See the contract."""
+        answering = self._answering = self._answered(x, dense, averaged)
+        pooled = averaged or x.live
+
+        def average(be: Backend, live: Live) -> Live:
+            return {averaged: mean(be, live[x.live], live[MEAN][0], self._layout)}
+
+        def answer(be: Backend, live: Live) -> Live:
+            return {ANSWER: answering.apply(be, live[pooled], live[CHECK][0])}
+
+        operations = [Operation(averaged, (x.live,), average)] if averaged else []
+        return [*operations, Operation(ANSWER, (pooled, CHECK), answer)]
+
+    def _answered(self, x: Held[Form], dense: Dense | None, averaged: str) -> Answering:
+        bound, answer = x.form.bound, self._specs.answer
+        if averaged:
+            if dense is None:
+                return Answering.features(self._layout, bound)
+            return Answering.logits(*self._weights.dense(dense), self._layout, bound, answer)
+        if not x.form.vector:
+            raise refuse_node("rows", ANSWER, "one row of a tensor that is not a vector")
+        if dense is None:
+            return Answering.vector_features(self._vector, bound)
+        return Answering.vector_logits(*self._weights.dense(dense), self._vector, bound, answer)
+
+    def _attention(self, block: Block[Form], a: AttentionNode, norm: str) -> list[Operation]:
+        """Every token."""
+        name, x, target = block.name, block.x.live, f"{norm}.centred"
+        attention = Attention.build(
+            AttentionWeights.of(self._weights, a), self._layout, self._windows, self._attention_specs(block, norm)
+        )
+        scores, exponentials, context, sums = (f"{name}.{p}" for p in ("scores", "exponentials", "context", "sums"))
+
+        def score(be: Backend, live: Live) -> Live:
+            return {scores: attention.scores(be, live[x])}
+
+        def exponentiate(be: Backend, live: Live) -> Live:
+            return {exponentials: attention.exponentials(be, live[scores])}
+
+        def mix(be: Backend, live: Live) -> Live:
+            mixed, apart = attention.mix(be, live[x], live[exponentials], live[MASK])
+            return {context: mixed} | ({sums: apart} if apart else {})
+
+        def project(be: Backend, live: Live) -> Live:
+            return {target: attention.project(be, live[x], live[context], live.get(sums, ()))}
+
+        return [
+            Operation(f"{name}.scores", (x,), score),
+            Operation(f"{name}.exp", (scores,), exponentiate),
+            Operation(f"{name}.mix", (x, exponentials), mix),
+            Operation(f"{name}.project", (x, context, sums), project),
+        ]
+
+    def _first_token(self, block: Block[Form], a: AttentionNode, norm: str) -> list[Operation]:
+        """One query; the result is a vector. Takes the last mask ciphertext, which is the same in every copy."""
+        name, x, target = block.name, block.x.live, f"{norm}.centred"
+        weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, norm)
+        carried = block.x.form.carried
+        attention = FirstTokenAttention.build(weights, self._layout, self._windows, specs, carried=carried)
+        parts = ("first", "scores", "exponentials", "context", "sums", "attended")
+        first, scores, exponentials, context, sums, attended = (f"{name}.{part}" for part in parts)
+
+        def select(be: Backend, live: Live) -> Live:
+            return {first: (attention.select(be, live[x]),)}
+
+        def score(be: Backend, live: Live) -> Live:
+            return {scores: attention.scores(be, live[x], live[first][0])}
+
+        def exponentiate(be: Backend, live: Live) -> Live:
+            return {exponentials: attention.exponentials(be, live[scores])}
+
+        def mix(be: Backend, live: Live) -> Live:
+            found = attention.mix(be, live[x], live[exponentials], live[MASK][-1])
+            return {context: found[0], sums: found[1]}
+
+        def attend(be: Backend, live: Live) -> Live:
+            return {attended: attention.attend(be, live[context], live[sums])}
+
+        def project(be: Backend, live: Live) -> Live:
+            return {target: (attention.project(be, live[first][0], live[attended]),)}
+
+        return [
+            Operation(f"{name}.select", (x,), select),
+            Operation(f"{name}.scores", (x, first), score),
+            Operation(f"{name}.exp", (scores,), exponentiate),
+            Operation(f"{name}.mix", (x, exponentials), mix),
+            Operation(f"{name}.attend", (context, sums), attend),
+            Operation(f"{name}.project", (first, attended), project),
+        ]
+
+    def _feed_forward(self, block: Block[Form], f: FeedForwardNode, norm: str) -> list[Operation]:
+        name, y, form = block.name, block.x.live, block.x.form
+        activation, exit_ = self._specs.function(name).function, self._exit(norm, vector=form.vector)
+        weights = (*self._weights.dense(f.wide), *self._weights.dense(f.narrow))
+        inner, active, target = f"{name}.inner", f"{name}.active", f"{norm}.centred"
+        if form.vector:
+            forward: FeedForward | VectorForward = VectorForward.build(
+                weights, self._vector, activation, form.bound, exit_
+            )
+        else:
+            forward = FeedForward.build(weights, self._layout, activation, form.bound, exit_)
+
+        def expand(be: Backend, live: Live) -> Live:
+            return {inner: forward.expand(be, live[y])}
+
+        def activate(be: Backend, live: Live) -> Live:
+            return {active: forward.activate(be, live[inner])}
+
+        def contract(be: Backend, live: Live) -> Live:
+            return {target: forward.contract(be, live[y], live[active])}
+
+        return [
+            Operation(f"{name}.expand", (y,), expand),
+            Operation(f"{name}.activate", (inner,), activate),
+            Operation(f"{name}.contract", (y, active), contract),
+        ]
+
+    def _attention_specs(self, block: Block[Form], norm: str) -> AttentionSpecs:
+        s, exit_ = self._specs.attention(block.name), self._exit(norm, vector=block.rows == 1)
+        return AttentionSpecs(s.exp, s.inverse, s.context, s.attended, block.x.form.bound, exit_)
+
+    def _exit(self, norm: str, *, vector: bool) -> float:
+        """What the centred input of a norm is divided by."""
+        s = self._specs.norm(norm)
+        return exact_bound(s.centred, s.rsqrt, self._vector.size) if vector else s.centred
+
+    def _entry_carried(self) -> bool:
+        """Whether nobody but an attention of one query reads the input, and a window has room for its token."""
+        readers = [step for step in self._graph.steps if any(value.step == INPUT for value in step.inputs)]
+        asks = [step for step in readers if step.op == "attention"]
+        first = all(step.op == "take" or step in asks for step in readers)
+        one = bool(asks) and all(step.output.shape[0] == 1 for step in asks)
+        return first and one and can_carry(self._layout)
+
+
+Unpack = Callable[[Sequence[Array]], Array]
+
+
+def norm_operations(norm: Norm | VectorNorm, name: str, *, check: bool) -> list[Operation]:
+    """`NAME.centred` -> the result. check: also give the norm check of the response."""
+    centred, spread = f"{name}.centred", f"{name}.variance"
+
+    def variance(be: Backend, live: Live) -> Live:
+        return {spread: (norm.variance(be, live[centred]),)}
+
+    def normalise(be: Backend, live: Live) -> Live:
+        root = norm.root(be, live[spread][0])
+        result: Live = {name: norm.normalise(be, live[centred], root)}
+        return result | ({CHECK: (norm_check(be, live[spread][0], root, norm.rsqrt),)} if check else {})
+
+    return [Operation(spread, (centred,), variance), Operation(name, (centred, spread), normalise)]
+
+
+def _values(unpack: Unpack, bound: float, slots: Sequence[Array]) -> Array:
+    """Decoded ciphertexts -> (1, tokens or 1, features)."""
+    return np.atleast_2d(np.real(unpack(slots)))[None] * bound

@@ -32,9 +32,13 @@ def random_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
         labels=("negative", "positive"),
         embeddings=False,
     )
+    return from_tensors(config, random_tensors(config, seed), name=f"{name} (random weights)")
+
+
+def random_tensors(config: BertConfig, seed: int) -> dict[str, np.ndarray]:
+    """All tensors of a model by name, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
-    tensors = {key: _tensor(key, shape, rng) for key, shape in tensor_shapes(config).items()}
-    return from_tensors(config, tensors, name=f"{name} (random weights)")
+    return {key: _tensor(key, shape, rng) for key, shape in tensor_shapes(config).items()}
 
 
 def random_inputs(model: Checkpoint, tokens: int, count: int, seed: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,0 +1,107 @@
+"""The frozen figures by name: one file each, that can be computed and compared alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from freezing import subject
+from freezing.subject import Facts
+from freezing.totals import totals
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SENTENCES = SHARED / "sst2" / "validation.tsv"
+DASHFORMER = SHARED / "gausslabs-idash-2024-solution"
+COUNT = 20  # sentences whose logits are frozen
+SESSION_TEXTS = "a film of quiet beauty", "a waste of time , and the ending is worse"
+
+
+@dataclass(frozen=True)
+class Part:
+    """compute: the figures, as JSON data. cost: in words. needs: a file or folder outside the repository."""
+
+    compute: Callable[[], Facts]
+    cost: str
+    needs: Path | None = None
+
+
+def _planned(make: Callable[[], Any], weights: str) -> Facts:
+    facts = subject.plan_facts(make())
+    return {**facts, "weights": weights, "prices": subject.prices_facts(), "totals": totals(facts["stages"])}
+
+
+def _sst2(scheme: str) -> Facts:
+    return _planned(lambda: subject.sst2_plan(scheme), "models/sst2-tiny")
+
+
+def _minilm(scheme: str) -> Facts:
+    return _planned(lambda: subject.minilm_plan(scheme), subject.MINILM_WEIGHTS)
+
+
+def _dashformer(scheme: str) -> Facts:
+    return _planned(lambda: subject.dashformer_plan(DASHFORMER, scheme), "published, converted")
+
+
+def _sst2_two_party() -> Facts:
+    plan = subject.sst2_two_party()
+    told = subject.session(plan, subject.sst2_tiny(), SESSION_TEXTS)
+    return {**subject.two_party_facts(plan), "session": told, "weights": "models/sst2-tiny"}
+
+
+def _minilm_estimate() -> Facts:
+    return {**subject.two_party_facts(subject.minilm_two_party()), "weights": subject.MINILM_WEIGHTS}
+
+
+def _minilm_session() -> Facts:
+    told = subject.session(subject.minilm_two_party(), subject.minilm(), SESSION_TEXTS[:1])
+    return {"session": told, "weights": subject.MINILM_WEIGHTS}
+
+
+def _validation() -> tuple[list[str], str]:
+    """The sentences, and what they are. Their licence keeps them out of the tree: a hash stands for them."""
+    lines = SENTENCES.read_text(encoding="utf-8").splitlines()[1 : COUNT + 1]
+    texts = [line.rpartition("\t")[0].strip() for line in lines]
+    return texts, f"the first {COUNT} of SST-2's validation set"
+
+
+def _shipped() -> tuple[list[str], str]:
+    return list(subject.shipped_texts(COUNT)), f"{COUNT} of the shipped calibration sentences, spread evenly"
+
+
+def _logits(source: Callable[[], tuple[list[str], str]], make: Callable[[Sequence[str]], Facts]) -> Facts:
+    """make: from the texts to logits by the name of what ran, and other figures."""
+    texts, named = source()
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return {"sentences": {"source": named, "sha256": digest}, **make(texts)}
+
+
+def _of_circuit(scheme: str) -> Callable[[Sequence[str]], Facts]:
+    def made(texts: Sequence[str]) -> Facts:
+        return {"logits": {name: subject.circuit_logits(scheme, texts, name) for name in ("sim", "plain")}}
+
+    return made
+
+
+def _of_float_and_fixed(texts: Sequence[str]) -> Facts:
+    fixed, overflows = subject.fixed_logits(texts)
+    return {"logits": {"float": subject.float_logits(texts), "fixed": fixed}, "overflows": overflows}
+
+
+PARTS = {
+    "sst2-thor": Part(lambda: _sst2("thor"), "seconds"),
+    "sst2-arion": Part(lambda: _sst2("arion"), "a minute"),
+    "sst2-moai": Part(lambda: _sst2("moai"), "a minute"),
+    "minilm-thor": Part(lambda: _minilm("thor"), "minutes"),
+    "minilm-arion": Part(lambda: _minilm("arion"), "minutes"),
+    "dashformer-arion": Part(lambda: _dashformer("arion"), "a minute", DASHFORMER),
+    "sst2-two-party": Part(_sst2_two_party, "seconds"),
+    "minilm-estimate": Part(_minilm_estimate, "seconds"),
+    "minilm-two-party": Part(_minilm_session, "a minute"),
+    "logits-shipped": Part(lambda: _logits(_shipped, _of_float_and_fixed), "seconds"),
+    "logits-validation": Part(lambda: _logits(_validation, _of_float_and_fixed), "seconds", SENTENCES),
+    "logits-thor": Part(lambda: _logits(_validation, _of_circuit("thor")), "half a minute", SENTENCES),
+    "logits-arion": Part(lambda: _logits(_validation, _of_circuit("arion")), "a minute", SENTENCES),
+}

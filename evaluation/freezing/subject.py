@@ -1,0 +1,261 @@
+"""The only module of the freezing that names `tacita`: code that moves is followed here and nowhere else.
+
+Everything that it hands on is plain data (numbers, texts, dictionaries), in words that stay when the code's
+own words change. A stage or an operation that gets another name while it stays the same thing is written into
+`STAGES` or `OPERATIONS`, so that its figures are still compared with the frozen ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from large_models import SHAPES, random_tensors
+
+from tacita import api
+from tacita.backends.two_party.fixed import FixedTensors
+from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.checkpoint.dashformer import SEQUENCES, convert
+from tacita.cli.bench_batch import DASHFORMER_TOKENS
+from tacita.cli.labelled import read_examples
+from tacita.client.public_cache import PublicCache
+from tacita.measure.dashformer import split
+from tacita.models import two_party
+from tacita.models.bert import BertConfig
+from tacita.plan import executor
+from tacita.plan.build import RESPONSE
+from tacita.plan.calibrate import load_texts
+from tacita.plan.circuit import circuit_of
+from tacita.plan.cost import Prices
+from tacita.plan.plan import PlacedStage, Plan
+from tacita.plan.requests import pack, read
+from tacita.plan.scheme import scheme_of, shape_of
+from tacita.plan.two_party import TwoPartyPlan
+from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.protocol.party import Party, pair
+
+Facts = dict[str, Any]
+TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
+PRICES = ("tacita.plan", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
+STAGES: Mapping[str, str] = {}  # name of today -> frozen name
+OPERATIONS: Mapping[str, str] = {}  # the same for the operations that `sim` counts
+MINILM_TEXTS, MINILM_SEED = 16, 1
+ENDS = "client", "server"
+MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (evaluation/large_models.py, seed 1)"
+
+
+@lru_cache
+def sst2_tiny() -> Checkpoint:
+    """The shipped model."""
+    return load(Path(__file__).resolve().parents[2] / "models" / "sst2-tiny")
+
+
+@lru_cache
+def minilm() -> Checkpoint:
+    """all-MiniLM-L6-v2's shape with random weights: an encoder whose normalised mean is the answer.
+
+    It takes the tokenizer of the shipped model, whose ids are few of its 30522.
+    """
+    layers, hidden, heads, wide = SHAPES["minilm-l6"]
+    sizes = layers, hidden, heads, wide, 30522, 512, 2
+    config = BertConfig(*sizes, "gelu", "mean", 1e-12, labels=(), normalise=True)
+    tensors = random_tensors(config, MINILM_SEED)
+    return from_tensors(config, tensors, sst2_tiny().tokenizer, name="MiniLM-L6 (random weights)")
+
+
+def shipped_texts(count: int) -> tuple[str, ...]:
+    """So many of the package's calibration sentences, spread evenly over the file."""
+    texts = load_texts()
+    return tuple(texts[at * len(texts) // count] for at in range(count))
+
+
+@lru_cache
+def sst2_plan(scheme: str) -> Plan:
+    """The shipped model as `tacita plan` plans it: 128 tokens, and for a batch 256 texts."""
+    return _plan(sst2_tiny(), scheme, _inputs(scheme), tokens=TOKENS)
+
+
+@lru_cache
+def minilm_plan(scheme: str) -> Plan:
+    """The same of MiniLM-L6's shape."""
+    return _plan(minilm(), scheme, _inputs(scheme), tokens=TOKENS, texts=shipped_texts(MINILM_TEXTS))
+
+
+def dashformer_plan(data: Path, scheme: str) -> Plan:
+    """As `tacita bench dashformer` makes it: sequences 257 to 456 calibrate, the others are the inputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = convert(data, Path(folder) / "dashformer")
+        model, examples = load(made), read_examples(made / SEQUENCES)
+    measured, calibrating = split(examples)
+    texts = [text for text, _ in calibrating]
+    return _plan(model, scheme, len(measured), tokens=DASHFORMER_TOKENS, texts=texts)
+
+
+def _inputs(scheme: str) -> int | None:
+    return None if scheme == "thor" else BATCH
+
+
+def _plan(model: Checkpoint, scheme: str, inputs: int | None, **how: Any) -> Plan:
+    prices = Prices.shipped(RING)
+    return api.plan(model, scheme=scheme, inputs=inputs, preset=PRESET, prices=prices, **how)
+
+
+def prices_facts() -> Facts:
+    """The price table by which seconds are predicted, and its hash: those by another one do not compare."""
+    package, *names = PRICES
+    content = resources.files(package).joinpath(*names).read_bytes()
+    prices = Prices.shipped(RING)
+    assert prices is not None
+    said = {"machine": prices.machine, "threads": prices.threads, "source": prices.source}
+    return {**said, "table": "/".join(PRICES), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def plan_facts(plan: Plan) -> Facts:
+    """What a plan states: the question, the stages in their order, the prediction."""
+    prediction = plan.prediction
+    rows = zip(plan.stages, prediction.stage_seconds, prediction.stage_bytes, strict=True)
+    return {
+        "model": _model_facts(plan),
+        "asked": {"scheme": scheme_of(plan), "tokens": plan.tokens, "preset": plan.parameters.preset},
+        "batch": plan.batch,
+        "lanes": plan.lanes,
+        "rotation_keys": len(plan.rotations),
+        "request": {tensor.name: {"count": tensor.count, "level": tensor.level} for tensor in plan.request},
+        "response": {tensor.name: {"count": tensor.count, "level": tensor.level} for tensor in plan.response},
+        "stages": [_stage_facts(stage, seconds, size) for stage, seconds, size in rows],
+        "seconds": dict(prediction.seconds),
+        "bytes": dict(prediction.bytes),
+        "decimals": plan.decimals,
+        "noise": plan.noise,
+        "max_abs_error": prediction.max_abs_error,
+    }
+
+
+def _model_facts(plan: Plan) -> Facts:
+    kept = "name", "layers", "hidden", "heads", "intermediate", "activation", "pooling", "normalise"
+    facts = {name: getattr(plan.model, name) for name in kept}
+    return facts | {"labels": len(plan.model.labels)}
+
+
+def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
+    return {
+        "name": STAGES.get(stage.name, stage.name),
+        "bootstraps": list(stage.bootstraps),
+        "kinds": list(stage.kinds),
+        "levels_in": dict(stage.levels),
+        "levels_out": dict(stage.out_levels),
+        "counts": {OPERATIONS.get(op, op): n for op, n in stage.counts.items()},
+        "seconds": seconds,
+        "bytes": size,
+    }
+
+
+def circuit_logits(scheme: str, texts: Sequence[str], backend: str) -> list[list[float]]:
+    """The shipped model's circuit on `plain` or `sim` (seed 0), not rounded.
+
+    Rows take one run a text, the others one batch for all of them.
+    """
+    plan = sst2_plan(scheme)
+    groups = [[text] for text in texts] if plan.batch == 1 else [list(texts)]
+    return [values for group in groups for values in _run(plan, group, backend)]
+
+
+def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
+    """As `api.classify_batch_locally` does it, which rounds."""
+    model = sst2_tiny()
+    be: Any = api._local(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
+    circuit, levels = circuit_of(plan, model, texts=len(texts)), {t.name: t.level for t in plan.request}
+    packed = pack(circuit, [embed(model, text, plan.tokens) for text in texts])
+    live = {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}
+    out = executor.run(plan.stages, circuit.stages, be, live)
+    answers = read(circuit, [be.decrypt(ciphertext) for ciphertext in out[RESPONSE]])
+    return [_floats(answer.values) for answer in answers[: len(texts)]]
+
+
+def float_logits(texts: Sequence[str]) -> list[list[float]]:
+    """The shipped model in float64."""
+    return [_floats(api.reference_logits(sst2_plan("thor"), sst2_tiny(), text)) for text in texts]
+
+
+@lru_cache
+def sst2_two_party() -> TwoPartyPlan:
+    """The shipped model at 128 tokens, as `tacita serve` plans it."""
+    return api.make_two_party_plan(sst2_tiny(), TOKENS)
+
+
+@lru_cache
+def minilm_two_party() -> TwoPartyPlan:
+    """At 128 tokens."""
+    return api.make_two_party_plan(minilm(), TOKENS, shipped_texts(MINILM_TEXTS))
+
+
+def fixed_logits(texts: Sequence[str]) -> tuple[list[list[float]], int]:
+    """The shipped model in the two-party mode's fixed-point numbers, and how many values left their ring."""
+    plan, model, found, overflows = sst2_two_party(), sst2_tiny(), [], 0
+    for text in texts:
+        hidden, mask = embed(model, text, plan.tokens)
+        ops = FixedTensors(plan.formats, mask[None])
+        answer: Any = two_party.run(ops, plan.model(model), ops.input(hidden[None]))
+        found.append(_floats(answer.values[0, 0].astype(np.float64) / 2.0**answer.fraction))
+        overflows += sum(ops.overflows.values())
+    return found, overflows
+
+
+def two_party_facts(plan: TwoPartyPlan) -> Facts:
+    """What was asked, and what `tacita estimate --scheme bumblebee` would say of one text."""
+    links = {"one machine": None, **LINKS}
+    estimate = {
+        "bytes": expected_bytes(plan),
+        "transfers": expected_transfers(plan),
+        "seconds": {name: expected_seconds(plan, link) for name, link in links.items()},
+    }
+    asked = {"tokens": plan.tokens, "embeddings": plan.embeddings, "correlations": plan.correlations}
+    return {"model": plan.name, "asked": asked, "formats": asdict(plan.formats), "estimate": estimate}
+
+
+def session(plan: TwoPartyPlan, model: Checkpoint, texts: Sequence[str]) -> Facts:
+    """A whole session of both parties in this process: counters of phases, and of operations at both ends."""
+    phases: list[Facts] = []
+    with ThreadPoolExecutor(1) as pool, pair(600.0) as parties, tempfile.TemporaryDirectory() as cache:
+        server = api.TwoPartyServer(plan, model)
+        serving = pool.submit(server.session, parties[1])
+        client = api.TwoPartyClient(parties[0], PublicCache(Path(cache)))
+        phases.append(_counters(parties[0]))
+        for text in texts:
+            client.classify(text)
+            phases.append(_counters(parties[0]))
+        client.end()
+        if problem := serving.result().problem:
+            raise problem
+        operations = {name: _operations(party) for name, party in zip(ENDS, parties, strict=True)}
+        rounds = {"server_rounds": _counters(parties[1])["rounds"]}
+        transfers = {word: int(n) for word, n in parties[0].native.cots().items()}
+    names = ["greeting", *(f"text {at + 1}" for at in range(len(texts)))]
+    before = [dict.fromkeys(phases[0], 0), *phases[:-1]]
+    spent = {name: _less(*two) for name, *two in zip(names, phases, before, strict=True)}
+    return {"phases": spent, "whole": phases[-1] | rounds, "transfers": transfers, "operations": operations}
+
+
+def _counters(party: Party) -> Facts:
+    return {name: int(value) for name, value in party.cost.items()}
+
+
+def _operations(party: Party) -> Facts:
+    kept = "calls", "sent", "received", "rounds"
+    return {row["path"]: {name: int(row[name]) for name in kept} for row in party.profile()}
+
+
+def _less(after: Facts, before: Facts) -> Facts:
+    return {name: value - before[name] for name, value in after.items()}
+
+
+def _floats(values: Any) -> list[float]:
+    return [float(value) for value in values]

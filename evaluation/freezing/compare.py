@@ -24,8 +24,8 @@ RULES = (  # the first pattern that matches the path of a figure
     ("stages/*/bootstraps*", TOLD),
     ("totals/*", LOWER),
     ("rotation_keys", LOWER),
-    ("re*/*/count", LOWER),
-    ("re*/*/level", LOWER),
+    ("re*/ciphertexts", LOWER),
+    ("re*/levels_each/*", LOWER),
     ("seconds/*", QUICKER),
     ("bytes/*", LOWER),
     ("noise", TOLD),
@@ -76,8 +76,11 @@ def _counted(kinds: Sequence[str]) -> dict[str, int]:
 
 
 def _walk(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
-    if path and path[-1].startswith("levels_") and _renamed(old, new):
-        old, new = _ranked(old), _ranked(new)
+    if path and path[-1].startswith("levels_") and isinstance(old, Mapping) and isinstance(new, Mapping):
+        if len(new) > len(old):
+            yield Difference("/".join(path), old, new, SAME)
+            return
+        old, new = (old, new) if set(new) <= set(old) else (_ranked(old), _ranked(new))
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             yield from _walk((*path, key), old.get(key), new.get(key))
@@ -89,14 +92,8 @@ def _walk(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
         yield Difference(name, old, new, _rule(name))
 
 
-def _renamed(old: Any, new: Any) -> bool:
-    """Whether the live tensors of a stage have other names, but are as many."""
-    both = isinstance(old, Mapping) and isinstance(new, Mapping)
-    return both and set(old) != set(new) and len(old) == len(new)
-
-
 def _ranked(levels: Mapping[str, int]) -> dict[str, int]:
-    """By rank in place of a name, the highest level first."""
+    """Of live tensors that have other names today: by rank, the highest level first."""
     return {f"rank {at}": level for at, level in enumerate(sorted(levels.values(), reverse=True))}
 
 

@@ -63,6 +63,8 @@ WORSE = {
     "a sum": lambda p: p["totals"].update(key_switches=p["totals"]["key_switches"] + 1),
     "a stage that takes longer": lambda p: p["stages"][0].update(seconds=2.38),
     "a byte of memory": lambda p: p["bytes"].update(server_memory=p["bytes"]["server_memory"] + 1),
+    "a ciphertext of the request": lambda p: p["request"].update(ciphertexts=4),
+    "a higher level of the request": lambda p: p["request"]["levels_each"].update(x=11),
     "a key": lambda p: p.update(rotation_keys=p["rotation_keys"] + 1),
     "another order": lambda p: p["stages"].reverse(),
     "a stage less": lambda p: p["stages"].pop(),
@@ -73,7 +75,6 @@ ALLOWED = {
     "a rotation less": lambda p: p["stages"][0]["counts"].update(rotate=83),
     "an operation that is not done": lambda p: p["stages"][0]["counts"].pop("rotate"),
     "a lower level": lambda p: p["stages"][0]["levels_in"].update(x=9),
-    "a renamed tensor": lambda p: p["stages"][0].update(levels_in={"hidden": 10}),
     "half a percent of time": lambda p: p["stages"][0].update(seconds=2.36),
     "less memory": lambda p: p["bytes"].update(server_memory=1),
     "other noise": lambda p: p.update(noise=2 * p["noise"]),
@@ -90,6 +91,11 @@ def test_what_is_worse_is_forbidden(plan: dict[str, Any], name: str) -> None:
 def test_what_is_no_worse_is_allowed_and_told(plan: dict[str, Any], name: str) -> None:
     status, said = against(plan, ALLOWED[name])
     assert status == 0 and said.startswith("ok, ") and "->" in said
+
+
+def test_a_renamed_tensor_is_compared_by_its_level(plan: dict[str, Any]) -> None:
+    assert against(plan, lambda p: p["stages"][0].update(levels_in={"hidden": 10}))[0] == 0
+    assert against(plan, lambda p: p["request"].update(levels_each={"hidden": 10, "mask": 8}))[0] == 0
 
 
 @pytest.mark.parametrize(("distance", "status"), [(0.9e-6, 0), (1.1e-6, 1)])

@@ -29,7 +29,7 @@ from tacita.cli.labelled import read_examples
 from tacita.client.public_cache import PublicCache
 from tacita.measure.dashformer import split
 from tacita.models import two_party
-from tacita.models.bert import BertConfig
+from tacita.models.bert import BertConfig, reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.calibrate import load_texts
@@ -194,7 +194,8 @@ def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
 
 def float_logits(texts: Sequence[str]) -> list[list[float]]:
     """The shipped model in float64."""
-    return [_floats(api.reference_logits(sst2_plan("thor"), sst2_tiny(), text)) for text in texts]
+    model = sst2_tiny()
+    return [_floats(reference(model, *embed(model, text, TOKENS)).logits) for text in texts]
 
 
 @lru_cache

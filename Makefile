@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
 BUILD_DIR := build
+SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv) # of `make two-party`, for accuracy: left out without the file
 
 # Fuzzing: tools of these versions, in the build folder. libFuzzer comes with both and needs a C++ compiler.
 FUZZ_RUNS ?= 10000000
@@ -79,7 +80,7 @@ figures: bench
 
 two-party: setup
 	mkdir -p $(BUILD_DIR)
-	$(BIN)/tacita bench two-party --json $(BUILD_DIR)/two-party.json
+	$(BIN)/tacita bench two-party --json $(BUILD_DIR)/two-party.json $(if $(SENTENCES),--data $(SENTENCES))
 	$(BIN)/python evaluation/two_party_figures.py --bench $(BUILD_DIR)/two-party.json
 
 $(CARGO_FUZZ):

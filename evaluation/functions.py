@@ -1,6 +1,6 @@
 """Writes docs/papers.md's table of functions: the papers' constants and our refits on the default model's intervals.
 
-    python evaluation/functions.py [--model models/sst2-tiny] [--tokens 128] [--write]
+    python evaluation/functions.py [--model DIR] [--tokens 128] [--write]
 
 Without --write the table is printed. Intervals are those of the shipped sentences; errors are measured on them, for each
 layer, and the largest is given. "Logits" rows run the float model with each variant's functions on the same sentences.
@@ -21,6 +21,7 @@ from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplicati
 from tacita.approx.spec import Spec, free_depth
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
+from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import layer_prefix
 from tacita.models.reference import reference
 from tacita.packings.columns.statistical_shift import shift_cost
@@ -48,7 +49,7 @@ class Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, default=Path("models/sst2-tiny"))
+    parser.add_argument("--model", type=Path, default=DEFAULT_MODEL)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 from large_models import SHAPES, random_tensors
+from tacita.backends.two_party.fixed import FixedTensors
 
 from tacita import api
-from tacita.backends.two_party.fixed import FixedTensors
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.dashformer import SEQUENCES, convert
 from tacita.cli.bench_batch import DASHFORMER_TOKENS

@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.models.reference import reference
 from tacita.plan import executor
@@ -71,7 +71,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", Path(__file__).parents[2] / "models" / "sst2-tiny"))
 
 
 def plan(

@@ -12,6 +12,7 @@ import tiny
 from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
+from tacita.data import DEFAULT_MODEL
 from tacita.models.reference import reference
 from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
@@ -23,7 +24,6 @@ from tacita.slots.sim import SimBackend
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
-DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "sst2-tiny"
 # Twice what was measured. DASHformer's logits reach 20 and pass through a coarse ReLU in every layer.
 LOGITS = {"default": 0.0012, "minilm": 0.0031, "dashformer": 0.42}
 PROBABILITIES = {"default": 0.0006, "minilm": 0.0031, "dashformer": 0.009}

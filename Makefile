@@ -1,5 +1,6 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv. Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
+#   make wheel   an installable file in build/wheels
 #   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md                           make two-party  the same for the two-party mode
 #   make fuzz    fuzz every decoder (docs/fuzzing.md); FUZZ_RUNS=10000000 executions of each of FUZZ_TARGETS=keys,request,... (all)
@@ -8,7 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
 BUILD_DIR := build
-SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv) # of `make two-party`, for accuracy: left out without the file
+
+# Of `make two-party`: labelled sentences for its accuracy, which is left out where the file is absent.
+SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
 
 # Fuzzing: tools of these versions, in the build folder. libFuzzer comes with both and needs a C++ compiler.
 FUZZ_RUNS ?= 10000000
@@ -20,13 +23,16 @@ ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
 
 DEPS := $(VENV)/.stamp-deps
 NATIVE := $(VENV)/.stamp-native
+WHEELS := $(BUILD_DIR)/wheels
+WHEEL := $(WHEELS)/.stamp-wheel
+PACKAGE := $(shell find python/tacita -type f -not -name '*.py[co]' -not -name '*.so' 2>/dev/null)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz fmt clean help
+.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz fmt clean help
 
 help:
-	@sed -n '1,5p' Makefile
+	@sed -n '/^#/!q;p' Makefile
 
 setup: $(NATIVE)
 
@@ -47,12 +53,20 @@ $(NATIVE): $(DEPS) $(RUST_SOURCES) pyproject.toml
 demo: setup
 	$(BIN)/tacita demo
 
+# One file, of this working tree: what the last build left is removed.
+$(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
+	rm -rf $(WHEELS)
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out $(WHEELS)
+	touch $@
+
+wheel: $(WHEEL)
+
 test: test-rust test-python
 
 test-rust:
 	$(CARGO) test --release --workspace --exclude tacita-py --quiet
 
-test-python: setup
+test-python: setup wheel
 	$(BIN)/python -m pytest
 
 lint: lint-rust lint-python

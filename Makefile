@@ -75,14 +75,17 @@ lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
-lint-python: $(DEPS)
-	$(BIN)/ruff check python tests evaluation
+lint-python: setup
+	$(BIN)/ruff check python tests evaluation fuzz training
+	$(BIN)/ruff format --check python tests evaluation fuzz training
 	$(BIN)/mypy
+	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
 
 fmt: $(DEPS)
 	$(CARGO) fmt --all
-	$(BIN)/ruff check --fix python tests
+	$(BIN)/ruff check --fix python tests evaluation fuzz training
+	$(BIN)/ruff format python tests evaluation fuzz training
 
 bench: setup
 	mkdir -p $(BUILD_DIR)

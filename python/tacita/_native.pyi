@@ -1,0 +1,562 @@
+"""The compiled engine as Python sees it. What each function does stands in full in `crates/py/src`.
+
+Arrays must have exactly the element type that is written here and lie row by row in memory. A share is an
+element of the ring of `bits` bits, a number below 2^bits; XOR shares of bits are 0 or 1, one to an element.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Complex = NDArray[np.complex128]
+_Float = NDArray[np.float64]
+_Shares = NDArray[np.uint64]
+_Bits = NDArray[np.uint8]
+_Integers = NDArray[np.int64]
+_Rotations = Sequence[tuple[int, int]]  # steps, highest user level
+_Link = str | tuple[float, float]  # "lan", "wan", or bits a second and seconds of a round trip
+
+__all__ = [
+    "Ciphertext",
+    "EvaluationKeys",
+    "Evaluator",
+    "FormatError",
+    "GoneError",
+    "KeyMissingError",
+    "LateError",
+    "LevelError",
+    "ParameterError",
+    "Parameters",
+    "PeerError",
+    "Products",
+    "SecretKey",
+    "TableClient",
+    "TableServer",
+    "TacitaError",
+    "TwoParty",
+    "TwoPartyArrival",
+    "TwoPartyListener",
+    "certificate_fingerprint",
+    "certificate_problem",
+    "encrypt",
+    "generate_certificate",
+    "keygen",
+    "ntt_ms",
+    "share_threads",
+    "simd_path",
+    "table_bytes",
+    "two_party_pair",
+    "yardstick_ms",
+]
+
+# Errors
+
+class TacitaError(Exception):
+    """Any error of the engine."""
+
+class LevelError(TacitaError):
+    """No level left for an operation."""
+
+class KeyMissingError(TacitaError):
+    """An evaluation key is absent."""
+
+class FormatError(TacitaError):
+    """Bytes that are not what they should be."""
+
+class ParameterError(TacitaError):
+    """Unknown or insecure parameters."""
+
+class PeerError(TacitaError):
+    """The other party is gone, late, not trusted, or does not keep to the protocol."""
+
+class LateError(PeerError):
+    """The other party took longer than it may."""
+
+class GoneError(PeerError):
+    """The other party closed the connection."""
+
+# Ciphertexts under one key
+
+@final
+class Parameters:
+    """A preset of the engine. Levels are user levels: rescalings left, 0 to max_level."""
+
+    @staticmethod
+    def preset(name: str, *, allow_insecure: bool = False) -> Parameters:
+        """Raises ParameterError for an unknown name, and below 128 bits unless allow_insecure is true."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def log_n(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def max_level(self) -> int: ...
+    @property
+    def log_qp(self) -> float: ...
+    @property
+    def log_scale(self) -> float:
+        """log2 of the canonical scale at the top level."""
+    def log_scale_at(self, level: int) -> float:
+        """The same at another user level. Raises ParameterError for one that the preset does not have."""
+    @property
+    def security_bits(self) -> int: ...
+    @property
+    def secret(self) -> str:
+        """The secret's distribution."""
+    @property
+    def can_bootstrap(self) -> bool: ...
+    @property
+    def failure_log2(self) -> float:
+        """log2 of an upper bound on the probability that a bootstrap fails; -1024 where there is none."""
+    @property
+    def hash(self) -> str: ...
+    @property
+    def bootstrap_key_bytes(self) -> int:
+        """Bytes in memory of the evaluation keys that every plan has."""
+
+@final
+class Ciphertext:
+    """Immutable; carries its parameters and the id of its key, so that it serialises alone."""
+
+    @property
+    def level(self) -> int: ...
+    @property
+    def log_scale(self) -> float: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def key_id(self) -> str: ...
+    def to_bytes(self) -> bytes: ...
+    @staticmethod
+    def from_bytes(params: Parameters, data: bytes) -> Ciphertext:
+        """Parses hostile bytes; raises FormatError."""
+
+@final
+class SecretKey:
+    """The client's. No repr of its content, no pickling, no copy; wiped when dropped."""
+
+    @staticmethod
+    def load(path: str, params: Parameters) -> SecretKey:
+        """Reads a secret-key file; raises FormatError."""
+    @property
+    def key_id(self) -> str: ...
+    @property
+    def params(self) -> Parameters: ...
+    def decrypt(self, ct: Ciphertext) -> _Complex:
+        """The slots, approximate: as sensitive as the key when published unrounded."""
+
+@final
+class EvaluationKeys:
+    """Those of one client, at the server."""
+
+    @staticmethod
+    def load(path: str, params: Parameters, rotations: _Rotations) -> EvaluationKeys:
+        """Raises FormatError for other keys than exactly those that `keygen` makes for these rotations."""
+    @property
+    def key_id(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+
+@final
+class Products:
+    """Accumulators of degree 2, rows x columns. The operation that takes them leaves the object empty."""
+
+    @property
+    def level(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class Evaluator:
+    """Evaluates circuits; operations as in `tacita.backends.base.Backend`. threads = 0: all cores."""
+
+    def __new__(cls, params: Parameters, keys: EvaluationKeys, threads: int = 0) -> Evaluator: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def max_level(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    def level(self, a: Ciphertext) -> int: ...
+    def add(self, a: Ciphertext, b: Ciphertext) -> Ciphertext: ...
+    def sub(self, a: Ciphertext, b: Ciphertext) -> Ciphertext: ...
+    def neg(self, a: Ciphertext) -> Ciphertext: ...
+    def add_const(self, a: Ciphertext, c: complex) -> Ciphertext: ...
+    def add_vector(self, a: Ciphertext, v: _Complex) -> Ciphertext: ...
+    def mul(self, a: Ciphertext, b: Ciphertext) -> Ciphertext: ...
+    def square(self, a: Ciphertext) -> Ciphertext: ...
+    def dot(self, xs: Sequence[Ciphertext], ys: Sequence[Ciphertext]) -> Ciphertext:
+        """The sum of x_i * y_i with one relinearisation."""
+    def mul_const(self, a: Ciphertext, c: complex) -> Ciphertext: ...
+    def mul_int(self, a: Ciphertext, k: int) -> Ciphertext: ...
+    def mul_i(self, a: Ciphertext) -> Ciphertext: ...
+    def mul_vector(self, a: Ciphertext, v: _Complex) -> Ciphertext: ...
+    def conjugate(self, a: Ciphertext) -> Ciphertext: ...
+    def rotate(self, a: Ciphertext, k: int) -> Ciphertext: ...
+    def rotate_many(self, a: Ciphertext, ks: Sequence[int]) -> list[Ciphertext]: ...
+    def linear(
+        self,
+        cts: Sequence[Ciphertext],
+        vectors: _Complex,
+        terms: NDArray[np.int32],
+        n_outputs: int,
+        horner_step: int,
+    ) -> list[Ciphertext]:
+        """vectors: (n, period); terms: rows of output, giant, input, baby, vector; horner_step 0: none."""
+    def matmul(
+        self,
+        cts: Sequence[Ciphertext],
+        weights: _Float,
+        bias: _Float | None = None,
+    ) -> list[Ciphertext]:
+        """weights: (outputs, inputs, period); bias: (outputs, period)."""
+    def products(
+        self,
+        left: Sequence[Sequence[Ciphertext]],
+        right: Sequence[Sequence[Ciphertext]],
+        onto: Products | None = None,
+    ) -> Products:
+        """acc[j][i] (+)= sum over c of left[c][j] * right[c][i]. Takes `onto` over unless it raises."""
+    def relinearise(self, products: Products) -> list[list[Ciphertext]]:
+        """[rows][columns], one level down. Takes the accumulators over."""
+    def poly(self, a: Ciphertext, coeffs: _Complex) -> Ciphertext:
+        """A Chebyshev series on [-1, 1]."""
+    def drop_to(self, a: Ciphertext, level: int) -> Ciphertext: ...
+    def bootstrap(self, cts: Sequence[Ciphertext], is_real: Sequence[bool]) -> list[Ciphertext]: ...
+    def rescale_ms(self, a: Ciphertext, repeats: int) -> float:
+        """Best milliseconds of one rescale, for benchmarks."""
+
+def keygen(
+    params: Parameters,
+    rotations: _Rotations,
+    secret_path: str,
+    keys_path: str,
+    progress: Callable[[int, int], object],
+) -> None:
+    """Writes a secret key and the evaluation keys of a plan. progress(done, total) may raise to interrupt."""
+
+def encrypt(secret: SecretKey, slots: _Complex, level: int) -> Ciphertext:
+    """slots: a power-of-two length dividing those of the preset, repeated over them."""
+
+# Benchmarks
+
+def yardstick_ms(log_n: int, repeats: int) -> float:
+    """Milliseconds of one scalar 64-bit Harvey NTT: the unit Y."""
+
+def ntt_ms(log_n: int, repeats: int) -> float:
+    """Milliseconds of one NTT of ours (one 50-bit limb)."""
+
+def simd_path() -> str:
+    """Which kernels are in force: scalar, avx2 or avx512."""
+
+# Two parties on shares
+
+@final
+class TableServer:
+    """The server's side of a hidden embedding table. values: a matrix of integers below 2^(bits - 2)."""
+
+    def __new__(cls, values: _Integers, bits: int) -> TableServer: ...
+    def message(self) -> bytes:
+        """What a client gets once."""
+
+@final
+class TableClient:
+    """The client's side. Raises for a message of another length than `table_bytes`, for malformed keys."""
+
+    def __new__(cls, message: bytes, rows: int, columns: int, bits: int) -> TableClient: ...
+
+def table_bytes(rows: int, columns: int, bits: int) -> int:
+    """Bytes of the encrypted table of this shape."""
+
+@final
+class TwoParty:
+    """One party of a session. Calls run one at a time; after a PeerError the session is over."""
+
+    @staticmethod
+    def dial(
+        host: str,
+        port: int,
+        *,
+        ca: str | None = None,
+        fingerprint: str | None = None,
+        server_name: str | None = None,
+        certificate: str | None = None,
+        key: str | None = None,
+        insecure_plain: bool = False,
+        timeout: float = 600.0,
+        link: _Link | None = None,
+        simulate: bool = False,
+        threads: int = 0,
+    ) -> TwoParty:
+        """Connects as the client. Needs one of ca (a PEM file), fingerprint (SHA-256), insecure_plain."""
+    @property
+    def is_client(self) -> bool: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def peer(self) -> str | None:
+        """SHA-256 of the certificate that the peer showed."""
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def bytes_sent(self) -> int: ...
+    @property
+    def bytes_received(self) -> int: ...
+    @property
+    def skipped_seconds(self) -> float:
+        """Seconds of a simulated link that were not slept."""
+    @property
+    def failure_log2(self) -> float:
+        """log2 of a bound for the probability that a product of this session so far is wrong by chance."""
+    def handshake(self, plan: bytes) -> None:
+        """Raises PeerError on both sides unless both have this 32-byte hash of everything public."""
+    def send(self, data: bytes) -> None: ...
+    def receive(self, count: int) -> bytes: ...
+    def limit(self, seconds: float | None) -> None:
+        """From now on no wait for the peer goes on for longer than this in all."""
+    def capacity(self, bytes: int) -> None:
+        """Bytes that may wait for the peer to read them; a send beyond waits."""
+    def close(self) -> None: ...
+    def abort(self) -> None:
+        """Closes the link at once, also while another thread waits in a call."""
+    def begin(self, name: str) -> None:
+        """Books what follows under `name` in the profile, until the matching end()."""
+    def end(self) -> None: ...
+    def profile(self) -> list[dict[str, Any]]:
+        """What every operation cost: path, calls, sent, received, rounds, wall and cpu seconds."""
+
+    # Correlated oblivious transfers
+    def setup(self, cot: str = "ferret", *, products: bool = True) -> None:
+        """Base transfers and lattice keys, once a session. cot: "ferret" or "softspoken"."""
+    def reserve_cots(self, as_sender: int, as_receiver: int) -> None: ...
+    def cots(self) -> dict[str, int]: ...
+    def take_cots(self, count: int) -> int: ...
+    def wrong_cots(self, count: int) -> int: ...
+
+    # Matrix products: shape is (k, m, n) or (batch, k, m, n), errors are below 2^slack units
+    def share_times_weights(
+        self,
+        x: _Shares,
+        weights: _Integers | None,
+        shape: Sequence[int],
+        bits: int,
+        *,
+        slack: int = 12,
+        log_norm: int = 24,
+        opened: bool = False,
+    ) -> _Shares: ...
+    def client_times_server(
+        self,
+        left: _Shares | None,
+        right: _Integers | None,
+        shape: Sequence[int],
+        bits: int,
+        *,
+        slack: int = 12,
+        log_norm: int = 24,
+        opened: bool = False,
+    ) -> _Shares: ...
+    def share_times_share(
+        self,
+        x: _Shares,
+        y: _Shares,
+        shape: Sequence[int],
+        bits: int,
+        *,
+        slack: int = 12,
+        opened: bool = False,
+    ) -> _Shares: ...
+    def lookup_served(self, table: TableServer, tokens: int) -> _Shares: ...
+    def lookup(self, table: TableClient, rows: Sequence[int]) -> _Shares: ...
+
+    # Products element by element, and opening
+    def product(self, x: _Shares, y: _Shares, bits: int, slack: int) -> _Shares: ...
+    def square(self, x: _Shares, bits: int, slack: int) -> _Shares: ...
+    def times_server(self, x: _Shares, w: _Shares | None, bits: int, slack: int) -> _Shares: ...
+    def reveal(self, x: _Shares) -> None: ...
+    def receive_revealed(self, x: _Shares, bits: int) -> _Shares: ...
+
+    # Comparisons, choices, other rings
+    def negative(self, x: _Shares, bits: int) -> _Bits: ...
+    def below(self, x: _Shares, bits: int, thresholds: Sequence[int]) -> list[_Bits]: ...
+    def equal(self, x: _Shares, bits: int, constants: Sequence[int]) -> list[_Bits]: ...
+    def select(self, bit: _Bits, x: _Shares, bits: int) -> _Shares: ...
+    def to_arithmetic(self, bit: _Bits, bits: int) -> _Shares: ...
+    def logical_and(self, a: _Bits, b: _Bits) -> _Bits: ...
+    def logical_or(self, a: _Bits, b: _Bits) -> _Bits: ...
+    def max_rows(self, x: _Shares, bits: int, *, window: int | None = None) -> _Shares: ...
+    def argmax_rows(
+        self, x: _Shares, bits: int, index_bits: int, *, window: int | None = None
+    ) -> tuple[_Shares, _Shares]: ...
+    def truncate(self, x: _Shares, bits: int, shift: int) -> _Shares: ...
+    def truncate_to(self, x: _Shares, bits: int, shift: int, to: int) -> _Shares: ...
+    def truncate_exact(self, x: _Shares, bits: int, shift: int) -> _Shares: ...
+    def extend(self, x: _Shares, bits: int, to: int) -> _Shares: ...
+    def extend_exact(self, x: _Shares, bits: int, to: int) -> _Shares: ...
+
+    # Functions of fixed-point numbers: frac fraction bits in a ring of bits
+    def gelu(
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        *,
+        form: str = "abs4",
+        range: int = 10,
+    ) -> _Shares: ...
+    def silu(
+        self, x: _Shares, bits: int = 64, frac: int = 18, out_bits: int | None = None, *, range: int = 10
+    ) -> _Shares: ...
+    def elu(
+        self, x: _Shares, bits: int = 64, frac: int = 18, out_bits: int | None = None, *, range: int = 10
+    ) -> _Shares: ...
+    def tanh(
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        out_frac: int | None = None,
+        *,
+        range: int = 10,
+    ) -> _Shares: ...
+    def exp(
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        out_frac: int | None = None,
+        *,
+        range: int = 10,
+    ) -> _Shares: ...
+    def softmax(
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        out_frac: int | None = None,
+        *,
+        range: int = 10,
+    ) -> _Shares: ...
+    def softmax_parts(
+        self,
+        x: _Shares,
+        bits: int,
+        frac: int,
+        range: int,
+        power_bits: int,
+        inverse_bits: int,
+        inverse_frac: int,
+    ) -> tuple[_Shares, _Shares]:
+        """exp(x - max), in the shape of x, and the inverses of the rows' sums, (rows,)."""
+    def reciprocal(
+        self, x: _Shares, bits: int, frac: int, low: int, high: int, out_bits: int, out_frac: int
+    ) -> _Shares: ...
+    def rsqrt(
+        self,
+        x: _Shares,
+        bits: int,
+        frac: int,
+        low: int,
+        high: int,
+        out_bits: int,
+        out_frac: int,
+        *,
+        factor: float = 1.0,
+    ) -> _Shares: ...
+    def layer_norm(
+        self,
+        x: _Shares,
+        gamma: _Float | None,
+        beta: _Float | None,
+        *,
+        bits: int = 64,
+        frac: int = 18,
+        bound: float,
+        least: float,
+        gamma_bound: float,
+        epsilon: float = 1e-12,
+        out_bits: int | None = None,
+        out_frac: int | None = None,
+    ) -> _Shares:
+        """gamma and beta at the server, None at the client."""
+    def rescale(
+        self,
+        x: _Shares,
+        bits: int,
+        frac: int,
+        factor: float,
+        to_bits: int,
+        to_frac: int,
+    ) -> _Shares: ...
+    def convert(self, x: _Shares, bits: int, frac: int, to_bits: int, to_frac: int) -> _Shares: ...
+
+@final
+class TwoPartyListener:
+    """A listening socket; port 0 takes a free one. Without a certificate only with insecure_plain=True."""
+
+    def __new__(
+        cls,
+        host: str,
+        port: int,
+        *,
+        certificate: str | None = None,
+        key: str | None = None,
+        client_ca: str | None = None,
+        insecure_plain: bool = False,
+    ) -> TwoPartyListener: ...
+    @property
+    def port(self) -> int: ...
+    def next(self, wait: float) -> TwoPartyArrival | None:
+        """The next connection; None when nobody came within `wait` seconds."""
+    def accept(
+        self,
+        wait: float,
+        *,
+        timeout: float = 600.0,
+        link: _Link | None = None,
+        simulate: bool = False,
+        threads: int = 0,
+    ) -> TwoParty | None:
+        """The next client after its TLS handshake, as the server of a session; for one client at a time."""
+
+@final
+class TwoPartyArrival:
+    """A connection that was accepted and on which nothing was said yet."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def close(self) -> None:
+        """Hangs up at once, whatever another thread does on this connection."""
+    def secure(self, *, within: float, timeout: float = 600.0) -> TwoParty:
+        """The TLS handshake, then the server's end of a session. Raises LateError, GoneError, PeerError."""
+
+def two_party_pair(
+    *, timeout: float = 120.0, link: _Link | None = None, simulate: bool = False, threads: int = 0
+) -> tuple[TwoParty, TwoParty]:
+    """(client, server) over memory, for two threads of one process."""
+
+def share_threads(count: int) -> int:
+    """How many threads the sessions of arrivals compute on (0: one for each core); returns what holds."""
+
+def generate_certificate(folder: str, names: Sequence[str]) -> tuple[str, str]:
+    """Writes a self-signed certificate.pem and key.pem for these names; returns both paths."""
+
+def certificate_fingerprint(path: str) -> str:
+    """SHA-256 of the first certificate of a PEM file, 64 hexadecimal digits."""
+
+def certificate_problem(path: str, name: str) -> str | None:
+    """Why a client that trusts this certificate would refuse a server of this name today."""

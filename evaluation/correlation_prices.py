@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tacita.plan.correlations import KINDS
-from tacita.protocol import engine
+from tacita.protocol import compiled
 
 FEW, MANY = 10_000, 20_000_000
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 def _measured(kind: str, count: int) -> tuple[float, float, float]:
     """(transfers made, seconds, bytes)."""
-    pair = engine.native().two_party_pair(timeout=100.0)
+    pair = compiled.native.two_party_pair(timeout=100.0)
     _both(pair, lambda party: party.setup(kind, products=False))
     before = _bytes(pair[0])
     began = time.monotonic()

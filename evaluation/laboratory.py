@@ -54,7 +54,7 @@ class Laboratory:
     def __init__(self, plan: Plan, model: Checkpoint, *, threads: int = 0, allow_insecure: bool = False) -> None:
         self.plan, self.model, self.circuit = plan, model, circuit_of(plan, model)
         params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
-        native = engine.native()
+        native = compiled.native
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="tacita-laboratory-") as folder:
             secret, keys = (str(Path(folder) / name) for name in ("secret.key", "evaluation.keys"))
@@ -68,7 +68,7 @@ class Laboratory:
 
     def run(self, hidden: np.ndarray, mask: np.ndarray, *, stop_after: str = "") -> Run:
         """Encrypts, evaluates with every probe decrypted, decrypts. stop_after: a stage to end with (no logits then)."""
-        native = engine.native()
+        native = compiled.native
         want, trace = self._reference(hidden, mask)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         slots = self.circuit.request.pack(hidden, mask)

@@ -32,7 +32,7 @@ from tacita.api import DEFAULT_MODEL
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import TacitaError
-from tacita.protocol import engine, handshake
+from tacita.protocol import compiled, handshake
 from tacita.protocol.party import dial
 
 HOST, TEXT = "127.0.0.1", "a film of quiet beauty"
@@ -181,7 +181,7 @@ class Held:
         try:
             self.party = dial(HOST, port, trust=certificate, timeout=300.0, threads=1)
             self._ask() if asking else self._fetch()
-        except (TacitaError, engine.native().TacitaError) as error:
+        except (TacitaError, compiled.native.TacitaError) as error:
             print(f"not held: {error}", flush=True)
 
     def _fetch(self) -> None:

@@ -288,9 +288,9 @@ def _of_another_version(data: bytes, suffix: str) -> bytes:
 
 
 def _keys_without(plan: Plan, step: int, work: Path) -> None:
-    from tacita.protocol import engine
+    from tacita.protocol import compiled, engine
 
     rotations = [r for r in plan.rotations if r[0] != step]
     params = engine.parameters(plan.parameters, allow_insecure=True)
     paths = str(work / "secret.key"), str(work / "evaluation.keys")
-    engine.native().keygen(params, rotations, *paths, lambda done, total: None)
+    compiled.native.keygen(params, rotations, *paths, lambda done, total: None)

@@ -37,7 +37,7 @@ def test_each_layer_stays_close_to_the_reference(tmp_path: Path) -> None:
             errors[stage] = float(np.mean(np.abs(found - wanted)[mask[: len(found)] > 0]))
 
     levels = {t.name: t.level for t in plan.request}
-    native = engine.native()
+    native = compiled.native
     vectors = circuit.request.pack(hidden, mask)
     live = {n: tuple(native.encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in vectors.items()}
     executor.run(plan.stages, circuit.stages, be, live, inspect=compare)
@@ -47,7 +47,7 @@ def test_each_layer_stays_close_to_the_reference(tmp_path: Path) -> None:
 
 def _engine(plan: Any, folder: Path) -> tuple[Any, CkksBackend]:
     """A test may hold the secret beside the evaluator; no program of ours does."""
-    native, params = engine.native(), engine.parameters(plan.parameters, allow_insecure=True)
+    native, params = compiled.native, engine.parameters(plan.parameters, allow_insecure=True)
     paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
     native.keygen(params, list(plan.rotations), *paths, lambda done, total: None)
     keys = native.EvaluationKeys.load(paths[1], params, list(plan.rotations))

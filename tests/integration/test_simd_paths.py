@@ -20,12 +20,12 @@ PRESET = "insecure_toy_n9"
 PATHS = ("scalar", "avx2", "avx512")
 LACKING = "needs instructions that this processor lacks"
 # what a path of another name would do: import, then say which one runs
-SHOW = "from tacita.protocol import engine; print(engine.native().simd_path())"
+SHOW = "from tacita.protocol import compiled; print(compiled.native.simd_path())"
 CATCH = """
 from tacita.errors import TacitaError
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 try:
-    engine.native()
+    compiled.native
 except TacitaError as error:
     print(error.hint)
 """

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tacita.errors import FileError
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
 from tacita.plan.predict import file_bytes
 from tacita.plan.resources import require_disk
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 from tacita.protocol.files import Workdir, replacing, require
+
+if TYPE_CHECKING:
+    from tacita._native import SecretKey
 
 
 def generate(
@@ -30,16 +33,16 @@ def generate(
         replacing(work.evaluation_keys) as public,
         engine.translated(FileError, "key generation"),
     ):
-        engine.native().keygen(params, list(plan.rotations), str(secret), str(public), report)
+        compiled.native.keygen(params, list(plan.rotations), str(secret), str(public), report)
 
 
-def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> Any:
+def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:
     """The secret key of this folder. Raises FileError: missing, readable by others, damaged, of other parameters."""
     path = require(work.secret_key, "keygen")
     _require_private(path)
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
     with engine.translated(FileError, str(path)):
-        return engine.native().SecretKey.load(str(path), params)
+        return compiled.native.SecretKey.load(str(path), params)
 
 
 def _require_private(path: Path) -> None:

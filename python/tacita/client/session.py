@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,11 @@ from tacita.plan.plan import Plan
 from tacita.plan.predict import file_bytes
 from tacita.plan.requests import pack, read
 from tacita.plan.resources import require_disk
-from tacita.protocol import engine, envelope
+from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
+
+if TYPE_CHECKING:
+    from tacita._native import SecretKey
 
 Array = npt.NDArray[np.float64]
 
@@ -142,13 +145,13 @@ def _doubts(plan: Plan, decoded: Decoded) -> list[str]:
     return found
 
 
-def _encrypt(secret: Any, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:
+def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:
     for vector in vectors:
-        ct = engine.native().encrypt(secret, np.ascontiguousarray(vector, np.complex128), level)
+        ct = compiled.native.encrypt(secret, np.ascontiguousarray(vector, np.complex128), level)
         yield ct.to_bytes()
 
 
-def _decrypt(secret: Any, cts: Iterable[bytes]) -> Iterator[npt.NDArray[Any]]:
-    module = engine.native()
+def _decrypt(secret: SecretKey, cts: Iterable[bytes]) -> Iterator[npt.NDArray[Any]]:
+    module = compiled.native
     for data in cts:
         yield np.asarray(secret.decrypt(module.Ciphertext.from_bytes(secret.params, data)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tacita.protocol.public_part import PublicPart
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Known, SharedTensors, Watch
+
+if TYPE_CHECKING:
+    from tacita._native import TableClient
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,11 @@ class TwoPartyClient:
     def _entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
         """This party's share of what the model starts from."""
         if isinstance(given, list):
+            assert self._table is not None  # or there would be no rows to look up
             return ops.words(self._party.native.lookup(self._table, given), words_ring(self.plan))
         return ops.own(given)
 
-    def _received_table(self) -> Any:
+    def _received_table(self) -> TableClient | None:
         """The hidden word table, if the plan hides it."""
         config = self.plan.config
         if self.plan.embedding is None:

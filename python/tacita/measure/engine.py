@@ -19,7 +19,7 @@ from tacita.measure.clock import best_ms
 from tacita.measure.prices import HOIST_STEPS, price_table
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb, require_disk, threads
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5
@@ -40,7 +40,7 @@ class Bench:
 
     def encrypt(self, level: int, seed: int = 0, *, real: bool = False) -> Any:
         """A fresh ciphertext of slots in the unit square (or [-1, 1] when real)."""
-        return engine.native().encrypt(self.secret, self.values(seed, real=real), level)
+        return compiled.native.encrypt(self.secret, self.values(seed, real=real), level)
 
     def values(self, seed: int, *, real: bool = False) -> Any:
         """The slots that `encrypt` encrypts."""
@@ -71,7 +71,7 @@ def measure_engine(
 
 
 def _prepare(preset: str, folder: Path, steps: _Steps, *, allow_insecure: bool) -> Bench:
-    native = engine.native()
+    native = compiled.native
     with engine.translated():
         params = native.Parameters.preset(preset, allow_insecure=allow_insecure)
         require_disk(folder, params.bootstrap_key_bytes, "the benchmark's keys")
@@ -97,7 +97,7 @@ def _prepare(preset: str, folder: Path, steps: _Steps, *, allow_insecure: bool) 
 
 def _operations(bench: Bench) -> dict[str, Any]:
     """One thread, 12 limbs."""
-    native, log_n = engine.native(), bench.params.log_n
+    native, log_n = compiled.native, bench.params.log_n
     a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
     return {
         "yardstick_ms": native.yardstick_ms(log_n, 50),

@@ -17,7 +17,7 @@ import numpy as np
 from tacita.measure.clock import best_ms
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb, threads
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 
 PRESET, LIMBS = "n16_leveled", 10
 SHAPES = ((128, 128), (768, 768), (768, 3072))  # inputs, outputs
@@ -67,7 +67,7 @@ def _plain_speed() -> float:
 
 def _prepare(folder: Path) -> tuple[Any, list[Any], int]:
     """(evaluator, a few ciphertexts, residues of one)."""
-    native = engine.native()
+    native = compiled.native
     with engine.translated():
         params = native.Parameters.preset(PRESET)
         paths = str(folder / "secret.key"), str(folder / "evaluation.keys")

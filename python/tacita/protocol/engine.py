@@ -1,15 +1,11 @@
-"""The door to the native engine for client and server: presets, and one translation of its errors.
-
-Imported lazily, so that plain and sim work without the compiled module.
-"""
+"""The door to the native engine for client and server: presets, and one translation of its errors."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tacita.errors import (
     FileError,
@@ -22,26 +18,18 @@ from tacita.errors import (
     TacitaError,
 )
 from tacita.plan.plan import ParameterInfo
+from tacita.protocol import compiled
+
+if TYPE_CHECKING:
+    from tacita._native import Parameters
 
 MIN_SECURITY_BITS = 128
-
-
-def native() -> Any:
-    """The module `tacita._native`. Raises TacitaError when it was not built or does not start."""
-    try:
-        return importlib.import_module("tacita._native")
-    except ModuleNotFoundError as error:
-        raise TacitaError(f"the native engine is not built ({error})", hint="run `make setup`") from error
-    except ImportError as error:
-        text, _, hint = str(error).partition("; hint: ")
-        hint = hint or "run `make setup` again"
-        raise TacitaError(f"the native engine does not start: {text}", hint=hint) from error
 
 
 def describe(preset: str) -> ParameterInfo:
     """The figures of a preset as they go into a plan. Raises PlanError for an unknown one."""
     with translated(PlanError, f"preset {preset}"):
-        p = native().Parameters.preset(preset, allow_insecure=True)  # its figures only
+        p = compiled.native.Parameters.preset(preset, allow_insecure=True)  # its figures only
     return ParameterInfo(
         preset=preset,
         log_n=p.log_n,
@@ -54,7 +42,7 @@ def describe(preset: str) -> ParameterInfo:
     )
 
 
-def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Any:
+def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Parameters:
     """The engine's parameters of a plan; raises PlanError when they differ or are insecure and not asked for."""
     require_secure(info, allow_insecure=allow_insecure)
     if (here := describe(info.preset)) != info:
@@ -62,7 +50,7 @@ def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Any:
         changed = ", ".join(f"{n} {getattr(info, n)}, engine {getattr(here, n)}" for n in names)
         raise PlanError(f"preset {info.preset}: plan says {changed}", hint="make the plan again with this release")
     with translated(PlanError, f"preset {info.preset}"):
-        return native().Parameters.preset(info.preset, allow_insecure=allow_insecure)
+        return compiled.native.Parameters.preset(info.preset, allow_insecure=allow_insecure)
 
 
 def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
@@ -77,25 +65,23 @@ def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
 @contextmanager
 def translated(kind: type[TacitaError] = FileError, what: str = "") -> Iterator[None]:
     """Turns the engine's errors into ours, with `what` (a path, a step) in front."""
-    module = native()
+    module = compiled.native
     try:
         yield
     except module.TacitaError as error:
         prefix = f"{what}: " if what else ""
         text, _, hint = str(error).partition("; hint: ")
-        raise _kind(module, error, kind)(f"{prefix}{text}", hint=hint) from error
+        raise _kind(error, kind)(f"{prefix}{text}", hint=hint) from error
 
 
-def _kind(module: Any, error: Exception, default: type[TacitaError]) -> type[TacitaError]:
-    ours = {
-        "LevelError": LevelError,
-        "KeyMissingError": KeyMissingError,
-        "FormatError": FileError,
-        "LateError": LateError,  # before the PeerError that it is as well
-        "GoneError": GoneError,
-        "PeerError": PeerError,
+def _kind(error: Exception, default: type[TacitaError]) -> type[TacitaError]:
+    native = compiled.native
+    ours: dict[type[Exception], type[TacitaError]] = {
+        native.LevelError: LevelError,
+        native.KeyMissingError: KeyMissingError,
+        native.FormatError: FileError,
+        native.LateError: LateError,  # before the PeerError that it is as well
+        native.GoneError: GoneError,
+        native.PeerError: PeerError,
     }
-    for name, kind in ours.items():
-        if isinstance(error, getattr(module, name, ())):
-            return kind
-    return default
+    return next((kind for theirs, kind in ours.items() if isinstance(error, theirs)), default)

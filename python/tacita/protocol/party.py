@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import InputError, PeerError
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
+
+if TYPE_CHECKING:
+    from tacita._native import TableClient, TableServer, TwoParty, TwoPartyArrival
 
 TIMEOUT = 600.0  # seconds of silence after which a peer is given up
 CORRELATIONS = "ferret"
@@ -33,7 +36,7 @@ class Identity:
 class Party:
     """One session. native: the engine's `TwoParty`."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: TwoParty) -> None:
         self.native = native
 
     def send(self, data: bytes) -> None:
@@ -42,7 +45,7 @@ class Party:
 
     def receive(self, count: int) -> bytes:
         """The next message, of exactly `count` bytes."""
-        return bytes(self.native.receive(count))
+        return self.native.receive(count)
 
     def set_up(self, correlations: str = CORRELATIONS) -> None:
         """Keys and correlations, once a session, at both parties."""
@@ -59,14 +62,13 @@ class Party:
     @property
     def peer(self) -> str | None:
         """SHA-256 of the certificate that the peer showed, 64 hex digits."""
-        found: str | None = self.native.peer
-        return found
+        return self.native.peer
 
     def close(self) -> None:
         """Writes what is queued and hangs up; a peer that is gone already is no error."""
         try:
             self.native.close()
-        except engine.native().TacitaError:
+        except compiled.native.TacitaError:
             return
 
     @property
@@ -77,7 +79,7 @@ class Party:
 
     def profile(self) -> list[dict[str, Any]]:
         """What each operation cost, by path, in the engine's words."""
-        return list(self.native.profile())
+        return self.native.profile()
 
 
 def dial(
@@ -105,9 +107,9 @@ def dial(
         )
     if name is not None and trust is None:
         raise InputError("connect: a name is for --trust: nothing else looks at names", hint="leave --name out")
-    files = _files(identity)
+    certificate, key = _files(identity)
     with engine.translated(PeerError, f"{host}:{port}"):
-        native = engine.native().TwoParty.dial(
+        native = compiled.native.TwoParty.dial(
             host,
             port,
             ca=str(trust) if trust else None,
@@ -116,30 +118,31 @@ def dial(
             insecure_plain=insecure_plain,
             timeout=timeout,
             threads=threads,
-            **files,
+            certificate=certificate,
+            key=key,
         )
     return Party(native)
 
 
-def encrypt_table(values: NDArray[np.int64], ring: int) -> Any:
+def encrypt_table(values: NDArray[np.int64], ring: int) -> TableServer:
     """The engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2): `message()` is what clients get."""
     with engine.translated(PeerError, "embedding table"):
-        return engine.native().TableServer(np.ascontiguousarray(values), ring)
+        return compiled.native.TableServer(np.ascontiguousarray(values), ring)
 
 
-def received_table(message: bytes, shape: tuple[int, int], ring: int) -> Any:
+def received_table(message: bytes, shape: tuple[int, int], ring: int) -> TableClient:
     """The client half, from the server's message. Raises PeerError for one that is not of this shape."""
     with engine.translated(PeerError, "embedding table"):
-        return engine.native().TableClient(message, *shape, ring)
+        return compiled.native.TableClient(message, *shape, ring)
 
 
 class Arrival:
     """A connection that nothing was said on yet."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: TwoPartyArrival) -> None:
         self._native = native
-        self.address = str(native.address)
-        self.port = int(native.port)
+        self.address = native.address
+        self.port = native.port
 
     def secure(self, within: float, timeout: float) -> Party:
         """The TLS handshake, for a thread of the session's own. Sessions compute on threads that they share.
@@ -161,7 +164,7 @@ def share_threads(count: int) -> int:
 
     Before anything is computed.
     """
-    return int(engine.native().share_threads(count))
+    return compiled.native.share_threads(count)
 
 
 class Listener:
@@ -176,16 +179,16 @@ class Listener:
         client_ca: Path | None = None,
         insecure_plain: bool = False,
     ) -> None:
-        ca = str(client_ca) if client_ca else None
+        ca, (certificate, key) = str(client_ca) if client_ca else None, _files(identity)
         with engine.translated(PeerError, f"{host}:{port}"):
-            self._native = engine.native().TwoPartyListener(
-                host, port, client_ca=ca, insecure_plain=insecure_plain, **_files(identity)
+            self._native = compiled.native.TwoPartyListener(
+                host, port, certificate=certificate, key=key, client_ca=ca, insecure_plain=insecure_plain
             )
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._native.port)
+        return self._native.port
 
     def next(self, wait: float) -> Arrival | None:
         """The next connection, or None when nobody came for `wait` seconds. Nothing is read or written yet.
@@ -205,14 +208,14 @@ def new_identity(folder: Path, names: list[str]) -> Identity:
     except OSError as error:
         raise PeerError(f"{folder}: cannot be made ({error})", hint="choose another folder") from error
     with engine.translated(PeerError, str(folder)):
-        certificate, key = engine.native().generate_certificate(str(folder), names)
+        certificate, key = compiled.native.generate_certificate(str(folder), names)
     return Identity(Path(certificate), Path(key))
 
 
 def fingerprint(certificate: Path) -> str:
     """SHA-256 of a certificate, 64 hex digits."""
     with engine.translated(PeerError, str(certificate)):
-        return str(engine.native().certificate_fingerprint(str(certificate)))
+        return compiled.native.certificate_fingerprint(str(certificate))
 
 
 def certificate_problem(certificate: Path, name: str) -> str:
@@ -222,13 +225,13 @@ def certificate_problem(certificate: Path, name: str) -> str:
     Raises PeerError for a file that is no certificate, or a text that is no name.
     """
     with engine.translated(PeerError, str(certificate)):
-        return engine.native().certificate_problem(str(certificate), name) or ""
+        return compiled.native.certificate_problem(str(certificate), name) or ""
 
 
 @contextmanager
 def pair(timeout: float = 120.0) -> Iterator[tuple[Party, Party]]:
     """(client, server) in this process, for two threads."""
-    client, server = (Party(native) for native in engine.native().two_party_pair(timeout=timeout, threads=1))
+    client, server = (Party(native) for native in compiled.native.two_party_pair(timeout=timeout, threads=1))
     try:
         yield client, server
     finally:
@@ -236,5 +239,5 @@ def pair(timeout: float = 120.0) -> Iterator[tuple[Party, Party]]:
         server.close()
 
 
-def _files(identity: Identity | None) -> dict[str, str]:
-    return {} if identity is None else {"certificate": str(identity.certificate), "key": str(identity.key)}
+def _files(identity: Identity | None) -> tuple[str, str] | tuple[None, None]:
+    return (None, None) if identity is None else (str(identity.certificate), str(identity.key))

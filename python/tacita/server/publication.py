@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tacita.checkpoint import Checkpoint
 from tacita.plan.hidden_embedding import WORDS
@@ -19,6 +19,9 @@ from tacita.protocol.party import encrypt_table
 from tacita.protocol.public_part import encode, public_part
 from tacita.protocol.refusal import Reason, Refusal
 from tacita.two_party.integers import encode as integers
+
+if TYPE_CHECKING:
+    from tacita._native import TableServer
 
 SECRET = 8192  # ternary coefficients of the table's key
 MODULUS, SECURE = 147, 214  # bits of the largest modulus under that key, and of 128-bit security at that dimension
@@ -47,7 +50,7 @@ class Publication:
     """
 
     data: bytes
-    table: Any | None = None
+    table: TableServer | None = None
     most: int | None = None
     texts: int = 0
 

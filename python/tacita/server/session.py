@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tacita import __version__
 from tacita.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan, TensorInfo
 from tacita.plan.predict import file_bytes
 from tacita.plan.resources import GB, require_disk, require_memory, threads
-from tacita.protocol import engine, envelope
+from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir, require
 from tacita.server import resume
 from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
@@ -29,6 +29,9 @@ from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
+
+if TYPE_CHECKING:
+    from tacita._native import Ciphertext, EvaluationKeys, Parameters
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
@@ -76,7 +79,7 @@ class Server:
         self.memory, self.resume, self.save_every = memory, resume, save_every
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         self.usage = Usage()
-        self._keys: Any = None
+        self._keys: EvaluationKeys | None = None
 
     def load_keys(self) -> None:
         """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError else."""
@@ -85,9 +88,15 @@ class Server:
         try:
             with engine.translated(FileError, str(path)):
                 rotations = list(self.plan.rotations)
-                self._keys = engine.native().EvaluationKeys.load(str(path), self.params, rotations)
+                self._keys = compiled.native.EvaluationKeys.load(str(path), self.params, rotations)
         except FileError as error:
             raise _naming_rotations(error, self.plan) from error
+
+    @property
+    def _held(self) -> EvaluationKeys:
+        """The keys, which were read before."""
+        assert self._keys is not None
+        return self._keys
 
     def forecast(self) -> tuple[int, int]:
         """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts at most.
@@ -119,21 +128,21 @@ class Server:
         return self.work.response
 
     def _backend(self, store: SpillStore) -> SpillingBackend:
-        native, budget = engine.native(), ciphertext_budget(self.plan, self.memory)
+        native, budget = compiled.native, ciphertext_budget(self.plan, self.memory)
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
             dump=lambda ct: bytes(ct.to_bytes()),
             load=lambda data: native.Ciphertext.from_bytes(self.params, data),
         )
         return SpillingBackend(
-            CkksBackend(native.Evaluator(self.params, self._keys, self.threads)), store, budget, codec
+            CkksBackend(native.Evaluator(self.params, self._held, self.threads)), store, budget, codec
         )
 
     def _run(
         self, be: SpillingBackend, request: Path, progress: Callable[[Progress], None], notice: Callable[[str], None]
     ) -> Live:
         """The tensors after the last stage, from a resume point or from the request."""
-        run = Run(self.plan.hash, self._keys.key_id, _digest(request), __version__)
+        run = Run(self.plan.hash, self._held.key_id, _digest(request), __version__)
         live, begin, complex_names = self._start(be, request, run, notice)
         stages = circuit_of(self.plan, self.model).stages
         points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
@@ -170,15 +179,15 @@ class Server:
         tensors = {tensor.name: tensor for tensor in self.plan.request}
         found: dict[str, list[Handle]] = {name: [] for name in tensors}
         with engine.translated(FileError, str(path)):
-            for name, _, data in envelope.stream(path, "request", self.plan, self._keys.key_id):
-                ct = engine.native().Ciphertext.from_bytes(self.params, data)
+            for name, _, data in envelope.stream(path, "request", self.plan, self._held.key_id):
+                ct = compiled.native.Ciphertext.from_bytes(self.params, data)
                 _check_ciphertext(path, tensors[name], ct, self.params)
                 found[name].append(be.adopt(ct))
         return {name: tuple(cts) for name, cts in found.items()}
 
     def _respond(self, be: SpillingBackend, out: Live) -> None:
         tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
-        envelope.write_stream(self.work.response, "response", self.plan, self._keys.key_id, tensors)
+        envelope.write_stream(self.work.response, "response", self.plan, self._held.key_id, tensors)
 
 
 def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
@@ -190,7 +199,7 @@ def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingErr
     return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")
 
 
-def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Any, params: Any) -> None:
+def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Parameters) -> None:
     """Raises FileError unless the ciphertext is at its tensor's level and at the canonical scale of that level."""
     if ct.level != tensor.level:
         raise FileError(

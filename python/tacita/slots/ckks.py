@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from tacita.slots.matrices import check_matmul, check_products
 from tacita.slots.native_errors import Translating
 from tacita.slots.plain import check_dot, check_int, check_kinds, check_period, poly_depth
 
+if TYPE_CHECKING:
+    from tacita._native import Evaluator
+
 
 class CkksBackend:
     """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
 
-    def __init__(self, evaluator: Any, on_stage: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, evaluator: Evaluator, on_stage: Callable[[str], None] = lambda _: None) -> None:
         self._native = Translating(evaluator)
         self._on_stage = on_stage
         self.slots: int = evaluator.slots

@@ -18,7 +18,7 @@ from tacita.measure.two_party.links import LINKS, LOOPBACK, Link
 from tacita.measure.two_party.pair import ROLES, Watch, run_pair
 from tacita.measure.two_party.report import Figures, case_figures
 from tacita.plan.resources import threads as all_threads
-from tacita.protocol import engine
+from tacita.protocol import compiled
 
 WORLD = "tacita.measure.two_party.catalogue"
 YARDSTICK_LOG_N = 16
@@ -62,7 +62,7 @@ def measure_case(
 def summary(settings: Settings | None = None) -> Figures:
     """The machine, threads of a party, transport, yardstick Y in ms."""
     how = settings or Settings()
-    native = engine.native()
+    native = compiled.native
     return {
         "machine": processor(),
         "cores": all_threads(),

@@ -9,7 +9,7 @@ from typing import Any
 from tacita.errors import TacitaError
 from tacita.measure.two_party.child import Order, Reading
 from tacita.measure.two_party.cost import Cost
-from tacita.protocol import engine
+from tacita.protocol import compiled
 
 HOST = "127.0.0.1"
 HERE = b"\1"
@@ -47,7 +47,7 @@ class EngineSession:
 
 def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
     """The server's end, once the client has come. Over TLS it makes a certificate of its own in the order's folder."""
-    native, certificate, secured = engine.native(), "", {}
+    native, certificate, secured = compiled.native, "", {}
     if order.tls:
         certificate, key = native.generate_certificate(order.folder, [HOST, "localhost"])
         secured = {"certificate": certificate, "key": key}
@@ -62,7 +62,7 @@ def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
 def connect(order: Order, port: int, certificate: str) -> EngineSession:
     """The client's end."""
     trusted: dict[str, Any] = {"ca": str(Path(certificate))} if order.tls else {"insecure_plain": True}
-    dial = engine.native().TwoParty.dial
+    dial = compiled.native.TwoParty.dial
     return EngineSession(dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.threads, **trusted))
 
 

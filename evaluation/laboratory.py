@@ -20,7 +20,7 @@ from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.circuit import circuit_of
 from tacita.plan.plan import Plan
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 from tacita.slots.ckks import CkksBackend
 
 

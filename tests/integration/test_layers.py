@@ -13,7 +13,7 @@ from tacita.checkpoint import embed, load
 from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.circuit import circuit_of
-from tacita.protocol import engine
+from tacita.protocol import compiled, engine
 from tacita.slots.ckks import CkksBackend
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -147,9 +147,7 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
     plan = make_two_party_plan(checkpoint, 16, texts, embeddings="hidden")
     rows = [padded_words(checkpoint, text, 16) for text in texts]
     words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
-    ops = FixedTensors(
-        plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows])
-    )
+    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows]))
     found = plan.run(ops, ops.words(words)).floats[:, 0]
     wanted = np.array([reference(checkpoint, *embed(checkpoint, text, 16)).logits for text in texts])
     assert np.abs(found - wanted).max() < 0.03

@@ -82,7 +82,9 @@ def _layer(model, t, i, mask, error) -> LayerSpecs:
         inverse=inverse.fit(positive(sums), error),
         rsqrt1=rsqrt.fit(positive(at("norm1.variance")), error),
         rsqrt2=rsqrt.fit(positive(at("norm2.variance")), error),
-        activation=activate.fit(interval(at("feed_forward.argument")), error if model.config.activation == "gelu" else 0.02),
+        activation=activate.fit(
+            interval(at("feed_forward.argument")), error if model.config.activation == "gelu" else 0.02
+        ),
         context=bound(context),
         attended=bound(at("attention.context")),
         sum1=bound(at("norm1.sum") - at("norm1.sum").mean(axis=1, keepdims=True)),

@@ -39,9 +39,7 @@ class FloatTensors:
         if x is not None:
             self._see(f"{name}.input", x)
 
-    def linear(
-        self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False
-    ) -> Array:
+    def linear(self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False) -> Array:
         """See the contract. One product a map: to stack weights for every text would take longer."""
         parts = [self._dense(x, d) for d in maps]
         result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

@@ -33,9 +33,7 @@ class Meaning(Generic[T, W]):
         """See the contract."""
         return x if rows is None else self._ops.rows(self._made(x), rows)
 
-    def attention(
-        self, x: T | Later[T], a: Attention, name: str, rows: int | None = None
-    ) -> T | Later[T]:
+    def attention(self, x: T | Later[T], a: Attention, name: str, rows: int | None = None) -> T | Later[T]:
         """Queries, keys and values as one product; queries apart where only the first rows ask."""
         ops, x = self._ops, self._made(x)
         ops.enter(name, x)

@@ -132,7 +132,9 @@ def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
 def embedding_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of the tensors between token ids and hidden states."""
     sizes = {"word": m.vocab, "position": m.positions, "token_type": m.types}
-    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items() if size}
+    shapes: dict[str, tuple[int, ...]] = {
+        f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items() if size
+    }
     for part in ("weight", "bias") if m.embedding_norm else ():
         shapes[f"embeddings.LayerNorm.{part}"] = (m.hidden,)
     return shapes

@@ -139,4 +139,3 @@ class _Lowering(Generic[F]):
             f"no packing has the step {step.name} ({step.op} of {given}) in this place",
             hint="blocks are lowered where a norm follows the sum with their input",
         )
-

@@ -81,9 +81,7 @@ class CountTensors:
         self.cost.bits += 2.0 * (ring + 5) * _whole(values) + self._formats.ring * values
         return rows, size
 
-    def linear(
-        self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
-    ) -> Shape:
+    def linear(self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False) -> Shape:
         """See the contract."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
         self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)

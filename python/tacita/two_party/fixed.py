@@ -71,9 +71,7 @@ class FixedTensors:
         rows = self._weights.positions(p, x.values.shape[-2])
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
-    def linear(
-        self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False
-    ) -> Fixed:
+    def linear(self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False) -> Fixed:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
         f = self._formats
         result = matmul(x.at(f.fraction).values, weight_integers(self._weights, maps, f.weight))
@@ -102,7 +100,11 @@ class FixedTensors:
         """Both factors at `product_fraction` bits."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
-        return self._held(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction, score_ring(f, self._bounds.attention[name]))
+        return self._held(
+            matmul(left, np.swapaxes(right, -1, -2)),
+            2 * f.product_fraction,
+            score_ring(f, self._bounds.attention[name]),
+        )
 
     def softmax(self, scores: Fixed, name: str) -> Unnormalised[Fixed]:
         """Padded keys are moved out of the range of exp first."""

@@ -101,9 +101,7 @@ class SharedTensors:
             return x
         return x.plus(from_floats(self._weights.positions(p, x.values.shape[-2]), x.fraction, x.ring))
 
-    def linear(
-        self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
-    ) -> Share:
+    def linear(self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False) -> Share:
         """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
         f, weights = self._formats, self._weights
         fraction, rows = f.fraction + f.weight, x.values.shape[0]

@@ -51,8 +51,7 @@ class RowsRequest:
         (hidden, mask), shape = inputs[0], self.layout.shape
         if hidden.shape != (shape.tokens, self.layout.size) or mask.shape != (shape.tokens,):
             raise InputError(
-                f"an input of shape {hidden.shape} with mask {mask.shape}, "
-                f"expected {(shape.tokens, self.layout.size)}",
+                f"an input of shape {hidden.shape} with mask {mask.shape}, expected {(shape.tokens, self.layout.size)}",
                 hint="pad to the plan's tokens",
             )
         keep = mask / mask.sum()

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from large_models import SHAPES, random_inputs, random_model
 
-from tacita.models.bert import layer_prefix
+from tacita.checkpoint import Checkpoint
+from tacita.models.registry import attentions
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
 from tacita.packings.columns.layout import BatchShape, Columns
 from tacita.packings.columns.linear import ColumnMap, Meaning
 from tacita.packings.columns.norm import BatchNorm
-from tacita.packings.rows.circuit import LayerSpecs
+from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionWeights
 from tacita.plan.calibrate import calibrate
 from tacita.plan.cost import Prices
@@ -78,9 +79,10 @@ def main() -> None:
 def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     model = random_model(name, layers=1)
     c = model.config
-    (s,) = fit_circuit(calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c).layers
-    columns, norm = Columns.by_heads(shape, c.heads, c.head_size), BatchNorm(s.rsqrt1, c.norm_eps, s.sum1, c.hidden, 1)
-    attention = _one_head(model.tensors, columns, c.head_size, s, norm)
+    specs = fit_circuit(calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c)
+    first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.head_size)
+    norm = BatchNorm(first.rsqrt, c.norm_eps, first.centred, c.hidden, 1)
+    attention = _one_head(model, columns, specs.attention("layer0.attention"), norm)
     rng = np.random.default_rng(0)
 
     def block(inputs: int, outputs: int) -> ColumnMap:
@@ -89,7 +91,7 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
 
     up, down, out = block(c.hidden, BLOCK), block(c.intermediate, BLOCK), block(2 * c.hidden, BLOCK)
     enter = attention.specs.exp.depth(attention.specs.exp.free_scale()) + 4
-    act = s.activation
+    act = specs.function("layer0.feed_forward").function
     return [
         Piece("one attention head", enter + 1, c.hidden + 1, lambda be, x: attention.attend(be, tuple(x[:-1]), x[-1])),
         Piece("projection, 16 columns", 3, 2 * c.hidden, lambda be, x: out.outputs(be, x)),
@@ -102,14 +104,15 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     ]
 
 
-def _one_head(tensors: Any, columns: Columns, size: int, s: LayerSpecs, norm: BatchNorm) -> BatchAttention:
+def _one_head(model: Checkpoint, columns: Columns, s: AttentionSpecs, norm: BatchNorm) -> BatchAttention:
     """The attention of a layer, cut down to its first head."""
-    names = ("self.query", "self.key", "self.value", "output.dense")
-    arrays = (tensors[f"{layer_prefix(0)}attention.{n}.{part}"] for n in names for part in ("weight", "bias"))
+    a = attentions(model.config)["layer0.attention"]
+    denses = (a.query, a.key, a.value, a.output)
+    arrays = (model.tensors[f"{dense.name}.{part}"] for dense in denses for part in ("weight", "bias"))
     specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry)
     split = Split.double(columns.shape.tokens)
     whole = BatchAttention.build(
-        AttentionWeights(*arrays), columns, size, Meaning.bounded(3.0, columns.size), specs, split, split
+        AttentionWeights(*arrays), columns, a.head_size, Meaning.bounded(3.0, columns.size), specs, split, split
     )
     return replace(whole, query_key=whole.query_key[:1], value=whole.value[:1])
 

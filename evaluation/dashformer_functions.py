@@ -41,9 +41,11 @@ def main() -> None:
     shown = calibrating if args.chosen_on else measured
     hidden = np.stack([embed(model, text, TOKENS)[0] for text in shown])
     calibration = calibrate(model, TOKENS, calibrating)
-    layer = fit_circuit(calibration, model.config, Accuracy(relu=args.relu)).layers[0]
-    specs = {name: getattr(layer, name) for name in ("exp", "inverse", "rsqrt1", "rsqrt2", "activation")}
-    shift = calibration.layers[0].shift
+    found = fit_circuit(calibration, model.config, Accuracy(relu=args.relu))
+    attention, shift = found.attention("layer0.attention"), calibration.attention("layer0.attention").shift
+    roots = {f"rsqrt{i}": found.norm(f"layer0.norm{i}").rsqrt for i in (1, 2)}
+    inner = found.function("layer0.feed_forward").function
+    specs = {"exp": attention.exp, "inverse": attention.inverse, **roots, "activation": inner}
     exact = probabilities(logits(model, hidden, exact_functions(shift)))
     for names in (*((name,) for name in specs), tuple(specs)):
         functions = exact_functions(shift) | {name: specs[name].numpy for name in names}

@@ -19,20 +19,23 @@ import numpy as np
 from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt, statistical_max
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
+from tacita.blocks.base import Norm
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.embed import tokenize
 from tacita.data import DEFAULT_MODEL
-from tacita.models.bert import layer_prefix
+from tacita.models.bert import layer
 from tacita.models.reference import reference
 from tacita.packings.columns.statistical_shift import shift_cost
-from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
-from tacita.plan.calibrate import Calibration, LayerCalibration, calibrate, load_texts
+from tacita.packings.specs import CircuitSpecs
+from tacita.plan.calibrate import calibrate, load_texts
+from tacita.plan.calibration import AttentionCalibration, Calibration, FunctionCalibration, NormCalibration
 from tacita.plan.fitting import fit_circuit
 from tacita.plan.functions import FITS, Functions
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 BEGIN, END = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"
 POINTS = 20001
+TANH = "pooler.tanh"
 Array = np.ndarray
 Function = Callable[[Array], Array]
 
@@ -85,24 +88,26 @@ Row = tuple[str, str, Measured, Measured, Measured]
 
 
 def rows(calibration: Calibration, features: int, specs: dict[str, CircuitSpecs]) -> Iterator[Row]:
-    layers = calibration.layers
+    scored = [calibration.attention(name) for name in named(calibration, "attention")]
 
-    def ours(name: str, variant: str) -> Measured:
-        return _fitted([getattr(layer, name) for layer in specs[variant].layers])
+    def ours(end: str, field: str, variant: str) -> Measured:
+        return _fitted([getattr(specs[variant].nodes[name], field) for name in named(calibration, end)])
 
-    default = ours("exp", "tacita")
-    yield "exp, absolute", "MOAI", moai_exp(layers), ours("exp", "moai"), default
-    yield "exp, absolute", "ARION", arion_exp(layers), ours("exp", "arion"), default
-    default = ours("inverse", "tacita")
-    yield "1/x, relative", "MOAI", moai_inverse(layers), ours("inverse", "moai"), default
-    yield "1/x, relative", "ARION", arion_inverse(layers), ours("inverse", "arion"), default
-    for name, key in (("rsqrt1", "variance1"), ("rsqrt2", "variance2")):
-        title, default = f"1/sqrt(x), LayerNorm {name[-1]}, relative", ours(name, "tacita")
-        yield title, "MOAI", moai_rsqrt(layers, key, features), ours(name, "moai"), default
-        yield title, "ARION", arion_rsqrt(layers, key), ours(name, "arion"), default
-    default = ours("activation", "tacita")
-    yield "GELU, absolute", "MOAI", moai_gelu(layers), ours("activation", "moai"), default
-    yield "GELU, absolute", "ARION", arion_gelu(layers), ours("activation", "arion"), default
+    default = ours("attention", "exp", "tacita")
+    yield "exp, absolute", "MOAI", moai_exp(scored), ours("attention", "exp", "moai"), default
+    yield "exp, absolute", "ARION", arion_exp(scored), ours("attention", "exp", "arion"), default
+    default = ours("attention", "inverse", "tacita")
+    yield "1/x, relative", "MOAI", moai_inverse(scored), ours("attention", "inverse", "moai"), default
+    yield "1/x, relative", "ARION", arion_inverse(scored), ours("attention", "inverse", "arion"), default
+    for end in ("norm1", "norm2"):
+        title, default = f"1/sqrt(x), LayerNorm {end[-1]}, relative", ours(end, "rsqrt", "tacita")
+        norms = [calibration.norm(name) for name in named(calibration, end)]
+        yield title, "MOAI", moai_rsqrt(norms, end, features), ours(end, "rsqrt", "moai"), default
+        yield title, "ARION", arion_rsqrt(norms, end), ours(end, "rsqrt", "arion"), default
+    inner = [calibration.function(name) for name in named(calibration, "feed_forward")]
+    default = ours("feed_forward", "function", "tacita")
+    yield "GELU, absolute", "MOAI", moai_gelu(inner), ours("feed_forward", "function", "moai"), default
+    yield "GELU, absolute", "ARION", arion_gelu(inner), ours("feed_forward", "function", "arion"), default
     wide = (-61.0, 108.0)
     found = {name: FITS[name]["gelu"](wide, 2e-2) for name in FITS}
     title = "GELU on BERT-base's [-61, 108], absolute"
@@ -115,30 +120,35 @@ def rows(calibration: Calibration, features: int, specs: dict[str, CircuitSpecs]
     )
     at = _series_error(gelu.exact, (-61.0, 136.0), 255, wide)
     yield title, "ARION", _series("degree 255 on [-61, 136]", 255, at), _one(found["arion"]), _one(found["tacita"])
-    if calibration.pooler is not None:
-        top = _one(specs["tacita"].tanh)
-        at = _series_error(np.tanh, (-10.0, 10.0), 63, calibration.pooler)
+    if TANH in calibration.nodes:
+        top = _one(specs["tacita"].function(TANH).function)
+        at = _series_error(np.tanh, (-10.0, 10.0), 63, calibration.function(TANH).argument)
         yield "tanh, absolute", "ARION", _series("degree 63 on [-10, 10]", 63, at), top, top
 
 
-def moai_exp(layers: Sequence[LayerCalibration]) -> Measured:
+def named(calibration: Calibration, end: str) -> list[str]:
+    """Nodes with this last part of their name, layer by layer."""
+    return [name for name in calibration.nodes if name.endswith(f".{end}")]
+
+
+def moai_exp(layers: Sequence[AttentionCalibration]) -> Measured:
     found = [exp_limit.limit(c.scores, 7, shift=c.shift) for c in layers]
     errors = [_worst(s.numpy, lambda x, s=s: exp.exact(x, s.shift), s.interval) for s in found]
     return Measured("(1 + x/128)^128", free_depth(found[0]), found[0].multiplications(), max(errors))
 
 
-def arion_exp(layers: Sequence[LayerCalibration]) -> Measured:
+def arion_exp(layers: Sequence[AttentionCalibration]) -> Measured:
     error = max(_series_error(np.exp, (-60.0, 15.0), 44, (c.scores[0] - c.shift, 0.0)) for c in layers)
     return _series("degree 44 on [-60, 15]", 44, error)
 
 
-def moai_inverse(layers: Sequence[LayerCalibration]) -> Measured:
+def moai_inverse(layers: Sequence[AttentionCalibration]) -> Measured:
     """b = prod (1 + e^(2^i)), e = 1 - x for x in (0, 2): the sums of exp, shifted so that they lie there."""
     least = min(c.means[0][0] / c.means[0][1] for c in layers)
     return Measured("16 steps on (0, 2)", 17, 2 * 16 - 2, (1.0 - least) ** (2.0**17))
 
 
-def arion_inverse(layers: Sequence[LayerCalibration]) -> Measured:
+def arion_inverse(layers: Sequence[AttentionCalibration]) -> Measured:
     """On the sums, which is what the paper's circuit sees."""
     domain = (0.02, 400.0)
     spec = inverse_newton.series_spec(domain, domain, 255, 2)
@@ -146,9 +156,9 @@ def arion_inverse(layers: Sequence[LayerCalibration]) -> Measured:
     return Measured("degree 255 on [0.02, 400], 2 steps", free_depth(spec), spec.multiplications(), error)
 
 
-def moai_rsqrt(layers: Sequence[LayerCalibration], key: str, features: int) -> Measured:
+def moai_rsqrt(layers: Sequence[NormCalibration], key: str, features: int) -> Measured:
     """Their one line; the input is features * variance after attention (equation 5), the variance after feed-forward (6)."""
-    factor = float(features) if key == "variance1" else 1.0
+    factor = float(features) if key == "norm1" else 1.0
 
     def theirs(v: Array) -> Array:
         x = factor * v
@@ -157,13 +167,13 @@ def moai_rsqrt(layers: Sequence[LayerCalibration], key: str, features: int) -> M
             y = 0.5 * y * (3.0 - x * y * y)
         return y * math.sqrt(factor)
 
-    error = max(_worst(theirs, rsqrt.exact, getattr(c, key), relative=True) for c in layers)
+    error = max(_worst(theirs, rsqrt.exact, c.variance, relative=True) for c in layers)
     return Measured("line, 4 Newton, 2 Goldschmidt", 1 + 2 * 4 + 1 + 2 * 2, 3 * 6, error)
 
 
-def arion_rsqrt(layers: Sequence[LayerCalibration], key: str) -> Measured:
+def arion_rsqrt(layers: Sequence[NormCalibration], key: str) -> Measured:
     """Plain Newton steps after their series for BERT-Tiny."""
-    domain = (0.01, 6.0) if key == "variance1" else (0.1, 2000.0)
+    domain = (0.01, 6.0) if key == "norm1" else (0.1, 2000.0)
     start = chebyshev_spec("rsqrt", rsqrt.exact, domain, domain, 31)
 
     def theirs(v: Array) -> Array:
@@ -172,13 +182,13 @@ def arion_rsqrt(layers: Sequence[LayerCalibration], key: str) -> Measured:
             y = 0.5 * y * (3.0 - v * y * y)
         return y
 
-    error = max(_worst(theirs, rsqrt.exact, getattr(c, key), relative=True) for c in layers)
+    error = max(_worst(theirs, rsqrt.exact, c.variance, relative=True) for c in layers)
     what = f"degree 31 on [{domain[0]:g}, {domain[1]:g}], 2 Newton"
     return Measured(what, free_depth(start) + 4, start.multiplications() + 6, error)
 
 
-def moai_gelu(layers: Sequence[LayerCalibration]) -> Measured:
-    return _series("tanh(p(x)), degree 23 on [-20, 10]", 23, max(_tanh_gelu(c.activation)[1] for c in layers), 3, 3)
+def moai_gelu(layers: Sequence[FunctionCalibration]) -> Measured:
+    return _series("tanh(p(x)), degree 23 on [-20, 10]", 23, max(_tanh_gelu(c.argument)[1] for c in layers), 3, 3)
 
 
 def _tanh_gelu(interval: fit.Interval) -> tuple[int, float]:
@@ -188,8 +198,8 @@ def _tanh_gelu(interval: fit.Interval) -> tuple[int, float]:
     return 23, _worst(lambda x: 0.5 * x * (1.0 + series(inner * (x + 0.044715 * x**3))), gelu.exact, interval)
 
 
-def arion_gelu(layers: Sequence[LayerCalibration]) -> Measured:
-    error = max(_series_error(gelu.exact, (-61.0, 136.0), 255, c.activation) for c in layers)
+def arion_gelu(layers: Sequence[FunctionCalibration]) -> Measured:
+    error = max(_series_error(gelu.exact, (-61.0, 136.0), 255, c.argument) for c in layers)
     return _series("degree 255 on [-61, 136]", 255, error)
 
 
@@ -199,7 +209,7 @@ def shift_lines(model: Checkpoint, calibration: Calibration, samples: Sequence[t
     yield ""
     yield "| shift of the scores, layer | offset, slope | shifted scores | row means of the exponentials, largest / least |"
     yield "|---|---|---|---|"
-    for i in range(len(calibration.layers)):
+    for i in range(model.config.layers):
         found = [(trace[f"layer{i}.attention.scores"], mask) for mask, trace in rows]
         scores = [s[..., mask > 0.0] for s, mask in found]
         logs = [np.log(np.exp(s).mean(axis=-1)) for s in scores]
@@ -226,28 +236,29 @@ def _shift_line(name: str, i: int, spec: statistical_max.ShiftSpec) -> str:
 def approximate(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Array:
     """Logits of the float model with the functions of `specs` (pooling by [CLS])."""
     x = hidden
-    for i, s in enumerate(specs.layers):
-        x = _layer(model, i, s, x, mask)
-    assert specs.tanh is not None
-    return _dense(model, "classifier", specs.tanh.numpy(_dense(model, "pooler.dense", x[0])))
+    for i in range(model.config.layers):
+        x = _layer(model, i, specs, x, mask)
+    pooled = specs.function(TANH).function.numpy(_dense(model, "pooler.dense", x[0]))
+    return _dense(model, "classifier", pooled)
 
 
-def _layer(model: Checkpoint, i: int, s: LayerSpecs, x: Array, mask: Array) -> Array:
-    name, config = layer_prefix(i), model.config
-    parts = [_dense(model, f"{name}attention.self.{p}", x) for p in ("query", "key", "value")]
-    q, k, v = (p.reshape(-1, config.heads, config.head_size) for p in parts)
+def _layer(model: Checkpoint, i: int, specs: CircuitSpecs, x: Array, mask: Array) -> Array:
+    p, at, config = layer(model.config, i), f"layer{i}", model.config
+    parts = [_dense(model, d.name, x) for d in (p.attention.query, p.attention.key, p.attention.value)]
+    q, k, v = (part.reshape(-1, config.heads, config.head_size) for part in parts)
+    s = specs.attention(f"{at}.attention")
     e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.head_size)) * (mask / mask.sum())
     weights = e * s.inverse.numpy(e.sum(axis=-1, keepdims=True))
     context = np.einsum("hij,jhd->ihd", weights, v).reshape(x.shape)
-    y = _norm(model, f"{name}attention.output", s.rsqrt1, x + _dense(model, f"{name}attention.output.dense", context))
-    wide = s.activation.numpy(_dense(model, f"{name}intermediate.dense", y))
-    return _norm(model, f"{name}output", s.rsqrt2, y + _dense(model, f"{name}output.dense", wide))
+    y = _norm(model, p.norm1, specs.norm(f"{at}.norm1").rsqrt, x + _dense(model, p.attention.output.name, context))
+    wide = specs.function(f"{at}.feed_forward").function.numpy(_dense(model, p.feed_forward.wide.name, y))
+    return _norm(model, p.norm2, specs.norm(f"{at}.norm2").rsqrt, y + _dense(model, p.feed_forward.narrow.name, wide))
 
 
-def _norm(model: Checkpoint, name: str, root: Spec, x: Array) -> Array:
+def _norm(model: Checkpoint, norm: Norm, root: Spec, x: Array) -> Array:
     centred = x - x.mean(axis=-1, keepdims=True)
-    scaled = centred * root.numpy((centred**2).mean(axis=-1, keepdims=True) + model.config.norm_eps)
-    return scaled * model.tensors[f"{name}.LayerNorm.weight"] + model.tensors[f"{name}.LayerNorm.bias"]
+    scaled = centred * root.numpy((centred**2).mean(axis=-1, keepdims=True) + norm.epsilon)
+    return scaled * model.tensors[f"{norm.name}.weight"] + model.tensors[f"{norm.name}.bias"]
 
 
 def _dense(model: Checkpoint, name: str, x: Array) -> Array:

@@ -71,7 +71,7 @@ class Laboratory:
         native = compiled.native
         want, trace = self._reference(hidden, mask)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
-        slots = self.circuit.request.pack(hidden, mask)
+        slots = self.circuit.request.pack([(hidden, mask)])
         live = {
             name: tuple(native.encrypt(self.secret, np.ascontiguousarray(v, np.complex128), levels[name]) for v in vs)
             for name, vs in slots.items()
@@ -82,7 +82,7 @@ class Laboratory:
             out = executor.run(self.plan.stages, self.circuit.stages, self.be, live, inspect=inspect)
         except _Stop:
             return result
-        answer = self.circuit.response.read([self._decrypt(ct) for ct in out[RESPONSE]])
+        (answer,) = self.circuit.response.read([self._decrypt(ct) for ct in out[RESPONSE]])
         result.logits = np.asarray(answer.values, float)
         return result
 
@@ -98,7 +98,7 @@ class Laboratory:
             result.stages[stage] = time.monotonic() - clock
             probe = self.circuit.probes.get(stage)
             if probe is not None:
-                got = probe.read([self._decrypt(ct) for ct in live[probe.tensor]])
+                (got,) = probe.read([self._decrypt(ct) for ct in live[probe.tensor]])
                 want = np.atleast_2d(trace[probe.reference])[: len(got)]
                 result.layers[stage] = float(np.mean(np.abs(got - want)))
             if stage == stop_after:

@@ -8,6 +8,7 @@ own words change. A stage or an operation that gets another name while it stays 
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,33 +20,41 @@ from typing import Any
 
 import numpy as np
 from large_models import SHAPES, random_tensors
-from tacita.backends.two_party.fixed import FixedTensors
 
 from tacita import api
+from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.dashformer import SEQUENCES, convert
 from tacita.cli.bench_batch import DASHFORMER_TOKENS
 from tacita.cli.labelled import read_examples
 from tacita.client.public_cache import PublicCache
+from tacita.data import DEFAULT_MODEL
 from tacita.measure.dashformer import split
-from tacita.models import two_party
-from tacita.models.bert import BertConfig, reference
+from tacita.models.bert import BertConfig
+from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.calibrate import load_texts
 from tacita.plan.circuit import circuit_of
 from tacita.plan.cost import Prices
 from tacita.plan.plan import PlacedStage, Plan, TensorInfo
-from tacita.plan.requests import pack, read
-from tacita.plan.scheme import scheme_of, shape_of
+from tacita.plan.scheme import shape_of
 from tacita.plan.two_party import TwoPartyPlan
 from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers
 from tacita.protocol.party import Party, pair
+from tacita.two_party.fixed import FixedTensors
 
 Facts = dict[str, Any]
 TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
 PRICES = ("tacita.plan", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
-STAGES: Mapping[str, str] = {}  # name of today -> frozen name
+# name of today -> frozen name, as patterns: stages were called by layer, now by node
+STAGES: Mapping[str, str] = {
+    r"(layer\d+)\.norm(\d)\.variance": r"\1.variance\2",
+    r"(layer\d+)\.feed_forward": r"\1.forward",
+    r"(layer\d+)\.(?:attention|feed_forward)\.(\w+)": r"\1.\2",
+    r"pooler\.tanh\.argument": "pooler",
+    r"pooler\.tanh": "tanh",
+}
 OPERATIONS: Mapping[str, str] = {}  # the same for the operations that `sim` counts
 MINILM_TEXTS, MINILM_SEED = 16, 1
 ENDS = "client", "server"
@@ -55,7 +64,7 @@ MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (evaluation/large_models.py
 @lru_cache
 def sst2_tiny() -> Checkpoint:
     """The shipped model."""
-    return load(Path(__file__).resolve().parents[2] / "models" / "sst2-tiny")
+    return load(DEFAULT_MODEL)
 
 
 @lru_cache
@@ -131,7 +140,7 @@ def plan_facts(plan: Plan) -> Facts:
     rows = zip(plan.stages, prediction.stage_seconds, prediction.stage_bytes, strict=True)
     return {
         "model": _model_facts(plan),
-        "asked": {"scheme": scheme_of(plan), "tokens": plan.tokens, "preset": plan.parameters.preset},
+        "asked": {"scheme": plan.scheme, "tokens": plan.tokens, "preset": plan.parameters.preset},
         "batch": plan.batch,
         "lanes": plan.lanes,
         "rotation_keys": len(plan.rotations),
@@ -159,7 +168,7 @@ def _file_facts(tensors: Sequence[TensorInfo]) -> Facts:
 
 def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
     return {
-        "name": STAGES.get(stage.name, stage.name),
+        "name": _frozen(stage.name),
         "bootstraps": list(stage.bootstraps),
         "kinds": list(stage.kinds),
         "levels_in": dict(stage.levels),
@@ -168,6 +177,14 @@ def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
         "seconds": _rounded(seconds),
         "bytes": size,
     }
+
+
+def _frozen(stage: str) -> str:
+    """What the frozen figures call it."""
+    for pattern, name in STAGES.items():
+        if found := re.fullmatch(pattern, stage):
+            return found.expand(name)
+    return stage
 
 
 def circuit_logits(scheme: str, texts: Sequence[str], backend: str) -> list[list[float]]:
@@ -185,10 +202,10 @@ def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
     model = sst2_tiny()
     be: Any = api._local(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
     circuit, levels = circuit_of(plan, model, texts=len(texts)), {t.name: t.level for t in plan.request}
-    packed = pack(circuit, [embed(model, text, plan.tokens) for text in texts])
+    packed = circuit.request.pack([embed(model, text, plan.tokens) for text in texts])
     live = {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}
     out = executor.run(plan.stages, circuit.stages, be, live)
-    answers = read(circuit, [be.decrypt(ciphertext) for ciphertext in out[RESPONSE]])
+    answers = circuit.response.read([be.decrypt(ciphertext) for ciphertext in out[RESPONSE]])
     return [_floats(answer.values) for answer in answers[: len(texts)]]
 
 
@@ -213,10 +230,11 @@ def minilm_two_party() -> TwoPartyPlan:
 def fixed_logits(texts: Sequence[str]) -> tuple[list[list[float]], int]:
     """The shipped model in the two-party mode's fixed-point numbers, and how many values left their ring."""
     plan, model, found, overflows = sst2_two_party(), sst2_tiny(), [], 0
+    weights = Weights(model.tensors)
     for text in texts:
         hidden, mask = embed(model, text, plan.tokens)
-        ops = FixedTensors(plan.formats, mask[None])
-        answer: Any = two_party.run(ops, plan.model(model), ops.input(hidden[None]))
+        ops = FixedTensors(plan.formats, plan.bounds, weights, mask[None])
+        answer: Any = plan.run(ops, ops.input(hidden[None]))
         found.append(_floats(answer.values[0, 0].astype(np.float64) / 2.0**answer.fraction))
         overflows += sum(ops.overflows.values())
     return found, overflows

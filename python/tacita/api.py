@@ -41,7 +41,6 @@ from tacita.plan.executor import Progress
 from tacita.plan.functions import Functions
 from tacita.plan.leveled import candidates, noise_of
 from tacita.plan.plan import ParameterInfo, Plan
-from tacita.plan.requests import pack, read
 from tacita.plan.scheme import shape_of
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.server import Server
@@ -217,11 +216,11 @@ def _classify_locally(
     shape = shape_of(plan).shrunk(len(samples))
     circuit, be = circuit_of(plan, model, texts=len(samples)), _local(plan, backend, seed, shape.slots)
     levels = {tensor.name: tensor.level for tensor in plan.request}
-    live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in pack(circuit, samples).items()}
+    live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(samples).items()}
     predicted = plan.prediction.stage_seconds
     with np.errstate(all="ignore"):  # far outside the intervals polynomials overflow; the response's checks say so
         out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
-    answers = read(circuit, [be.decrypt(ct) for ct in out[RESPONSE]])
+    answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
     return [judge(plan, answer) for answer in answers[: len(samples)]]
 
 

@@ -22,9 +22,10 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.errors import PeerError, TacitaError
 from tacita.plan.circuit import make_plan
-from tacita.plan.plan import Plan, canonical, parse
+from tacita.plan.plan import Plan, parse
 from tacita.plan.presets import PRESETS
 from tacita.plan.two_party import make_two_party_plan, parse_plan
+from tacita.plan.typed_json import canonical
 from tacita.protocol import envelope, handshake, public_part
 from tacita.server import resume
 
@@ -132,8 +133,8 @@ MODULES: dict[str, list[str]] = {
     "client_greeting": ["protocol/handshake.py"],
     "server_greeting": ["protocol/handshake.py"],
     "public_part": ["protocol/public_part.py", "plan/two_party.py"],
-    "two_party_plan": ["plan/two_party.py", "plan/plan.py"],
-    "ckks_plan": ["plan/plan.py"],
+    "two_party_plan": ["plan/two_party.py", "plan/typed_json.py"],
+    "ckks_plan": ["plan/plan.py", "plan/typed_json.py"],
     "request_file": ["protocol/envelope.py"],
     "response_file": ["protocol/envelope.py"],
     "resume_manifest": ["server/resume.py"],

@@ -9,12 +9,12 @@ import dashformer
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit
 from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
 from tacita.data import DEFAULT_MODEL
 from tacita.models.reference import reference
-from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.slots.base import Backend
 from tacita.slots.greedy import run_greedily
@@ -71,7 +71,7 @@ def compared(
     circuit = build_batch_circuit(model, specs, shape, scheme)
     be, encrypt, decrypt = make(circuit)
     live = {n: tuple(encrypt(v) for v in vs) for n, vs in circuit.request.pack(inputs[: shape.sequences]).items()}
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
     answers = circuit.response.read([decrypt(ct) for ct in out["answer"]])
     assert all(answer.sound() for answer in answers[: len(references)])
     return [(answer.values, ref.logits) for answer, ref in zip(answers, references, strict=False)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tiny
+from circuits import build_circuit
 
-from tacita.packings.rows.circuit import FIXED, build_circuit
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.greedy import run_greedily
 from tacita.slots.sim import SimBackend
@@ -27,7 +27,7 @@ def engine(params, circuit, folder):
     """(backend, secret key) with the keys that a greedy run of the circuit uses."""
     sim = SimBackend(params.slots, params.max_level)
     live = {name: tuple(sim.input() for _ in range(count)) for name, count in circuit.request.counts.items()}
-    run_greedily(sim, circuit.stages, live, fixed=FIXED)
+    run_greedily(sim, circuit.stages, live, fixed=circuit.fixed)
     paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
     rotations = sorted(sim.rotation_levels.items())
     native.keygen(params, rotations, *paths, lambda _done, _total: None)
@@ -47,10 +47,10 @@ def test_encrypted_circuit_equals_the_reference(shape, tmp_path):
     be, secret = engine(params, circuit, tmp_path)
     live = {
         name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
-        for name, vectors in circuit.request.pack(hidden, mask).items()
+        for name, vectors in circuit.request.pack([(hidden, mask)]).items()
     }
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
-    answer = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
+    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
     tolerance = 0.1 if "relu" in SHAPES[shape].values() else 0.01
     assert np.max(np.abs(answer.values - reference.logits)) < tolerance
     assert answer.sound()

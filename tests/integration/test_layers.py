@@ -32,13 +32,13 @@ def test_each_layer_stays_close_to_the_reference(tmp_path: Path) -> None:
 
     def compare(stage: str, live: Any) -> None:
         if probe := circuit.probes.get(stage):
-            found = probe.read([np.asarray(secret.decrypt(ct)) for ct in live[probe.tensor]])
+            (found,) = probe.read([np.asarray(secret.decrypt(ct)) for ct in live[probe.tensor]])
             wanted = trace[probe.reference][: len(found)]
             errors[stage] = float(np.mean(np.abs(found - wanted)[mask[: len(found)] > 0]))
 
     levels = {t.name: t.level for t in plan.request}
     native = compiled.native
-    vectors = circuit.request.pack(hidden, mask)
+    vectors = circuit.request.pack([(hidden, mask)])
     live = {n: tuple(native.encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in vectors.items()}
     executor.run(plan.stages, circuit.stages, be, live, inspect=compare)
     assert len(errors) == 2 * model.config.layers

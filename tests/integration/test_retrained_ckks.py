@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny
+from circuits import build_circuit
 from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.checkpoint import from_tensors
 from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
-from tacita.packings.rows.circuit import FIXED, build_circuit
 from tacita.plan.calibrate import calibrate
 from tacita.plan.fitting import fit_circuit
 from tacita.slots.greedy import run_greedily
@@ -33,9 +33,9 @@ def test_bpmax_and_batch_normalisation_on_ciphertexts(tmp_path):
     be, secret = engine(params, circuit, tmp_path)
     live = {
         name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
-        for name, vectors in circuit.request.pack(hidden, mask).items()
+        for name, vectors in circuit.request.pack([(hidden, mask)]).items()
     }
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
-    answer = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
+    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
     assert np.max(np.abs(answer.values - reference(model, hidden, mask).logits)) < 0.01
     assert max(answer.disagreement, answer.leak) < 0.01

@@ -53,7 +53,7 @@ def test_one_text_far_outside_spoils_the_batch_and_every_answer_warns(tmp_path: 
 def excess(plan: Plan, model: Checkpoint, hidden: np.ndarray) -> float:
     """Of hidden states over the plan's intervals."""
     found = Calibration.from_dict(plan.circuit["calibration"])
-    assert set(np.ravel(found.temperatures)) == {1.0}
+    assert set(np.ravel([*found.temperatures.values()])) == {1.0}
     with np.errstate(over="ignore"):
         ranges = walk(model, [(hidden, np.ones(len(hidden)))], 1, rows=found.row_estimates)
         return float(largest_excess(ranges, found)[0])

@@ -11,8 +11,9 @@ import tiny
 
 from tacita.checkpoint import Checkpoint
 from tacita.plan.circuit import make_plan
-from tacita.plan.plan import FORMAT, VERSION, Plan, from_json
+from tacita.plan.plan import FORMAT, VERSION, Plan
 from tacita.plan.presets import PRESETS
+from tacita.plan.typed_json import from_json
 
 TOKENS = 8
 

@@ -23,7 +23,8 @@ from tacita.cli.planning import why
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.errors import FileError
 from tacita.plan.choose import Choice, Objective, Option
-from tacita.plan.plan import Plan, from_json
+from tacita.plan.plan import Plan
+from tacita.plan.typed_json import from_json
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit
 
-from tacita.errors import InputError, PlanError, ShapeError
-from tacita.packings.columns.circuit import FIXED, build_batch_circuit
+from tacita.errors import InputError, ShapeError
 from tacita.packings.columns.layout import BatchShape
 from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
@@ -34,7 +34,7 @@ def run(model, shape, *, scheme="arion", be=None, error=1e-5, spoil=1.0):
             want = [r.trace[probe.reference][: got.shape[1]] for r in references]
             errors[name] = max(np.max(np.abs(g - w)) for g, w in zip(got, want, strict=False))
 
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED, inspect=inspect)
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed, inspect=inspect)
     answers = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
     return circuit, references, answers, errors, max(largest)
 
@@ -94,7 +94,7 @@ def test_bad_requests_and_schemes_are_refused():
     with pytest.raises(InputError, match="shape"):
         circuit.request.pack([(hidden[:8], mask[:8])])
     specs = tiny.joint_specs(model, [tiny.run_reference(model, hidden, mask)], [mask], 1e-3)
-    with pytest.raises(PlanError, match="scheme"):
+    with pytest.raises(InputError, match="scheme"):
         build_batch_circuit(model, specs, shape, "thorn")
     with pytest.raises(ShapeError, match="lanes"):
         build_batch_circuit(model, specs, BatchShape(64, 16, 2))

@@ -14,9 +14,10 @@ from tacita.approx import gelu, inverse, rsqrt
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.reference import reference
-from tacita.plan.calibrate import Calibration, calibrate, load_texts
+from tacita.plan.calibrate import calibrate, load_texts
+from tacita.plan.calibration import AttentionCalibration, Calibration
 from tacita.plan.outwards import outwards, up
-from tacita.plan.population import BOUNDS
+from tacita.plan.population import BOUNDS, INTERVALS
 from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -35,25 +36,21 @@ def test_every_value_of_the_samples_is_inside(checkpoint):
     calibration = calibrate(checkpoint, 16, TEXTS)
     assert calibration.samples == 4
     assert calibration.sha256 == checkpoint.sha256
+    layer = ("attention", "norm1", "feed_forward", "norm2")
+    assert [*calibration.nodes] == [*(f"layer{i}.{node}" for i in range(2) for node in layer), "pooler.tanh"]
     for text in TEXTS:
         trace = trace_of(checkpoint, text)
-        for i, layer in enumerate(calibration.layers):
-            scores, log_sum = trace[f"layer{i}.attention.scores"], trace[f"layer{i}.attention.log_sum_exp"]
-            inside = {
-                "scores": scores,
-                "sums": np.exp(log_sum - layer.shift),
-                "variance1": trace[f"layer{i}.norm1.variance"],
-                "variance2": trace[f"layer{i}.norm2.variance"],
-                "activation": trace[f"layer{i}.feed_forward.argument"],
-            }
-            for name, value in inside.items():
-                lo, hi = getattr(layer, name)
-                assert lo < value.min() <= value.max() < hi, name
-            bounds = BOUNDS | {"pre_norm1": "norm1.sum", "pre_norm2": "norm2.sum"}
-            for name, seen in bounds.items():
-                assert np.abs(trace[f"layer{i}.{seen}"]).max() < getattr(layer, name), name
-            assert np.abs(trace[f"layer{i}.feed_forward.result"]).max() < layer.hidden
-            assert np.exp(scores - layer.shift).max() < 1.0
+        for name, node in calibration.nodes.items():
+            inside = {key: trace[f"{name}.{key}"] for key in INTERVALS[node.tag]}
+            if isinstance(node, AttentionCalibration):
+                inside["sums"] = np.exp(trace[f"{name}.log_sum_exp"] - node.shift)
+                assert np.exp(trace[f"{name}.scores"] - node.shift).max() < 1.0
+            for key, value in inside.items():
+                lo, hi = getattr(node, key)
+                assert lo < value.min() <= value.max() < hi, (name, key)
+            for key in (*BOUNDS[node.tag], *{"norm": ("sum",), "function": ("result",)}.get(node.tag, ())):
+                assert np.abs(trace[f"{name}.{key}"]).max() < getattr(node, key), (name, key)
+        assert np.abs(trace["layer0.attention.input"]).max() < calibration.entry
         assert np.abs(trace["answer"]).max() < calibration.answer
 
 
@@ -63,14 +60,14 @@ def test_mixed_bounds_the_unnormalised_context(checkpoint):
     trace = reference(checkpoint, hidden, mask).trace
     name = "encoder.layer.0.attention.self.value"
     value = hidden @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"]
-    weights = np.exp(trace["layer0.attention.scores"] - calibration.layers[0].shift)
+    weights = np.exp(trace["layer0.attention.scores"] - calibration.attention("layer0.attention").shift)
     mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(5, 2, 8))
-    assert 0.0 <= calibration.layers[0].mixed / np.abs(mixed).max() - 1.0 <= 2.0**-7
+    assert 0.0 <= calibration.attention("layer0.attention").mixed / np.abs(mixed).max() - 1.0 <= 2.0**-7
 
 
 def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     calibration = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, TEXTS[0], 12)], margin=0.0)
-    layer = calibration.layers[0]
+    layer = calibration.attention("layer0.attention")
     scores = trace_of(checkpoint, TEXTS[0], 12)["layer0.attention.scores"][:, :, :5]
     for k, interval in enumerate(layer.means):
         means = np.exp((scores - layer.shift) / 2**k).mean(axis=-1)
@@ -87,22 +84,22 @@ def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
         tensors[key] = np.where(np.arange(16)[:, None] >= 8, 3.0 * tensors[key], tensors[key])
     peaked = from_tensors(model.config, tensors, model.tokenizer)
     calibration = calibrate(peaked, 16, TEXTS, margin=0.0)
-    assert calibration.temperatures[0] == (1.0, 1.0)
-    assert calibration.temperatures[1][0] == 1.0
-    assert calibration.temperatures[1][1] < 1.0
-    lo, hi = calibration.layers[1].means[0]
+    assert calibration.temperatures["layer0.attention"] == (1.0, 1.0)
+    cold, beta = calibration.temperatures["layer1.attention"]
+    assert beta < cold == 1.0
+    found = calibration.attention("layer1.attention")
+    lo, hi = found.means[0]
     assert math.log(hi / lo) <= LIMIT
     cool = tempered(peaked, calibration.temperatures)
     assert cool.sha256 == peaked.sha256
     scores = trace_of(cool, TEXTS[0])["layer1.attention.scores"]
-    beta = calibration.temperatures[1][1]
     np.testing.assert_allclose(scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.attention.scores"][1], rtol=1e-9)
-    assert calibration.layers[1].scores[0] <= scores.min() <= scores.max() <= calibration.layers[1].scores[1]
+    assert found.scores[0] <= scores.min() <= scores.max() <= found.scores[1]
 
 
 def test_an_ordinary_model_is_not_tempered(checkpoint):
     calibration = calibrate(checkpoint, 16, TEXTS)
-    assert calibration.temperatures == ((1.0, 1.0), (1.0, 1.0))
+    assert calibration.temperatures == {"layer0.attention": (1.0, 1.0), "layer1.attention": (1.0, 1.0)}
     assert tempered(checkpoint, calibration.temperatures) is checkpoint
 
 
@@ -112,28 +109,32 @@ def test_margin_widens_by_the_documented_amounts(checkpoint):
         np.concatenate([trace[f"layer0.{name}"].ravel() for trace in seen])
         for name in ("feed_forward.argument", "norm1.variance", "attention.input")
     )
-    wide = calibrate(checkpoint, 16, TEXTS, margin=0.2).layers[0]
+    wide = calibrate(checkpoint, 16, TEXTS, margin=0.2)
     pad = 0.2 * np.ptp(inner)
-    assert wide.activation == outwards((inner.min() - pad, inner.max() + pad))
+    assert wide.function("layer0.feed_forward").argument == outwards((inner.min() - pad, inner.max() + pad))
     factor = math.exp(0.2 * max(2.0, math.log(variance.max() / variance.min())))
-    assert wide.variance1 == pytest.approx(outwards((variance.min() / factor, variance.max() * factor)))
-    assert wide.input == up(1.4 * np.abs(given).max())
-    assert wide.shift == wide.scores[1]
+    widened = outwards((variance.min() / factor, variance.max() * factor))
+    assert wide.norm("layer0.norm1").variance == pytest.approx(widened)
+    attention = wide.attention("layer0.attention")
+    assert wide.entry == attention.input == up(1.4 * np.abs(given).max())
+    assert attention.shift == attention.scores[1]
 
 
 def test_padded_rows_widen_nothing(checkpoint):
     short = calibrate(checkpoint, 16, TEXTS)
     padded = calibrate(checkpoint, 16, hidden_states=[embed(checkpoint, text, 16) for text in TEXTS])
     assert padded.rows == 64 > short.rows
-    for a, b in zip(short.layers, padded.layers, strict=True):
-        for name, value in a.__dict__.items():
-            np.testing.assert_allclose(getattr(b, name), value, rtol=1e-9, err_msg=name)
+    assert short.nodes.keys() == padded.nodes.keys()
+    for node, found in short.nodes.items():
+        for name, value in vars(found).items():
+            other = getattr(padded.nodes[node], name)
+            np.testing.assert_allclose(other, value, rtol=1e-9, err_msg=f"{node}.{name}")
 
 
 def test_other_padding_in_given_states_is_recorded(checkpoint):
     hidden, mask = embed(checkpoint, "fine", 8)
     loud = np.where(mask[:, None] > 0, hidden, 9.0)
-    assert calibrate(checkpoint, 8, hidden_states=[(loud, mask)]).layers[0].input == up(1.2 * 9.0)
+    assert calibrate(checkpoint, 8, hidden_states=[(loud, mask)]).entry == up(1.2 * 9.0)
 
 
 def test_json_round_trip_is_exact_and_checked(checkpoint):
@@ -143,17 +144,46 @@ def test_json_round_trip_is_exact_and_checked(checkpoint):
     with pytest.raises(PlanError, match="stored fields"):
         Calibration.from_dict({k: v for k, v in data.items() if k != "margin"})
     with pytest.raises(PlanError, match="stored fields"):
-        Calibration.from_dict(data | {"layers": [{"input": 1.0}]})
-    with pytest.raises(PlanError, match="answer is 'x'"):
+        Calibration.from_dict(data | {"nodes": {"layer0.norm1": {"kind": "norm", "sum": 1.0}}})
+    with pytest.raises(PlanError, match="answer: expected"):
         Calibration.from_dict(data | {"answer": "x"})
-    with pytest.raises(PlanError, match="pooler is nan"):
-        Calibration.from_dict(data | {"pooler": [0.0, float("nan")]})
+    tanh = data["nodes"]["pooler.tanh"]
+    for field, value, message in (
+        ("argument", [0.0, float("nan")], "argument is nan"),
+        ("argument", [0.0, 1.0, 2.0], "argument: expected 2 items"),
+        ("result", True, "result: expected"),
+        ("result", 10**400, "too large"),
+        ("kind", "norm", "stored fields"),
+        ("kind", "layer", "kind 'layer', expected one of attention, norm, function"),
+        ("kind", [], "kind"),
+        ("extra", 1.0, "unknown field 'extra'"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            Calibration.from_dict(data | {"nodes": {"pooler.tanh": tanh | {field: value}}})
 
 
-def test_mean_pooling_has_no_pooler_interval():
+def test_a_node_is_found_by_its_name_and_kind(checkpoint):
+    calibration = calibrate(checkpoint, 16, TEXTS)
+    assert calibration.norm("layer1.norm2") is calibration.nodes["layer1.norm2"]
+    for find, name, message in (
+        (calibration.norm, "layer7.norm2", "'layer7.norm2' is missing"),
+        (calibration.norm, "pooler.tanh", "'pooler.tanh' is FunctionCalibration, expected NormCalibration"),
+        (calibration.attention, "layer0.norm1", "expected AttentionCalibration"),
+        (calibration.function, "mean", "'mean' is missing"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            find(name)
+
+
+def test_temperatures_of_no_attention_are_refused(checkpoint):
+    with pytest.raises(PlanError, match=r"'layer9\.attention' is missing"):
+        tempered(checkpoint, {"layer9.attention": (0.5, 1.0)})
+
+
+def test_mean_pooling_has_no_interval_of_a_pooler():
     model = make_random_checkpoint(pooling="mean", activation="relu")
     calibration = calibrate(model, 16, TEXTS)
-    assert calibration.pooler is None
+    assert "pooler.tanh" not in calibration.nodes and calibration.function("layer0.feed_forward").density
     assert Calibration.from_dict(calibration.to_dict()) == calibration
 
 
@@ -197,7 +227,7 @@ def test_bad_arguments(checkpoint):
 def test_a_real_models_intervals_are_fitted_in_few_levels():
     example = arion.load_example()
     calibration = calibrate(example.checkpoint, 16, hidden_states=[pad_hidden(example.hidden, 16)])
-    for layer in calibration.layers:
-        assert gelu.fit(layer.activation, 1e-3).depth(1.0) <= 7
-        assert rsqrt.fit(layer.variance1, 1e-4).depth(1.0) <= 6
-        assert inverse.fit(layer.sums, 1e-3).depth(1.0) <= 10
+    for i in range(example.checkpoint.config.layers):
+        assert gelu.fit(calibration.function(f"layer{i}.feed_forward").argument, 1e-3).depth(1.0) <= 7
+        assert rsqrt.fit(calibration.norm(f"layer{i}.norm1").variance, 1e-4).depth(1.0) <= 6
+        assert inverse.fit(calibration.attention(f"layer{i}.attention").sums, 1e-3).depth(1.0) <= 10

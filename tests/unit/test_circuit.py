@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 import tiny
+from circuits import build_circuit
 
 from tacita.errors import PlanError
-from tacita.packings.rows.circuit import FIXED, CircuitSpecs, build_circuit
+from tacita.packings.specs import CircuitSpecs
 from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -19,7 +20,7 @@ def run(model, slots, tokens, real, *, be=None, error=1e-5, spoil=1.0):
     reference = tiny.run_reference(model, hidden, mask)
     circuit = build_circuit(model, tiny.specs(model, reference, mask, error), slots, tokens)
     be = be or PlainBackend(slots)
-    request = circuit.request.pack(hidden * spoil, mask)
+    request = circuit.request.pack([(hidden * spoil, mask)])
     live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in request.items()}
     errors, largest = {}, []
 
@@ -27,11 +28,11 @@ def run(model, slots, tokens, real, *, be=None, error=1e-5, spoil=1.0):
         largest.append(max(np.max(np.abs(be.decrypt(ct))) for cts in tensors.values() for ct in cts))
         if name in circuit.probes:
             probe = circuit.probes[name]
-            got = probe.read([be.decrypt(ct) for ct in tensors[probe.tensor]])
+            (got,) = probe.read([be.decrypt(ct) for ct in tensors[probe.tensor]])
             errors[name] = np.max(np.abs(got - reference.trace[probe.reference][: len(got)]))
 
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED, inspect=inspect)
-    answer = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed, inspect=inspect)
+    (answer,) = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
     return circuit, reference, answer, errors, max(largest)
 
 
@@ -71,9 +72,9 @@ def test_padding_does_not_reach_the_answer():
     for noise in (0.0, 0.2):
         be = PlainBackend(512)
         moved = hidden + noise * (1 - mask)[:, None]
-        live = {n: tuple(be.encrypt(v) for v in vs) for n, vs in circuit.request.pack(moved, mask).items()}
-        out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
-        answers.append(circuit.response.read([be.decrypt(ct) for ct in out["answer"]]).values)
+        live = {n: tuple(be.encrypt(v) for v in vs) for n, vs in circuit.request.pack([(moved, mask)]).items()}
+        out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
+        answers.append(circuit.response.read([be.decrypt(ct) for ct in out["answer"]])[0].values)
     assert np.max(np.abs(answers[0] - answers[1])) < 1e-4
 
 
@@ -102,5 +103,5 @@ def test_specs_of_another_model_are_refused():
     one, two = tiny.checkpoint(layers=1), tiny.checkpoint(layers=2)
     hidden, mask = tiny.inputs(one, 16, 9)
     specs = tiny.specs(one, tiny.run_reference(one, hidden, mask), mask)
-    with pytest.raises(PlanError, match="2"):
+    with pytest.raises(PlanError, match=r"specs of 5 nodes, model of 9: they differ in layer1\.attention"):
         build_circuit(two, specs, 512, 16)

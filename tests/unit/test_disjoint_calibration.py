@@ -7,6 +7,7 @@ import dashformer
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit, build_circuit
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from tacita import api
@@ -16,9 +17,7 @@ from tacita.cli.app import main
 from tacita.errors import InputError
 from tacita.measure.dashformer import split
 from tacita.models.reference import reference
-from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
-from tacita.packings.rows.circuit import build_circuit
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.population import largest_excess
@@ -45,12 +44,11 @@ def test_a_circuit_answers_inputs_that_it_was_not_fitted_to(packing: str) -> Non
     else:
         circuit, groups = build_batch_circuit(model, specs, BatchShape(128, TOKENS), packing), [tested]
     for group in groups:
-        request = circuit.request.pack(*group[0]) if packing == "rows" else circuit.request.pack(group)
+        request = circuit.request.pack(group)
         live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in request.items()}
-        out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+        out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
         found = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
-        answers = [found] if packing == "rows" else found
-        for answer, (hidden, mask) in zip(answers, group, strict=False):
+        for answer, (hidden, mask) in zip(found, group, strict=False):
             assert np.max(np.abs(answer.values - reference(model, hidden, mask).logits)) < 5e-3
             assert answer.sound(0.02)
 
@@ -108,6 +106,6 @@ def test_arions_sentence_is_not_among_its_copies_and_lies_in_their_intervals() -
         assert distances.min() > 0.05, "no row of a copy is one of the sentence"
     states = [pad_hidden(copy, TOKENS) for copy in copies]
     found: Calibration = calibrate(example.checkpoint, TOKENS, hidden_states=states)
-    assert found.temperatures == ((1.0, 1.0), (1.0, 1.0))
+    assert set(found.temperatures.values()) == {(1.0, 1.0)}
     sentence = pad_hidden(example.hidden, TOKENS)
     assert largest_excess(walk(example.checkpoint, [sentence], 1, rows=found.row_estimates), found)[0] < 1.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit, build_circuit
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
 from tacita.approx.constant import is_constant
@@ -15,9 +16,8 @@ from tacita.checkpoint import from_tensors, load
 from tacita.errors import CheckpointError, InputError
 from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
-from tacita.packings.columns.circuit import build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
-from tacita.packings.rows.circuit import FIXED, CircuitSpecs, build_circuit
+from tacita.packings.specs import CircuitSpecs
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.functions import FITS, Functions
@@ -44,14 +44,14 @@ def prepared(model, functions=None, count=3):
 
 def answers(circuit, be, request):
     live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in request.items()}
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
     return circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
 
 
 def error_in_rows(model, be, functions=None):
     inputs, specs = prepared(model, functions)
     circuit = build_circuit(model, specs, be.slots, TOKENS)
-    found = [answers(circuit, be, circuit.request.pack(*sample)).values for sample in inputs]
+    found = [answers(circuit, be, circuit.request.pack([sample]))[0].values for sample in inputs]
     expected = [reference(model, *sample).logits for sample in inputs]
     return np.max(np.abs(np.array(found) - expected))
 
@@ -89,10 +89,11 @@ def test_a_retrained_model_runs_in_rows(variant):
 def test_specs_of_a_retrained_model_are_exact_and_constant():
     model = retrained()
     _, specs = prepared(model)
-    for layer in specs.layers:
-        assert layer.exp.error < 1e-12
-        assert all(is_constant(spec) for spec in (layer.inverse, layer.rsqrt1, layer.rsqrt2))
-        assert not is_constant(layer.activation)
+    for i in range(2):
+        attention = specs.attention(f"layer{i}.attention")
+        assert attention.exp.error < 1e-12 and is_constant(attention.inverse)
+        assert all(is_constant(specs.norm(f"layer{i}.norm{n}").rsqrt) for n in (1, 2))
+        assert not is_constant(specs.function(f"layer{i}.feed_forward").function)
     assert CircuitSpecs.from_json(json.loads(json.dumps(specs.to_dict()))) == specs
 
 
@@ -153,5 +154,7 @@ def test_relu_has_one_approximation_in_all_variants():
     model = tiny.checkpoint(activation="relu")
     calibration: Calibration = calibrate(model, TOKENS, hidden_states=[tiny.inputs(model, TOKENS, 9)])
     goal = Accuracy(activation=0.05, limit=1e-3)
-    found = [fit_circuit(calibration, model.config, goal, Functions.of(v)).layers[0].activation for v in FITS]
+    found = [
+        fit_circuit(calibration, model.config, goal, Functions.of(v)).function("layer0.feed_forward") for v in FITS
+    ]
     assert found[0] == found[1] == found[2]

@@ -75,7 +75,7 @@ def test_every_statistic_of_a_ciphertext_plan_has_eight_bits(scheme: str, activa
     found = list(numbers(data["circuit"]["calibration"] | {"margin": 0.0}))
     assert len(found) > 40 and all(map(has_eight_bits, found))
     assert has_eight_bits(data["prediction"]["max_abs_error"])
-    density = data["circuit"]["calibration"]["layers"][0]["density"]
+    density = data["circuit"]["calibration"]["nodes"]["layer0.feed_forward"]["density"]
     assert bool(density) == (activation == "relu"), "only ReLU's fit asks for the density"
 
 
@@ -89,6 +89,7 @@ def test_every_statistic_of_a_two_party_plan_has_eight_bits(embeddings: str) -> 
 
 def test_circuits_are_fitted_on_the_rounded_intervals() -> None:
     plan = api.plan(make_random_checkpoint(), tokens=16, preset="insecure_toy_n10", texts=TEXTS)
-    layer, specs = (plan.circuit[part]["layers"][0] for part in ("calibration", "specs"))
-    assert np.allclose(specs["activation"]["interval"], layer["activation"], rtol=0, atol=0)
-    assert layer["shift"] == layer["scores"][1]
+    found, specs = (plan.circuit[part]["nodes"] for part in ("calibration", "specs"))
+    fitted, seen = specs["layer0.feed_forward"]["function"], found["layer0.feed_forward"]
+    assert np.allclose(fitted["interval"], seen["argument"], rtol=0, atol=0)
+    assert found["layer0.attention"]["shift"] == found["layer0.attention"]["scores"][1]

@@ -17,11 +17,10 @@ from tacita.plan.plan import (
     Plan,
     Prediction,
     TensorInfo,
-    from_json,
     parse,
-    to_json,
 )
 from tacita.plan.presets import PRESETS
+from tacita.plan.typed_json import from_json, to_json
 
 
 def make_plan() -> Plan:
@@ -69,8 +68,8 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 3', '"version": 4'), "plan version 4, this program reads 3"),
-        (lambda text: text.replace('"version": 3', '"version": 2'), "plan version 2, this program reads 3"),
+        (lambda text: text.replace('"version": 4', '"version": 5'), "plan version 5, this program reads 4"),
+        (lambda text: text.replace('"version": 4', '"version": 3'), "plan version 3, this program reads 4"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),

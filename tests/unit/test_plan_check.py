@@ -47,6 +47,16 @@ def drop(*path: Any) -> Change:
     return change
 
 
+def all_of(*changes: Change) -> Change:
+    """One after the other."""
+
+    def change(data: Any) -> None:
+        for one in changes:
+            one(data)
+
+    return change
+
+
 def nested(depth: int) -> Any:
     found: Any = 0
     for _ in range(depth):
@@ -54,8 +64,28 @@ def nested(depth: int) -> Any:
     return found
 
 
+def copied(here: tuple[Any, ...], there: tuple[Any, ...]) -> Change:
+    """Sets one field to the value of another."""
+
+    def change(data: Any) -> None:
+        value = data
+        for key in here:
+            value = value[key]
+        put(*there, value=value)(data)
+
+    return change
+
+
 CALIBRATION, SPECS = ("circuit", "calibration"), ("circuit", "specs")
-LAYER = (*SPECS, "layers", 0)
+ATTENTION, NORM = "layer0.attention", "layer0.norm1"
+FITTED = (*SPECS, "nodes", ATTENTION)
+FORWARD = "layer0.feed_forward"
+CALIBRATED = (*CALIBRATION, "nodes")
+NO_POOLER = drop(*CALIBRATED, "pooler.tanh"), drop(*SPECS, "nodes", "pooler.tanh")
+ROWS = {"linear": [[0.0] * 8] * 2, "quadratic": [[0.0] * 8] * 2, "constant": [0.0, 0.0]}  # 2 heads of 8 features
+EMPTY = {"linear": [], "quadratic": [], "constant": []}
+SERIES = {"kind": "chebyshev", "function": "tanh", "interval": [-1.0, 1.0], "domain": [-1.1, 1.1], "error": 0.1}
+TANH = {"kind": "function", "function": {**SERIES, "relative": False, "coefficients": [0.0, 1.0]}}
 
 FILE_TABLE = [
     ("decimals 30", put("decimals", value=30), "decimals"),
@@ -77,19 +107,54 @@ FILE_TABLE = [
     ("negative bound of the answer", put(*CALIBRATION, "answer", value=-1.0), "bound of the answer"),
     ("other bounds of the answer", put(*SPECS, "answer", value=1e-9), "bound of the answer"),
     ("other model calibrated", put(*CALIBRATION, "sha256", value="00" * 32), "calibrated model"),
-    ("interval the wrong way", put(*CALIBRATION, "layers", 0, "scores", value=[1.0, -1.0]), "scores"),
-    ("variance below zero", put(*CALIBRATION, "layers", 0, "variance1", value=[-1.0, 1.0]), "variance1"),
-    ("no calibrated layers", put(*CALIBRATION, "layers", value=[]), "calibrated layers"),
-    ("temperatures of no head", put(*CALIBRATION, "temperatures", value=[[]]), "temperatures"),
-    ("unknown approximation", put(*LAYER, "exp", "kind", value="oracle"), "approximations"),
-    ("no coefficients", put(*LAYER, "exp", "coefficients", value=[]), "approximation of exp"),
-    ("100,000 coefficients", put(*LAYER, "exp", "coefficients", value=[0.5] * 100_000), "approximation of exp"),
-    ("a coefficient that is text", put(*LAYER, "exp", "coefficients", value=["1"]), "approximation of exp"),
-    ("empty domain", put(*LAYER, "exp", "domain", value=[1.0, 1.0]), "approximation of exp"),
-    ("inverse of zero", put(*LAYER, "inverse", "domain", value=[0.0, 1.0]), "approximation of inverse"),
-    ("deeper than the chain", put(*LAYER, "inverse", "relaxation", value=[1.5] * 60), "approximation of inverse"),
-    ("bound of zero", put(*LAYER, "context", value=0.0), "bound of context"),
-    ("bound that is an approximation", put(*LAYER, "context", value={"kind": "x"}), "approximations"),
+    ("interval the wrong way", put(*CALIBRATED, ATTENTION, "scores", value=[1.0, -1.0]), "scores"),
+    ("variance below zero", put(*CALIBRATED, NORM, "variance", value=[-1.0, 1.0]), "norm1: interval of variance"),
+    ("no calibrated nodes", put(*CALIBRATED, value={}), "calibrated nodes"),
+    ("temperatures of no head", put(*CALIBRATION, "temperatures", value={ATTENTION: []}), "temperatures"),
+    ("pooling of other nodes", put("model", "pooling", value="mean"), "calibrated nodes"),
+    ("layers of other nodes", put("model", "layers", value=2), "calibrated nodes"),
+    ("a node missing", drop(*CALIBRATED, NORM), "calibrated nodes"),
+    ("a node of another model", copied((*CALIBRATED, NORM), (*CALIBRATED, "layer1.norm1")), "calibrated nodes"),
+    ("a node of another kind", copied((*CALIBRATED, NORM), (*CALIBRATED, ATTENTION)), "calibrated nodes"),
+    ("a node of no kind", put(*CALIBRATED, NORM, "kind", value="layer"), "fields of the calibration"),
+    ("a kind that is a list", put(*CALIBRATED, NORM, "kind", value=[]), "fields of the calibration"),
+    ("name of a node", put(*CALIBRATED, "\x1b[2J", value={}), "not printable"),
+    ("shift out of range", put(*CALIBRATED, ATTENTION, "shift", value=1e30), "shift of the scores"),
+    ("no means", put(*CALIBRATED, ATTENTION, "means", value=[]), "intervals of means"),
+    ("a mean below zero", put(*CALIBRATED, ATTENTION, "means", value=[[-1.0, 1.0]] * 4), "intervals of means"),
+    ("argument the wrong way", put(*CALIBRATED, "pooler.tanh", "argument", value=[1.0, 1.0]), "interval of argument"),
+    ("density of a thousand", put(*CALIBRATED, FORWARD, "density", value=[0.0] * 1000), "density"),
+    ("bound of a norm", put(*CALIBRATED, NORM, "result", value=0.0), "norm1: a bound"),
+    ("bound of a request", put(*CALIBRATION, "entry", value=-1.0), "bound of the request"),
+    ("other bounds of the request", put(*SPECS, "entry", value=1.0), "bound of the request"),
+    ("other bounds of an input", put(*SPECS, "inputs", NORM, value=1e-9), "bounds of the inputs"),
+    ("a bound of the input of no node", put(*SPECS, "inputs", "x", value=1.0), "bounds of the inputs"),
+    ("a bound of an input that is text", put(*SPECS, "inputs", NORM, value="1"), "fields of the approximations"),
+    ("temperatures of no attention", put(*CALIBRATION, "temperatures", NORM, value=[1.0, 1.0]), "temperatures"),
+    ("a temperature above one", put(*CALIBRATION, "temperatures", ATTENTION, value=[1.0, 2.0]), "temperatures"),
+    ("row estimates of no attention", put(*CALIBRATION, "row_estimates", NORM, value=ROWS), "row estimates"),
+    ("row estimates of one text", put(*CALIBRATION, "row_estimates", ATTENTION, value=ROWS), "estimates of one text"),
+    ("row estimates of one side", put(*FITTED, "rows", value=ROWS), "row estimates"),
+    ("row estimates of no head", put(*CALIBRATION, "row_estimates", ATTENTION, value=EMPTY), "row estimates"),
+    ("row estimates that are a list", put(*FITTED, "rows", value=[]), "fields of the approximations"),
+    ("row estimates with another field", put(*FITTED, "rows", value={**ROWS, "x": 1}), "fields of the approximations"),
+    ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),
+    ("an approximated node of another model", put(*SPECS, "nodes", "x", value=TANH), "approximated nodes"),
+    ("a node approximated by nothing", put(*SPECS, "nodes", FORWARD, value=None), "fields of the approximations"),
+    ("nodes that are a list", put(*SPECS, "nodes", value=[]), "fields of the approximations"),
+    ("a bound that is true", put(*SPECS, "nodes", NORM, "centred", value=True), "fields of the approximations"),
+    ("a field of a node missing", drop(*SPECS, "nodes", NORM, "centred"), "fields of the approximations"),
+    ("a field of a node too many", put(*SPECS, "nodes", NORM, "extra", value=1.0), "fields of the approximations"),
+    ("root of zero", put(*SPECS, "nodes", NORM, "rsqrt", "domain", value=[0.0, 1.0]), "approximation of rsqrt"),
+    ("unknown approximation", put(*FITTED, "exp", "kind", value="oracle"), "approximations"),
+    ("no coefficients", put(*FITTED, "exp", "coefficients", value=[]), "approximation of exp"),
+    ("100,000 coefficients", put(*FITTED, "exp", "coefficients", value=[0.5] * 100_000), "approximation of exp"),
+    ("a coefficient that is text", put(*FITTED, "exp", "coefficients", value=["1"]), "approximation of exp"),
+    ("empty domain", put(*FITTED, "exp", "domain", value=[1.0, 1.0]), "approximation of exp"),
+    ("inverse of zero", put(*FITTED, "inverse", "domain", value=[0.0, 1.0]), "approximation of inverse"),
+    ("deeper than the chain", put(*FITTED, "inverse", "relaxation", value=[1.5] * 60), "approximation of inverse"),
+    ("bound of zero", put(*FITTED, "context", value=0.0), "bound of context"),
+    ("bound that is an approximation", put(*FITTED, "context", value={"kind": "x"}), "approximations"),
     ("tokens", put("tokens", value=1 << 20), "tokens"),
     ("tokens not a power of two", put("tokens", value=7), "texts of a request"),
     ("batch", put("batch", value=1 << 30), "texts of a request"),
@@ -107,7 +172,7 @@ FILE_TABLE = [
     ("name of a field", put("model", "\x1b[2J", value=0), "not printable"),
     ("name of a stage", put("stages", 0, "name", value="\x07"), "not printable"),
     ("machine", put("prediction", "machine", value="\x1b]0;owned\x07"), "not printable"),
-    ("version", put("version", value=99), "plan version 99, this program reads 3"),
+    ("version", put("version", value=99), "plan version 99, this program reads 4"),
     ("version that is an object", put("version", value={"a": 1}), "plan version"),
     ("slots", put("parameters", "slots", value=1 << 40), "parameters"),
     ("security", put("parameters", "security_bits", value=128), "parameters"),
@@ -142,7 +207,7 @@ FILE_TABLE = [
 MODEL_TABLE = [
     ("labels swapped", lambda d: d["model"]["labels"].reverse(), "labels of the model"),
     ("a label renamed", put("model", "labels", 0, value="other"), "labels of the model"),
-    ("pooling", put("model", "pooling", value="mean"), "pooling of the model"),
+    ("pooling", all_of(put("model", "pooling", value="mean"), *NO_POOLER), "pooling of the model"),
     ("another intermediate size", put("model", "intermediate", value=64), "intermediate of the model"),
     ("a rotation more", lambda d: d["rotations"].append([17, 0]), "rotation keys"),
     ("a rotation less", lambda d: d["rotations"].pop(), "rotation keys"),
@@ -152,8 +217,8 @@ MODEL_TABLE = [
     ("other stages", put("stages", 0, "name", value="layer0.other"), "other stages"),
     ("a level that is not reached", put("request", 1, "level", value=0), "cannot run|rotation keys"),
     ("a tensor that is not there", put("stages", 0, "levels", value={"q": 1}), "no tensor 'q'"),
-    ("a bound whose inverse overflows", put(*LAYER, "sum1", value=1e-300), "cannot be built"),
-    ("steps of zero", put(*LAYER, "inverse", "relaxation", value=[0.0] * 5), "cannot be built"),
+    ("a bound whose inverse overflows", put(*SPECS, "nodes", NORM, "centred", value=1e-300), "cannot be built"),
+    ("steps of zero", put(*FITTED, "inverse", "relaxation", value=[0.0] * 5), "cannot be built"),
     ("answer above its level", put("response", 0, "level", value=13), "above the level"),
 ]
 

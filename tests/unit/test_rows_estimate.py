@@ -1,23 +1,20 @@
 """Row estimates: they narrow the row means, change no softmax, and batch circuits take them from their scores."""
 
-from dataclasses import replace
-
 import dashformer
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit, build_circuit
 
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
 from tacita.models.reference import reference
-from tacita.packings.columns.circuit import FIXED, build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.columns.row_estimate import RowEstimate
-from tacita.packings.rows.circuit import CircuitSpecs, build_circuit
+from tacita.packings.specs import CircuitSpecs
 from tacita.plan.calibrate import Calibration, calibrate
-from tacita.plan.circuit import _with_rows
 from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.rows import RowSamples, estimates
+from tacita.plan.rows import RowSamples, estimator
 from tacita.plan.temper import tempered
 from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
@@ -41,8 +38,8 @@ def samples(model, count=30):
     return [tiny.inputs(model, TOKENS, TOKENS - n % 5, seed=n) for n in range(count)]
 
 
-def span(calibration: Calibration, layer=0):
-    low, high = calibration.layers[layer].means[0]
+def span(calibration: Calibration):
+    low, high = calibration.attention("layer0.attention").means[0]
     return float(np.log(high / low))
 
 
@@ -60,18 +57,17 @@ def test_circuits_with_estimates_equal_the_reference(name, scheme):
     model, shape = peaked(**sizes), BatchShape(slots, TOKENS, lanes)
     inputs = samples(model)
     before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=r) for r in (False, True))
-    assert all(after.row_estimates) and not any(before.row_estimates)
-    pairs = zip(before.temperatures, after.temperatures, strict=True)
-    assert all(np.sum(cold) <= np.sum(warm) for cold, warm in pairs), (
+    assert after.row_estimates.keys() == after.temperatures.keys() and not before.row_estimates
+    assert all(np.sum(before.temperatures[node]) <= np.sum(warm) for node, warm in after.temperatures.items()), (
         "no more tempering where estimates narrow the means"
     )
     model = tempered(model, after.temperatures)
-    specs = _with_rows(fit_circuit(after, model.config, FINE), after)
+    specs = fit_circuit(after, model.config, FINE)
     assert CircuitSpecs.from_json(specs.to_dict()) == specs
     circuit, be = build_batch_circuit(model, specs, shape, scheme), PlainBackend(slots, 30)
     request = circuit.request.pack(inputs[: shape.sequences])
     live = {key: tuple(be.encrypt(v) for v in vectors) for key, vectors in request.items()}
-    out, _ = run_greedily(be, circuit.stages, live, fixed=FIXED)
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
     answers = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
     wanted = [reference(model, hidden, mask).logits for hidden, mask in inputs[: shape.sequences]]
     assert max(np.max(np.abs(a.values - w)) for a, w in zip(answers, wanted, strict=False)) < 2e-3
@@ -99,10 +95,11 @@ def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero()
         found.append((reference(model, hidden, mask, seen.see).trace, mask))
     rows = seen.fit()
     logs = [t["layer0.attention.log_sum_exp"][:, mask > 0] - np.log(mask.sum()) for t, mask in found]
-    taken = [estimates(model, rows, "layer0.attention", t["layer0.attention.input"])[:, mask > 0] for t, mask in found]
+    estimate = estimator(model, rows)
+    taken = [estimate("layer0.attention", t["layer0.attention.input"])[:, mask > 0] for t, mask in found]
     before, left = np.concatenate(logs, axis=1), np.concatenate(logs, axis=1) - np.concatenate(taken, axis=1)
     assert np.ptp(left) < np.ptp(before) - 2.0
-    constants = np.abs(rows[0].constant)  # of 8 bits
+    constants = np.abs(rows["layer0.attention"].constant)  # of 8 bits
     assert np.all(np.abs(left.max(axis=1) + left.min(axis=1)) <= 2.0 * (2.0**-8 * constants + 1e-6))
 
 
@@ -112,9 +109,9 @@ def test_few_rows_or_narrow_ones_get_no_estimate():
     hidden, mask = tiny.inputs(model, TOKENS, TOKENS)
     seen.start(mask)
     reference(model, hidden, mask, seen.see)
-    assert seen.fit() == (None,) * model.config.layers, "too few rows"
+    assert seen.fit() == {}, "too few rows"
     mild = tiny.checkpoint(hidden=16, heads=2, ff=32)
-    assert not any(calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=True).row_estimates)
+    assert not calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=True).row_estimates
 
 
 @pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
@@ -124,7 +121,7 @@ def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
     model = dashformer.load_model()
     before, after = (calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=r) for r in (False, True))
     assert span(before) > 10.0 and span(after) < 3.5
-    rows = after.row_estimates[0]
-    assert rows is not None and Calibration.from_dict(after.to_dict()) == after
-    specs = replace(fit_circuit(after, model.config).layers[0], rows=rows)
+    assert Calibration.from_dict(after.to_dict()) == after
+    specs = fit_circuit(after, model.config).attention("layer0.attention")
+    assert specs.rows is not None
     assert specs.inverse.depth(specs.inverse.free_scale()) <= 5

@@ -12,8 +12,8 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import from_tensors
 from tacita.errors import CheckpointError, FileError, InputError
 from tacita.models.retrained import Retrained
-from tacita.plan.plan import canonical
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, parse_plan
+from tacita.plan.typed_json import canonical
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 

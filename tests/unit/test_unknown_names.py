@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from circuits import build_batch_circuit, build_circuit
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
@@ -21,14 +22,13 @@ from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
 from tacita.measure.two_party.pair import Pair, _take
 from tacita.models.reference import reference
-from tacita.packings.columns.circuit import build_batch_circuit
 from tacita.packings.columns.layout import BatchShape
-from tacita.packings.rows.circuit import build_circuit
+from tacita.packings.shape import Shape
 from tacita.plan.choose import Option, objective_of
 from tacita.plan.functions import Functions
 from tacita.plan.phases import Phases
 from tacita.plan.plan import Plan
-from tacita.plan.scheme import Shape, packing_of, scheme_of
+from tacita.plan.scheme import scheme_named, shape_of
 from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan, parse_plan
 from tacita.plan.two_party_cost import expected_bytes
 from tacita.protocol import envelope
@@ -143,13 +143,15 @@ def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> No
 
 
 def test_schemes_packings_and_objectives(plan: Plan) -> None:
-    for call in (lambda: packing_of("thorn"), lambda: Phases(lambda _: None, ["thorn"])):
+    for call in (lambda: scheme_named("thorn"), lambda: Phases(lambda _: None, ["thorn"])):
         with pytest.raises(InputError, match="no scheme 'thorn'"):
             call()
-    with pytest.raises(PlanError, match="packing 'columns'"):
-        Shape("columns", 512, 16)
-    with pytest.raises(PlanError, match="packing 'columns'"):
-        scheme_of(replace(plan, scheme="columns"))
+    with pytest.raises(PlanError, match="packing 'diagonals'"):
+        Shape("diagonals", "hoisted", 512, 16)
+    with pytest.raises(PlanError, match="packing rows with rotations 'double'"):
+        Shape("rows", "double", 512, 16)
+    with pytest.raises(PlanError, match="scheme 'columns'"):
+        shape_of(replace(plan, scheme="columns"))
     with pytest.raises(InputError, match="no scheme 'bumblebee'"):
         api.plan(MODEL, tokens=16, scheme="bumblebee")
     for name in ("speed", ""):
@@ -168,9 +170,10 @@ def test_functions_and_phases() -> None:
     for variant in ("thor", ""):
         with pytest.raises(InputError, match="no variant"):
             Functions.of(variant)
-    for name in ("silu", "relu", "activation", "fit"):
-        with pytest.raises(InputError, match=f"no approximation of '{name}'"):
+    for name in ("silu", "softplus", "activation", "fit"):
+        with pytest.raises(PlanError, match=f"no approximation of '{name}' in variant tacita") as caught:
             Functions().fit(name, (-1.0, 1.0), 1e-3)
+        assert caught.value.hint == "there are tanh, relu, exp, inverse, rsqrt, gelu"
     with pytest.raises(PlanError, match="no phase 'polish thor'"):
         Phases(lambda _: None, ["thor"]).enter("polish", "thor")
 

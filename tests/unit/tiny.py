@@ -9,10 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from tacita.approx import exp, gelu, inverse, relu, rsqrt, tanh
+from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.shapes import Function, function_of
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.models.bert import BertConfig, tensor_shapes
 from tacita.models.reference import Reference, reference
-from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
+from tacita.models.registry import nodes
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
 
 def checkpoint(
@@ -62,35 +65,38 @@ def positive(x, ratio=1.5):
 
 def specs(model: Checkpoint, run: Reference, mask, error=1e-5) -> CircuitSpecs:
     """Intervals of this one run, widened."""
-    t = run.trace
-    layers = tuple(_layer(model, t, i, mask, error) for i in range(model.config.layers))
-    top = tanh.fit(interval(t["pooler.tanh.argument"]), error) if "pooler.tanh.argument" in t else None
-    return CircuitSpecs(layers, bound(t["layer0.attention.input"]), top, bound(run.logits, 2.0))
+    found = {name: _node(node, name, run.trace, mask, error) for name, node in nodes(model.config).items()}
+    entry = bound(run.trace["layer0.attention.input"])
+    return CircuitSpecs({name: made for name, made in found.items() if made}, entry, bound(run.logits, 2.0))
 
 
-def _layer(model, t, i, mask, error) -> LayerSpecs:
-    def at(name):
-        return t[f"layer{i}.{name}"]
+def _node(node, name, trace, mask, error) -> NodeSpecs | None:
+    def at(key):
+        return trace[f"{name}.{key}"]
 
-    scores = interval(at("attention.scores"))
+    match node:
+        case Attention():
+            return _attention(at, node.heads, mask, error)
+        case Norm():
+            centred = bound(at("sum") - at("sum").mean(axis=1, keepdims=True))
+            return NormSpecs(rsqrt.fit(positive(at("variance")), error), centred, bound(at("result")))
+        case FeedForward() | Function():
+            kind = function_of(node)
+            fit = {"gelu": gelu, "relu": relu, "tanh": tanh}[kind].fit
+            return FunctionSpecs(fit(interval(at("argument")), 0.02 if kind == "relu" else error))
+    return None
+
+
+def _attention(at, heads, mask, error) -> AttentionSpecs:
+    scores = interval(at("scores"))
     shift = scores[1]
-    sums = np.exp(at("attention.log_sum_exp") - shift) / mask.sum()  # means: the client's masks hold 1/n
-    activate = {"gelu": gelu, "relu": relu}[model.config.activation]
-    context = at("attention.context").reshape(len(mask), model.config.heads, -1) * sums.T[:, :, None]
-    return LayerSpecs(
+    sums = np.exp(at("log_sum_exp") - shift) / mask.sum()  # means: the client's masks hold 1/n
+    context = at("context").reshape(len(mask), heads, -1) * sums.T[:, :, None]
+    return AttentionSpecs(
         exp=exp.fit(scores, error * float(sums.min()), shift=shift),
         inverse=inverse.fit(positive(sums), error),
-        rsqrt1=rsqrt.fit(positive(at("norm1.variance")), error),
-        rsqrt2=rsqrt.fit(positive(at("norm2.variance")), error),
-        activation=activate.fit(
-            interval(at("feed_forward.argument")), error if model.config.activation == "gelu" else 0.02
-        ),
         context=bound(context),
-        attended=bound(at("attention.context")),
-        sum1=bound(at("norm1.sum") - at("norm1.sum").mean(axis=1, keepdims=True)),
-        norm1=bound(at("norm1.result")),
-        sum2=bound(at("norm2.sum") - at("norm2.sum").mean(axis=1, keepdims=True)),
-        output=bound(at("norm2.result")),
+        attended=bound(at("context")),
     )
 
 

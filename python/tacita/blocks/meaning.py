@@ -65,7 +65,9 @@ class Meaning(Generic[T, W]):
 
     def linear(self, x: T | Later[T], d: Dense, name: str) -> T | Later[T]:
         """See the contract."""
-        return self._later(self._made(x), d)
+        x = self._made(x)
+        self._ops.enter(name, x)
+        return self._later(x, d)
 
     def function(self, x: T | Later[T], kind: str, name: str) -> T | Later[T]:
         """See the contract."""
@@ -74,10 +76,10 @@ class Meaning(Generic[T, W]):
 
     def mean(self, x: T | Later[T], name: str) -> T | Later[T]:
         """See the contract."""
-        ops, x = self._ops, self._made(x)
+        ops, x = self._ops, self._made(x)  # the rows, once: it is the mean that waits
 
         def run(add: T | None, opened: bool) -> T:
-            ops.enter(name)
+            ops.enter(name, x)
             found = ops.mean(x, name, opened=opened)
             return found if add is None else ops.add(found, add)
 

@@ -22,6 +22,13 @@ class Mean:
     """The mean over the real tokens."""
 
 
+def function_of(node: Node) -> str | None:
+    """The function's name of a node that has one."""
+    if isinstance(node, Function):
+        return node.kind
+    return node.function if isinstance(node, FeedForward) else None
+
+
 Node = Attention | FeedForward | Norm | Dense | Function | Mean | Positions
 
 

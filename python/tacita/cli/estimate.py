@@ -39,7 +39,6 @@ from tacita.cli.planning import planned
 from tacita.cli.report import parameters, security_line
 from tacita.plan.plan import PlacedStage, Plan
 from tacita.plan.resources import GB, available_memory
-from tacita.plan.scheme import scheme_of
 from tacita.server.budget import predicted_spill
 from tacita.server.session import MEMORY_GB
 
@@ -124,7 +123,7 @@ def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -
     seconds = plan.prediction.seconds["evaluate"] * requests
     return {
         "model": plan.model.name,
-        "scheme": scheme_of(plan),
+        "scheme": plan.scheme,
         "tokens": plan.tokens,
         "texts_per_request": plan.batch,
         "lanes": plan.lanes,
@@ -210,7 +209,7 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
-    table.add_row("scheme", f"{scheme_of(plan)}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request")
+    table.add_row("scheme", f"{plan.scheme}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request")
     for step, seconds in p.seconds.items():
         table.add_row(shown(step), duration(seconds))
     counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"

@@ -35,8 +35,8 @@ from tacita.cli.options import (
 from tacita.cli.planning import planned
 from tacita.cli.population import told
 from tacita.cli.steps import step
-from tacita.plan.plan import Plan, to_json
-from tacita.plan.scheme import scheme_of
+from tacita.plan.plan import Plan
+from tacita.plan.typed_json import to_json
 from tacita.protocol.files import Workdir, write_text
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
@@ -76,7 +76,7 @@ def run(
             prices=read_prices(prices),
         )
         write_text(path, plan.to_text())
-        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": scheme_of(plan)}
+        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": plan.scheme}
         timed.fields["population"] = to_json(plan.population)
     evaluate = duration(plan.prediction.seconds["evaluate"])
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
@@ -92,7 +92,7 @@ def run(
 def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
-    shape = f"{plan.tokens} tokens, scheme {scheme_of(plan)}, {plan.batch} texts a request"
+    shape = f"{plan.tokens} tokens, scheme {plan.scheme}, {plan.batch} texts a request"
     out.print(f"plan {plan.hash[:12]}: {shown(plan.model.name)}, {shape}", soft_wrap=True)
     for line in _stages(plan):
         out.print(line, soft_wrap=True)

@@ -15,7 +15,6 @@ from tacita.cli.answers import label_of, numbers
 from tacita.cli.console import duration, out, several, shown, size
 from tacita.errors import FileError
 from tacita.plan.plan import Plan
-from tacita.plan.scheme import scheme_of
 
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
@@ -82,7 +81,7 @@ def run_report(
         **results[0].to_json(),
         "backend": backend,
         "encrypted": encrypted,
-        "scheme": scheme_of(plan),
+        "scheme": plan.scheme,
         "tokens": plan.tokens,
         "inputs": len(results),
         "requests": len(requests),

@@ -20,7 +20,6 @@ from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
 from tacita.plan.predict import file_bytes
-from tacita.plan.requests import pack, read
 from tacita.plan.resources import require_disk
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
@@ -90,12 +89,12 @@ class Client:
         cts = (data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id))
         with engine.translated(FileError, str(self.work.response)):
             slots = list(_decrypt(secret, cts))
-        return [judge(self.plan, decoded) for decoded in read(circuit_of(self.plan, self.model), slots)[:count]]
+        return [judge(self.plan, decoded) for decoded in circuit_of(self.plan, self.model).response.read(slots)[:count]]
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
-        slots = pack(circuit_of(self.plan, self.model), samples)
+        slots = circuit_of(self.plan, self.model).request.pack(samples)
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}

@@ -122,6 +122,20 @@ def layer_prefix(index: int) -> str:
     return f"encoder.layer.{index}."
 
 
+def outline(
+    *,
+    layers: int,
+    hidden: int,
+    heads: int,
+    intermediate: int,
+    activation: str,
+    pooling: str,
+    labels: tuple[str, ...],
+) -> BertConfig:
+    """A configuration of which only what decides its nodes is known: no tables, nothing retrained."""
+    return BertConfig(layers, hidden, heads, intermediate, 1, 1, 0, activation, pooling, 0.0, labels, embeddings=False)
+
+
 def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor that the model needs."""
     walk = Shapes()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tacita.blocks.base import Blocks, T
-from tacita.blocks.shapes import Shapes
+from tacita.blocks.base import Attention, Blocks, T
+from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.models import bert
 
@@ -20,21 +22,48 @@ A = TypeVar("A")  # an interpreter's answer
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type. module: the file with `forward`, `front`, `tensor_shapes` and `check_names`."""
+    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes` and `check_names`.
+
+    options: names that a field of the configuration may have.
+    """
 
     config: type[Config]
     module: Any
+    options: Mapping[str, tuple[str, ...]]
 
 
-FAMILIES: Mapping[str, Family] = {"bert": Family(bert.BertConfig, bert)}
+FAMILIES: Mapping[str, Family] = {
+    "bert": Family(bert.BertConfig, bert, {"activation": bert.ACTIVATIONS, "pooling": bert.POOLINGS}),
+}
+
+
+def family_of(config: Config) -> str:
+    """The name of its family. Raises CheckpointError for a configuration of none."""
+    for name, family in FAMILIES.items():
+        if type(config) is family.config:
+            return name
+    raise CheckpointError(f"a configuration of type {type(config).__name__}", hint="no family has it")
 
 
 def module_of(config: Config) -> Any:
     """The family's file. Raises CheckpointError for a configuration of none."""
-    for family in FAMILIES.values():
-        if type(config) is family.config:
-            return family.module
-    raise CheckpointError(f"a configuration of type {type(config).__name__}", hint="no family has it")
+    return FAMILIES[family_of(config)].module
+
+
+def unknown_option(family: str, config: object) -> str | None:
+    """The first field that holds none of the names that it may have; None where all do.
+
+    config: of that family, or anything with these fields.
+    """
+    options = FAMILIES[family].options.items()
+    return next((field for field, known in options if getattr(config, field) not in known), None)
+
+
+def outline(family: str, **sizes: Any) -> Config:
+    """A configuration that has the nodes of a model of which only sizes and options are known, as a plan states
+    them; see the family's `outline` for the names."""
+    config: Config = FAMILIES[family].module.outline(**sizes)
+    return config
 
 
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:
@@ -55,3 +84,14 @@ def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Sh
     x = (tokens, config.hidden)
     forward(found, config, front(found, config, x) if hidden_embedding else x)
     return found
+
+
+@lru_cache(maxsize=32)
+def nodes(config: Config) -> Mapping[str, Node]:
+    """The model's nodes by name, in the order of the walk. The number of tokens changes none of them."""
+    return MappingProxyType(shapes(config, 1).nodes)
+
+
+def attentions(config: Config) -> dict[str, Attention]:
+    """Those of the nodes that are attentions."""
+    return {name: node for name, node in nodes(config).items() if isinstance(node, Attention)}

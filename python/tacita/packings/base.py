@@ -61,6 +61,19 @@ class Block(Generic[F]):
     residual: Held[F]
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where a block's sum goes, and how it is stored.
+
+    live: its tensor. norm: the node that alone reads it, which takes it without its mean and in a scale of
+    its own; empty where others read it as well. bound: of the sum's magnitude, where there is no such norm.
+    """
+
+    live: str
+    norm: str = ""
+    bound: float = 0.0
+
+
 class Request(Protocol):
     """What the client encrypts. `pack` takes as many samples as fit and refuses others with an InputError."""
 
@@ -102,11 +115,15 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """stages in order; request and response: where the client's and the server's numbers go; probes by stage."""
+    """stages in order; request and response: where the client's and the server's numbers go; probes by stage.
+
+    fixed: tensors of the request that pass through every stage as they came, never refreshed.
+    """
 
     stages: tuple[Stage, ...]
     request: Request
     response: Response
+    fixed: frozenset[str]
     probes: Mapping[str, Probe] = field(default_factory=dict)
 
 
@@ -126,8 +143,16 @@ class Parts(Protocol[F]):
         """The hidden states of the request."""
         ...
 
-    def block(self, block: Block[F], norm: str) -> list[Operation]:
-        """Operations that leave residual + block, centred and scaled as `norm` takes it, in `NORM.centred`."""
+    def block(self, block: Block[F], target: Target) -> list[Operation]:
+        """Operations that leave residual + block in the target."""
+        ...
+
+    def stored(self, target: Target, block: Block[F]) -> Held[F]:
+        """The sum of a target without a norm."""
+        ...
+
+    def centre(self, x: Held[F], norm: str) -> list[Operation]:
+        """A tensor that others read too -> `NORM.centred`, without its mean and scaled as the norm takes it."""
         ...
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[F]]:

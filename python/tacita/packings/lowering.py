@@ -1,12 +1,14 @@
 """A model's graph -> operations of a packing.
 
 A sum that only a norm reads is never stored as such: what the norm takes from it (its mean) and the scale in
-which the norm wants it go into the last linear map of the block before it, at no cost. The lowering finds
-these places; everything that belongs to slots is the packing's (`base.Parts`).
+which the norm wants it go into the last linear map of the block before it, at no cost. A sum that others read
+too, as in models with norms before their blocks, is stored within its bound, and the norm takes a linear map
+of its own. The lowering finds these places; everything that belongs to slots is the packing's (`base.Parts`).
 
-    attention -> add -> norm    becomes    block(attention, residual, for this norm), norm
-    linear -> function          becomes    function with the map inside
-    mean -> linear -> answer    becomes    answer with mean and map inside
+    attention -> add -> norm             becomes    block(attention, residual, for this norm), norm
+    attention -> add -> norm and add     becomes    block(attention, residual, stored), centre, norm
+    linear -> function                   becomes    function with the map inside
+    mean -> linear -> answer             becomes    answer with mean and map inside
 
 Other graphs are refused with a PlanError that names the step.
 """
@@ -21,7 +23,8 @@ from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import INPUT, Graph, Step
 from tacita.blocks.shapes import Function
 from tacita.errors import PlanError
-from tacita.packings.base import Block, Circuit, F, Held, Operation, Parts, Readers, stages_of
+from tacita.packings.base import Block, Circuit, F, Held, Operation, Parts, Readers, Target, stages_of
+from tacita.packings.specs import CircuitSpecs
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,19 @@ class Mapped(Generic[F]):
 Value = Held[F] | Block[F] | Mapped[F]
 
 
-def lower(graph: Graph, parts: Parts[F]) -> Circuit:
+def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs) -> Circuit:
     """The circuit of a graph. Raises PlanError for a step that the packing lacks, ShapeError for sizes it does not admit."""
-    lowering = _Lowering(graph, parts)
+    lowering = _Lowering(graph, parts, specs)
     for step in graph.steps:
         lowering.enter(step)
     stages = stages_of(lowering.operations, parts.fixed)
-    return Circuit(tuple(stages), parts.request(), parts.response(), parts.probes())
+    request = parts.request()
+    return Circuit(tuple(stages), request, parts.response(), parts.fixed & set(request.counts), parts.probes())
 
 
 class _Lowering(Generic[F]):
-    def __init__(self, graph: Graph, parts: Parts[F]) -> None:
-        self._graph, self._parts, self._uses = graph, parts, graph.uses()
+    def __init__(self, graph: Graph, parts: Parts[F], specs: CircuitSpecs) -> None:
+        self._graph, self._parts, self._specs, self._uses = graph, parts, specs, graph.uses()
         self._values: dict[str, Value[F]] = {INPUT: parts.entry()}
         self.operations: list[Operation] = []
 
@@ -75,17 +79,26 @@ class _Lowering(Generic[F]):
         values = [self._value(step, i) for i in (0, 1)]
         blocks = [v for v in values if isinstance(v, Block)]
         others = [v for v in values if isinstance(v, Held)]
-        if len(blocks) != 1 or len(others) != 1 or self._uses[step.name] != 1 or self._uses[blocks[0].name] != 1:
+        if len(blocks) != 1 or len(others) != 1 or self._uses[blocks[0].name] != 1:
             raise self._unknown(step)
-        block = blocks[0]
-        self._values[step.name] = Block(block.name, block.node, block.rows, block.x, others[0])
+        block = Block(blocks[0].name, blocks[0].node, blocks[0].rows, blocks[0].x, others[0])
+        readers = self._graph.readers(step)
+        if len(readers) == 1 and readers[0].op == "norm":
+            self._values[step.name] = block
+            return
+        target = Target(step.name, bound=self._bound(step, readers))
+        self.operations += self._parts.block(block, target)
+        self._values[step.name] = self._parts.stored(target, block)
 
     def _norm(self, step: Step) -> None:
-        block, node = self._value(step, 0), typing.cast(Norm, step.node)
-        if not isinstance(block, Block) or step.inputs[0].step == block.name:  # without a residual
+        x, node = self._value(step, 0), typing.cast(Norm, step.node)
+        if isinstance(x, Block) and step.inputs[0].step != x.name:
+            self.operations += self._parts.block(x, Target(f"{step.name}.centred", norm=step.name))
+        elif isinstance(x, Held):
+            self.operations += self._parts.centre(x, step.name)
+        else:
             raise self._unknown(step)
-        self.operations += self._parts.block(block, step.name)
-        operations, held = self._parts.norm(step.name, node, block.rows, self._readers(step))
+        operations, held = self._parts.norm(step.name, node, x.rows, self._readers(step))
         self.operations += operations
         self._values[step.name] = held
 
@@ -116,6 +129,13 @@ class _Lowering(Generic[F]):
         found = x if isinstance(x, Mapped) else Mapped(x, None)
         self.operations += self._parts.answer(found.x, found.dense, found.mean)
 
+    def _bound(self, step: Step, readers: list[Step]) -> float:
+        """Of a sum that is stored: what calibration saw where one of its readers takes it."""
+        known = [self._specs.inputs[r.name] for r in readers if r.name in self._specs.inputs]
+        if not known:
+            raise self._unknown(step)
+        return max(known)
+
     def _readers(self, step: Step) -> Readers:
         readers = self._graph.readers(step)
         ops = {reader.op for reader in readers}
@@ -137,5 +157,5 @@ class _Lowering(Generic[F]):
         given = ", ".join(value.step for value in step.inputs)
         return PlanError(
             f"no packing has the step {step.name} ({step.op} of {given}) in this place",
-            hint="blocks are lowered where a norm follows the sum with their input",
+            hint="blocks are lowered in sums with a tensor that is there",
         )

@@ -1,20 +1,39 @@
-"""Approximations and bounds of a circuit, by node."""
+"""What a circuit is built from besides weights: approximations and bounds of its nodes, all calibrated.
+
+    specs.attention("layer0.attention").exp     # a Spec, fitted to the scores of this node
+    specs.norm("layer0.norm1").result           # a bound
+
+The names are those of the model's nodes (see `blocks.base`); no order and no family is implied.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
 
-from tacita.approx.spec import Spec
+from tacita.approx.spec import Spec, from_dict
+from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
 from tacita.packings.columns.row_estimate import RowEstimate
 
-S = TypeVar("S")
+ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
+MOST = sys.float_info.max  # neither infinite nor NaN
+REMAKE = "the plan was made by another version"
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class AttentionSpecs:
+    """exp: of scaled scores minus a shift, values in (0, 1]. inverse: of the row means of those (real keys).
+
+    context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
+    scores before exp, whose interval is after it; None for most, and for packings that cannot.
+    """
+
+    tag: ClassVar[str] = ATTENTION
     exp: Spec
     inverse: Spec
     context: float
@@ -24,6 +43,9 @@ class AttentionSpecs:
 
 @dataclass(frozen=True)
 class NormSpecs:
+    """rsqrt: of variance + epsilon. centred: bound of the input minus its mean. result: bound of the output."""
+
+    tag: ClassVar[str] = NORM
     rsqrt: Spec
     centred: float
     result: float
@@ -31,29 +53,137 @@ class NormSpecs:
 
 @dataclass(frozen=True)
 class FunctionSpecs:
+    """function: that inside a feed-forward, or of a node of its own."""
+
+    tag: ClassVar[str] = FUNCTION
     function: Spec
 
 
 NodeSpecs = AttentionSpecs | NormSpecs | FunctionSpecs
+KINDS: Mapping[str, type[NodeSpecs]] = {kind.tag: kind for kind in (AttentionSpecs, NormSpecs, FunctionSpecs)}
 
 
 @dataclass(frozen=True)
 class CircuitSpecs:
+    """nodes: by name. entry: bound of |hidden states| sent by the client. answer: bound of what it gets.
+
+    inputs: bound of |what a node takes|, by node, where calibration knows it: for a sum that is stored for
+    its readers.
+    """
+
     nodes: Mapping[str, NodeSpecs]
     entry: float
     answer: float
+    inputs: Mapping[str, float] = field(default_factory=dict)
 
     def attention(self, name: str) -> AttentionSpecs:
-        return self._of(name, AttentionSpecs)
+        """Of the attention with this name. Raises PlanError where there is none."""
+        return of_kind("specs", self.nodes, name, AttentionSpecs)
 
     def norm(self, name: str) -> NormSpecs:
-        return self._of(name, NormSpecs)
+        """Of the norm with this name. Raises PlanError where there is none."""
+        return of_kind("specs", self.nodes, name, NormSpecs)
 
     def function(self, name: str) -> FunctionSpecs:
-        return self._of(name, FunctionSpecs)
+        """Of the feed-forward or function with this name. Raises PlanError where there is none."""
+        return of_kind("specs", self.nodes, name, FunctionSpecs)
 
-    def _of(self, name: str, kind: type[S]) -> S:
-        found = self.nodes.get(name)
-        if not isinstance(found, kind):
-            raise PlanError(f"specs of {name}", hint="calibrate this model")
-        return found
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data; `from_json` gives back an equal object."""
+        nodes = {name: _node_to_dict(node) for name, node in self.nodes.items()}
+        return {"nodes": nodes, "entry": self.entry, "answer": self.answer, "inputs": dict(self.inputs)}
+
+    @staticmethod
+    def from_json(data: Any) -> CircuitSpecs:
+        """Inverse of to_dict.
+
+        Raises PlanError for a field that is missing, unknown or of another type, and FitError for an
+        approximation that is not one of ours.
+        """
+        values = _fields("specs", CircuitSpecs, data)
+        nodes = {name: _node(name, node) for name, node in _mapping("nodes", values["nodes"]).items()}
+        inputs = {name: _number(name, bound) for name, bound in _mapping("inputs", values["inputs"]).items()}
+        entry, answer = (_number(key, values[key]) for key in ("entry", "answer"))
+        return CircuitSpecs(nodes, entry, answer, inputs)
+
+
+def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:
+    """The nodes that are approximated or bounded, and their kind: "attention", "norm" or "function"."""
+    kinds = {name: kind_of(node) for name, node in nodes.items()}
+    return {name: kind for name, kind in kinds.items() if kind}
+
+
+def kind_of(node: Node) -> str | None:
+    """Which approximations a node has; None for a node that has none."""
+    match node:
+        case Attention():
+            return ATTENTION
+        case Norm():
+            return NORM
+        case FeedForward() | Function():
+            return FUNCTION
+        case _:
+            return None
+
+
+def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -> Found:
+    """nodes[name]. Raises PlanError naming the node where it is missing or of another kind."""
+    found = nodes.get(name)
+    if not isinstance(found, kind):
+        there = "is missing" if found is None else f"is {type(found).__name__}"
+        message = f"{what}: node {name!r:.80} {there}, expected {kind.__name__}"
+        raise PlanError(message, hint="calibrate this model")
+    return found
+
+
+def _node_to_dict(node: NodeSpecs) -> dict[str, Any]:
+    return {"kind": node.tag, **{f.name: _plain(getattr(node, f.name)) for f in fields(node)}}
+
+
+def _node(name: str, data: Any) -> NodeSpecs:
+    values = dict(_mapping(name, data))
+    kind = KINDS.get(str(values.pop("kind", None)))
+    if kind is None:
+        raise PlanError(f"specs: node {name!r:.80} has no known kind", hint=f"one of {', '.join(KINDS)}")
+    _fields(name, kind, values)
+    read: dict[str, Any] = {f.name: _value(f"{name}: {f.name}", f.type, values[f.name]) for f in fields(kind)}
+    return kind(**read)
+
+
+def _value(where: str, kind: Any, value: Any) -> Spec | RowEstimate | float | None:
+    """kind: as the class spells it."""
+    if kind == "Spec":
+        return from_dict(_mapping(where, value))
+    return _number(where, value) if kind == "float" else _rows(where, value)
+
+
+def _rows(where: str, value: Any) -> RowEstimate | None:
+    if value is None:
+        return None
+    try:
+        return RowEstimate.from_json(_fields(where, RowEstimate, value))
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"specs: {where}: {error!s:.80}", hint=REMAKE) from None
+
+
+def _fields(where: str, kind: type, data: Any) -> Mapping[str, Any]:
+    """The data, where it has exactly the fields of this class."""
+    if set(_mapping(where, data)) != {f.name for f in fields(kind)}:
+        raise PlanError(f"specs: {where!r:.80} has other fields than {kind.__name__}", hint=REMAKE)
+    return data  # type: ignore[no-any-return]
+
+
+def _mapping(where: str, data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise PlanError(f"specs: {where!r:.80} is {type(data).__name__}, expected fields", hint=REMAKE)
+    return data
+
+
+def _number(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+        raise PlanError(f"specs: {where!r:.80} is {value!r:.40}, expected a number", hint=REMAKE)
+    return float(value)
+
+
+def _plain(value: Spec | RowEstimate | float | None) -> Any:
+    return value.to_dict() if isinstance(value, Spec | RowEstimate) else value

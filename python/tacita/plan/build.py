@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from tacita.errors import LevelError
-from tacita.packings.rows.circuit import FIXED
+from tacita.packings.base import Circuit
+from tacita.packings.shape import Shape
 from tacita.plan import predict
 from tacita.plan.cost import Counts, Prices
 from tacita.plan.decimals import decimals_for
@@ -24,8 +25,6 @@ from tacita.plan.plan import (
 )
 from tacita.plan.population import UNKNOWN, Population
 from tacita.plan.rehearsal import rehearse, simulated
-from tacita.plan.requests import AnyCircuit, counts
-from tacita.plan.scheme import Shape
 from tacita.plan.simulate import StageSimulator
 
 RESPONSE = "answer"  # the live tensor after the last stage
@@ -39,7 +38,7 @@ class Placed:
     stage_bytes: working memory of each stage.
     """
 
-    circuit: AnyCircuit
+    circuit: Circuit
     parameters: ParameterInfo
     placement: Placement
     stages: tuple[PlacedStage, ...]
@@ -48,10 +47,10 @@ class Placed:
     stage_bytes: tuple[int, ...]
 
 
-def place_circuit(circuit: AnyCircuit, parameters: ParameterInfo, prices: Prices) -> Placed:
+def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
     """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
-    simulator = StageSimulator(lambda: simulated(parameters), fixed=_fixed(circuit))
-    placement = place(circuit.stages, counts(circuit), simulator, prices)
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.fixed)
+    placement = place(circuit.stages, circuit.request.counts, simulator, prices)
     stages = tuple(
         PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
     )
@@ -72,6 +71,7 @@ def to_plan(
     *,
     noise: float,
     max_abs_error: float,
+    scheme: str,
     shape: Shape,
     population: Population = UNKNOWN,
 ) -> Plan:
@@ -80,12 +80,12 @@ def to_plan(
     noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
     """
     levels = {**placed.placement.request, **placed.fixed_levels}
-    request = tuple(TensorInfo(n, count, levels[n], "real") for n, count in sorted(counts(placed.circuit).items()))
+    request = tuple(TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items()))
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
     return Plan(
         model=model,
         tokens=tokens,
-        scheme=shape.packing,
+        scheme=scheme,
         batch=shape.texts,
         lanes=shape.lanes,
         parameters=placed.parameters,
@@ -99,11 +99,6 @@ def to_plan(
         prediction=_prediction(placed, request, response, prices, max_abs_error),
         population=population,
     )
-
-
-def _fixed(circuit: AnyCircuit) -> frozenset[str]:
-    """The encrypted masks of the request."""
-    return FIXED & frozenset(counts(circuit))
 
 
 def _prediction(
@@ -123,10 +118,10 @@ def _prediction(
 
 
 def _fixed_levels(
-    circuit: AnyCircuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
+    circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
 ) -> dict[str, int]:
     """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
-    top = dict.fromkeys(_fixed(circuit), parameters.max_level)
+    top = dict.fromkeys(circuit.fixed, parameters.max_level)
     wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
 
     def enough(name: str, level: int) -> bool:
@@ -141,7 +136,7 @@ def _fixed_levels(
 
 
 def _counts(
-    circuit: AnyCircuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+    circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
 ) -> Counts:
     be = simulated(parameters)
     rehearse(be, circuit, stages, levels)

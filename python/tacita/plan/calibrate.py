@@ -1,7 +1,6 @@
-"""Calibration: intervals per layer and function, measured with the float model on sample text, widened,
-stored.
+"""Calibration: intervals of every node, measured with the float model on sample text, widened, stored.
 
-Intervals are properties of a checkpoint and a layer. Every approximation of a plan is fitted on them, and
+Intervals are properties of a checkpoint and a node. Every approximation of a plan is fitted on them, and
 every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
 signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
 min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore rounded outwards
@@ -14,21 +13,24 @@ their values are row 0's. Given hidden states are recorded with all their rows, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError
 from tacita.models.reference import reference
-from tacita.packings.columns.row_estimate import RowEstimate
+from tacita.models.registry import Config, nodes
+from tacita.packings.specs import approximated
+from tacita.plan.calibration import Calibration as Calibration
+from tacita.plan.functions import WEIGHTED
+from tacita.plan.intervals import Intervals
 from tacita.plan.outwards import up
 from tacita.plan.population import (
     FOLDS,
@@ -40,96 +42,21 @@ from tacita.plan.population import (
     held_out,
     largest_excess,
 )
-from tacita.plan.ranges import ROUNDS, Interval, Ranges
+from tacita.plan.ranges import INPUT, Ranges
 from tacita.plan.rows import Rows, RowSamples
 from tacita.plan.samples import Sample as Sample
 from tacita.plan.samples import Samples
-from tacita.plan.temper import choose_temperatures, tempered
+from tacita.plan.temper import choose_temperatures, tempered, untempered
 from tacita.plan.walk import Progress as Progress
 from tacita.plan.walk import walk
-from tacita.plan.widen import positive, signed
 
 Array = NDArray[np.float64]
 
 MARGIN = 0.1
-FALL = 5.0  # margins more below the scores after a row estimate, which is too large on rows unlike the samples
-RISE = 5.0  # margins (nats) more above the means after one: 1/x diverges there and only saturates below
 MAX_TEXT_BYTES = 16 << 20
-SAMPLED = 2000  # inputs of ReLU that a sample adds to the density, about
+SAMPLED = 2000  # inputs of a function that a sample adds to its density, about
 MOST_SAMPLED = 1_000_000  # of all samples together
-TANH = "pooler.tanh.argument"  # as the reference records it
 MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
-
-
-@dataclass(frozen=True)
-class LayerCalibration:
-    """Intervals (lo, hi) and bounds (largest magnitude) of one encoder layer, margin included.
-
-    input: bound of x. scores: scaled scores, excluded keys too. shift: subtracted before exp (upper end of
-    scores). sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij -
-    shift) V_j|. means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that
-    holds 1/n (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k),
-    for k square-and-normalise rounds. context: bound after normalisation. centred1/2: bound of the
-    LayerNorm input minus its mean. variance1/2: with epsilon. norm1: bound of the first LayerNorm's result.
-    activation: interval of its input. density: share of ReLU's inputs in equal parts of that interval, as half powers of two; empty
-    for other activations, whose fits do not ask.
-    hidden: bound of its output. pre_norm1/2: bound of the LayerNorm
-    input. output: bound of the layer's result.
-    """
-
-    input: float
-    scores: Interval
-    shift: float
-    sums: Interval
-    mixed: float
-    means: tuple[Interval, ...]
-    mixed_mean: float
-    context: float
-    pre_norm1: float
-    centred1: float
-    variance1: Interval
-    norm1: float
-    activation: Interval
-    density: tuple[float, ...]
-    hidden: float
-    pre_norm2: float
-    centred2: float
-    variance2: Interval
-    output: float
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Intervals of a checkpoint (by sha256) at a margin.
-
-    samples: inputs measured. rows: token rows measured, rounded up. layers: one per encoder layer. pooler: interval of
-    the input of tanh, None without it. answer: bound of logits or pooled vector, before it is normalised.
-    temperatures: factor of the scores by layer and head, 1 but for heads too peaked; all intervals are
-    those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates: what that
-    circuit takes from the scores, by layer, for circuits that do; the intervals of scores and sums are after it.
-    """
-
-    sha256: str
-    margin: float
-    samples: int
-    rows: int
-    layers: tuple[LayerCalibration, ...]
-    pooler: Interval | None
-    answer: float
-    temperatures: tuple[tuple[float, ...], ...]
-    row_estimates: Rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values; intervals become lists of two."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Calibration:
-        """Inverse of `to_dict`, bit for bit. Errors: PlanError on missing, extra or ill-typed fields."""
-        checked = _fields(Calibration, data)
-        layers = tuple(LayerCalibration(**_fields(LayerCalibration, layer)) for layer in checked.pop("layers"))
-        rows = tuple(row and RowEstimate.from_json(row) for row in checked.pop("row_estimates"))
-        return Calibration(layers=layers, row_estimates=rows, **checked)
 
 
 @dataclass(frozen=True)
@@ -233,7 +160,7 @@ class _Measured:
     ranges: Ranges
     kept: Sequence[int]
     rows: Rows
-    temperatures: tuple[tuple[float, ...], ...]
+    temperatures: Mapping[str, tuple[float, ...]]
 
 
 def _samples(
@@ -252,8 +179,7 @@ def _samples(
 def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
     ranges, rows = _walked(checkpoint, samples, kept, how)
     config = checkpoint.config
-    none = ((1.0,) * config.heads,) * config.layers
-    temperatures = choose_temperatures(ranges.of(kept), config) if how.temper else none
+    temperatures = choose_temperatures(ranges.of(kept), config) if how.temper else untempered(config)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges, rows = _walked(model, samples, kept, how)
     return _Measured(checkpoint, ranges, kept, rows, temperatures)
@@ -261,18 +187,23 @@ def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how
 
 def _walked(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> tuple[Ranges, Rows]:
     """Ranges of all samples and, if wanted and worth it, the row estimates that they are after."""
-    rows = _fitted_rows(model, samples, kept) if how.row_estimates else (None,) * model.config.layers
-    count, relu = len(samples), model.config.activation == "relu"
-    ranges = walk(
+    rows = _fitted_rows(model, samples, kept) if how.row_estimates else {}
+    count = len(samples)
+    found = walk(
         model,
         samples.at(range(count)),
         count,
         rows=rows,
-        kept=max(1, min(SAMPLED, MOST_SAMPLED // count)) if relu else 0,
+        kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
         progress=how.progress,
         processes=how.processes,
     )
-    return ranges, rows
+    return found, rows
+
+
+def _weighted(config: Config) -> list[str]:
+    """The nodes whose functions are fitted to the density of their inputs."""
+    return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
 
 
 def _fitted_rows(model: Checkpoint, samples: Samples, kept: Sequence[int]) -> Rows:
@@ -291,75 +222,17 @@ def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _H
 
 def _made(measured: _Measured, how: _How) -> Calibration:
     """Intervals of the kept samples, widened and rounded."""
-    ranges, margin = measured.ranges.of(measured.kept), how.margin
+    ranges = measured.ranges.of(measured.kept)
+    intervals = Intervals(ranges, how.margin)
+    kinds = approximated(nodes(measured.checkpoint.config))
     return Calibration(
         sha256=measured.checkpoint.sha256,
-        margin=margin,
+        margin=how.margin,
         samples=len(measured.kept),
         rows=int(up(sum(ranges.rows))),
-        layers=tuple(_layer(ranges, f"layer{i}", margin, row) for i, row in enumerate(measured.rows)),
-        pooler=signed(ranges.interval(TANH), margin) if TANH in ranges.names else None,
-        answer=up(ranges.bound("answer") * (1.0 + 2.0 * margin)),
+        nodes={name: intervals.of(name, kind, measured.rows.get(name)) for name, kind in kinds.items()},
+        entry=intervals.bound(INPUT),
+        answer=intervals.bound("answer"),
         temperatures=measured.temperatures,
         row_estimates=measured.rows,
     )
-
-
-def _layer(ranges: Ranges, at: str, margin: float, row: RowEstimate | None) -> LayerCalibration:
-    def bound(key: str) -> float:
-        return up(ranges.bound(f"{at}.{key}") * (1.0 + 2.0 * margin))
-
-    node = f"{at}.attention"
-    scores = signed(ranges.interval(f"{node}.scores"), margin, FALL if row else 0.0)
-    shift, activation = scores[1], signed(ranges.interval(f"{at}.feed_forward.argument"), margin)
-    return LayerCalibration(
-        input=bound("attention.input"),
-        scores=scores,
-        shift=shift,
-        sums=positive(_exp(ranges.interval(f"{node}.log_sum_exp"), shift), margin),
-        mixed=up(math.exp(ranges.interval(f"{node}.log_mixed")[1] - shift) * (1.0 + 2.0 * margin)),
-        means=tuple(_means(ranges, node, k, shift, margin, row) for k in ROUNDS),
-        mixed_mean=up(math.exp(ranges.interval(f"{node}.log_mixed_mean")[1] - shift) * (1.0 + 2.0 * margin)),
-        context=bound("attention.context"),
-        pre_norm1=bound("norm1.sum"),
-        centred1=bound("norm1.centred"),
-        variance1=positive(ranges.interval(f"{at}.norm1.variance"), margin),
-        norm1=bound("norm1.result"),
-        activation=activation,
-        density=ranges.density(f"{at}.feed_forward", activation),
-        hidden=bound("feed_forward.result"),
-        pre_norm2=bound("norm2.sum"),
-        centred2=bound("norm2.centred"),
-        variance2=positive(ranges.interval(f"{at}.norm2.variance"), margin),
-        output=bound("norm2.result"),
-    )
-
-
-def _means(ranges: Ranges, layer: str, k: int, shift: float, margin: float, row: RowEstimate | None) -> Interval:
-    """Of exp((score - shift) / 2^k) over the real keys of a row."""
-    interval = _exp(ranges.log_mean(layer, 0.5**k), shift / 2**k)
-    return positive(interval, margin, RISE if row else 0.0)
-
-
-def _exp(logs: Interval, shift: float) -> Interval:
-    return math.exp(logs[0] - shift), math.exp(logs[1] - shift)
-
-
-def _fields(cls: type[Calibration] | type[LayerCalibration], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked keyword arguments of cls: exactly its fields, intervals as tuples, numbers finite."""
-    names = {f.name for f in fields(cls)}
-    if not isinstance(data, Mapping) or set(data) != names:
-        raise PlanError(
-            f"{cls.__name__}: the stored fields are not the expected {len(names)}", hint="made by another version?"
-        )
-    return {name: _value(cls.__name__, name, data[name]) for name in names}
-
-
-def _value(where: str, name: str, value: Any) -> Any:
-    if name in ("layers", "sha256", "row_estimates") or (value is None and name == "pooler"):
-        return value
-    if isinstance(value, list | tuple):
-        return tuple(_value(where, name, item) for item in value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PlanError(f"{where}: {name} is {value!r}", hint="the plan is damaged: make it again")
-    return value

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS
 from tacita.errors import FileError, ShapeError
-from tacita.models.bert import ACTIVATIONS, POOLINGS
+from tacita.models.registry import FAMILIES, unknown_option
+from tacita.packings.registry import PACKINGS
 from tacita.plan.check_circuit import circuit_rules
 from tacita.plan.decimals import MOST, least_noise, quiet
 from tacita.plan.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plan.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plan.presets import PRESETS, can_bootstrap
-from tacita.plan.scheme import LANES, PACKINGS, ROWS, shape_of
+from tacita.plan.scheme import SCHEMES, shape_of
 
 Rules = Iterable[tuple[str, bool]]
 
@@ -30,9 +31,8 @@ MOST_ROTATIONS = 512
 MOST_COUNT = 1 << 40  # operations of a stage
 MOST_SECONDS = 1e9
 MOST_BYTES = 1 << 50
-ARCHITECTURES = ("bert",)
 KINDS = frozenset({"real", "complex"})
-REQUEST = frozenset({"x", "mask", "mean"})
+REQUEST = frozenset({"hidden", "mask", "mean"})
 RESPONSE = "answer"
 BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
 SECONDS = frozenset({"keygen", "evaluate"})
@@ -62,7 +62,7 @@ def _rules(plan: Plan) -> Rules:
     yield "rotations", _rotations_fit(plan.rotations, plan.parameters.slots, top)
     yield from _tensor_rules("request", plan.request, top)
     yield from _tensor_rules("response", plan.response, top)
-    yield "names of the request", {"x", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
+    yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
     yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
     yield from circuit_rules(plan)
     yield from _answer_rules(plan)
@@ -72,20 +72,20 @@ def _rules(plan: Plan) -> Rules:
 
 def _model_rules(model: ModelInfo) -> Rules:
     yield "sha256", SHA256.fullmatch(model.sha256) is not None
-    yield "architecture", model.architecture in ARCHITECTURES
+    yield "architecture", model.architecture in FAMILIES
     yield "layers", 1 <= model.layers <= MAX_LAYERS
     yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
     yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
     yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
-    yield "activation", model.activation in ACTIVATIONS
-    yield "pooling", model.pooling in POOLINGS
+    unknown = unknown_option(model.architecture, model)
+    yield unknown or "options", unknown is None
     yield "labels", len(model.labels) <= MAX_CLASSES
 
 
 def _shape_rules(plan: Plan) -> Rules:
-    yield "scheme", plan.scheme in PACKINGS.values()
+    yield "scheme", plan.scheme in SCHEMES
     yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
-    yield "lanes", plan.lanes in ((1,) if plan.scheme == ROWS else LANES)
+    yield "lanes", plan.lanes in PACKINGS[SCHEMES[plan.scheme].packing].lanes
     yield "texts of a request", _texts(plan) == plan.batch
 
 

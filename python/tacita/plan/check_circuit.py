@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 from tacita.approx.constant import is_constant
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec, free_depth
+from tacita.blocks.base import Attention
+from tacita.blocks.shapes import Node
 from tacita.errors import TacitaError
+from tacita.models.registry import nodes, outline
 from tacita.packings.columns.row_estimate import RowEstimate
-from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
-from tacita.plan.calibrate import Calibration, LayerCalibration
-from tacita.plan.plan import ModelInfo, Plan, from_json
+from tacita.packings.registry import PACKINGS
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
+from tacita.plan.calibration import (
+    AttentionCalibration,
+    Calibration,
+    FunctionCalibration,
+    NodeCalibration,
+)
+from tacita.plan.plan import ModelInfo, Plan
 from tacita.plan.ranges import BINS, ROUNDS
-from tacita.plan.scheme import ROWS
+from tacita.plan.scheme import SCHEMES
+from tacita.plan.typed_json import from_json
 
 Rules = Iterable[tuple[str, bool]]
 
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
 MOST_STEPS = 64  # of an iteration; the fits take up to 12
-POSITIVE = ("sums", "variance1", "variance2")  # intervals of a layer that are above zero
-SIGNED = ("scores", "activation")
+POSITIVE = ("sums", "variance")  # intervals of a node that are above zero
+SIGNED = ("scores", "argument")
 CALIBRATED = ("calibration", "specs")
 
 
@@ -35,90 +44,96 @@ def circuit_rules(plan: Plan) -> Rules:
     specs = _specs(plan.circuit["specs"])
     yield "fields of the approximations", specs is not None
     if calibration and specs:
-        yield from _calibration_rules(calibration, plan)
-        yield from _specs_rules(specs, calibration, plan.parameters.max_level)
+        model = _nodes(plan.model)
+        yield from _calibration_rules(calibration, model, plan)
+        yield from _specs_rules(specs, calibration, model, plan.parameters.max_level)
+
+
+def _nodes(model: ModelInfo) -> Mapping[str, Node]:
+    """What the calibration and the approximations must be of."""
+    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels")
+    return nodes(outline(model.architecture, **{name: getattr(model, name) for name in fields}))
 
 
 def _calibration(data: Any) -> Calibration | None:
     """Typed in every field; None for anything else."""
     try:
-        found = cast(Calibration, from_json(Calibration, data))
-        return found if found == Calibration.from_dict(data) else None
-    except (TacitaError, KeyError, TypeError, ValueError):
+        return Calibration.from_dict(data)
+    except TacitaError:
         return None
 
 
 def _specs(data: Any) -> CircuitSpecs | None:
-    """Typed in every field; None for anything else. Approximations tell their own type, which JSON data cannot show."""
+    """Typed in every field, approximations but for their own; None for anything else."""
     try:
-        found = CircuitSpecs.from_json(data)
-        known = data.keys() == found.to_dict().keys() and isinstance(found.tanh, Spec | None)
-        return found if known and all(map(_typed, found.layers)) else None
+        return CircuitSpecs.from_json(data)
     except (TacitaError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _typed(layer: LayerSpecs) -> bool:
-    values = {field.name: getattr(layer, field.name) for field in fields(layer)}
-    kinds = {"rows": RowEstimate | None} | dict.fromkeys(("exp", "inverse", "rsqrt1", "rsqrt2", "activation"), Spec)
-    return all(isinstance(value, kinds.get(name, float)) for name, value in values.items())
-
-
-def _calibration_rules(calibration: Calibration, plan: Plan) -> Rules:
-    model = plan.model
-    yield "calibrated model", calibration.sha256 == model.sha256
+def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
+    yield "calibrated model", calibration.sha256 == plan.model.sha256
     yield "margin of the calibration", 0.0 <= calibration.margin <= 1.0
     yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
+    yield "bound of the request", 0.0 < calibration.entry <= MOST
     yield "bound of the answer", 0.0 < calibration.answer <= MOST
-    yield "interval of the pooler", calibration.pooler is None or _interval(calibration.pooler)
-    yield "temperatures", _temperatures(calibration.temperatures, model)
-    yield "calibrated layers", len(calibration.layers) == len(calibration.row_estimates) == model.layers
-    for index, layer in enumerate(calibration.layers):
-        yield from _layer_rules(f"layer {index}:", layer)
-    estimated = [rows for rows in calibration.row_estimates if rows is not None]
-    yield "row estimates", all(_estimates(rows, model) for rows in estimated)
-    yield "row estimates of one text", plan.scheme != ROWS or not estimated
+    yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
+    for name, node in calibration.nodes.items():
+        yield from _node_rules(f"{name}:", node)
+    attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
+    yield "temperatures", _temperatures(calibration.temperatures, attentions)
+    estimated = calibration.row_estimates
+    yield "row estimates", estimated.keys() <= attentions.keys()
+    yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
+    yield "row estimates of one text", PACKINGS[SCHEMES[plan.scheme].packing].row_estimates or not estimated
 
 
-def _temperatures(temperatures: tuple[tuple[float, ...], ...], model: ModelInfo) -> bool:
-    right = len(temperatures) == model.layers and all(len(layer) == model.heads for layer in temperatures)
-    return right and all(0.0 < beta <= 1.0 for layer in temperatures for beta in layer)
+def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
+    return {name: node.tag for name, node in found.items()}
 
 
-def _layer_rules(name: str, layer: LayerCalibration) -> Rules:
-    bounds = [value for key, value in vars(layer).items() if isinstance(value, float) and key != "shift"]
+def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
+    right = {name: len(betas) for name, betas in temperatures.items()} == {n: a.heads for n, a in attentions.items()}
+    return right and all(0.0 < beta <= 1.0 for betas in temperatures.values() for beta in betas)
+
+
+def _node_rules(name: str, node: NodeCalibration) -> Rules:
+    values = vars(node)
+    bounds = [value for key, value in values.items() if isinstance(value, float) and key != "shift"]
     yield f"{name} a bound", all(0.0 < value <= MOST for value in bounds)
-    yield f"{name} shift of the scores", abs(layer.shift) <= MOST
-    for key in SIGNED:
-        yield f"{name} interval of {key}", _interval(getattr(layer, key))
-    for key in POSITIVE:
-        yield f"{name} interval of {key}", _interval(getattr(layer, key), above=0.0)
-    yield f"{name} intervals of means", len(layer.means) == len(ROUNDS)
-    yield f"{name} intervals of means", all(_interval(mean, above=0.0) for mean in layer.means)
-    yield f"{name} density", len(layer.density) <= BINS and all(0.0 <= share <= 1.0 for share in layer.density)
+    for keys, above in ((SIGNED, -2.0 * MOST), (POSITIVE, 0.0)):
+        for key in (key for key in keys if key in values):
+            yield f"{name} interval of {key}", _interval(values[key], above)
+    if isinstance(node, AttentionCalibration):
+        yield f"{name} shift of the scores", abs(node.shift) <= MOST
+        yield f"{name} intervals of means", len(node.means) == len(ROUNDS)
+        yield f"{name} intervals of means", all(_interval(mean, above=0.0) for mean in node.means)
+    if isinstance(node, FunctionCalibration):
+        yield f"{name} density", len(node.density) <= BINS and all(0.0 <= share <= 1.0 for share in node.density)
 
 
-def _estimates(rows: RowEstimate, model: ModelInfo) -> bool:
+def _estimates(rows: RowEstimate, attention: Attention) -> bool:
     vectors = (*rows.linear, *rows.quadratic)
-    right = len(rows.linear) == len(rows.quadratic) == len(rows.constant) == model.heads
-    sized = all(len(vector) == model.hidden // model.heads for vector in vectors)
+    right = len(rows.linear) == len(rows.quadratic) == len(rows.constant) == attention.heads
+    sized = all(len(vector) == attention.head_size for vector in vectors)
     return right and sized and all(abs(v) <= MOST for vector in (*vectors, rows.constant) for v in vector)
 
 
-def _specs_rules(specs: CircuitSpecs, calibration: Calibration, levels: int) -> Rules:
-    yield "approximated layers", len(specs.layers) == len(calibration.layers)
-    yield "bound of the request", specs.entry == calibration.layers[0].input
+def _specs_rules(specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], levels: int) -> Rules:
+    yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
+    yield "bound of the request", specs.entry == calibration.entry
     yield "bound of the answer", specs.answer == calibration.answer
-    yield "row estimates", tuple(layer.rows for layer in specs.layers) == calibration.row_estimates
-    yield "approximation of tanh", (specs.tanh is None) == (calibration.pooler is None)
-    yield "approximation of tanh", specs.tanh is None or _approximation(specs.tanh, levels)
-    for index, layer in enumerate(specs.layers):
-        for what, value in vars(layer).items():
+    yield "bounds of the inputs", specs.inputs == calibration.inputs()
+    attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
+    estimated = {name: node.rows for name, node in attentions.items() if node.rows}
+    yield "row estimates", estimated == calibration.row_estimates
+    for name, node in specs.nodes.items():
+        for what, value in vars(node).items():
             if isinstance(value, Spec):
-                above = 0.0 if what in ("inverse", "rsqrt1", "rsqrt2") and not is_constant(value) else -MOST
-                yield f"layer {index}: approximation of {what}", _approximation(value, levels, above)
+                above = 0.0 if what in ("inverse", "rsqrt") and not is_constant(value) else -MOST
+                yield f"{name}: approximation of {what}", _approximation(value, levels, above)
             elif isinstance(value, float):
-                yield f"layer {index}: bound of {what}", 0.0 < value <= MOST
+                yield f"{name}: bound of {what}", 0.0 < value <= MOST
 
 
 def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:

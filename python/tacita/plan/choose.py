@@ -23,7 +23,7 @@ from tacita.plan.fitting import Accuracy
 from tacita.plan.functions import Functions
 from tacita.plan.phases import Phases
 from tacita.plan.plan import ParameterInfo, Plan
-from tacita.plan.scheme import PACKINGS
+from tacita.plan.scheme import SCHEMES
 
 
 class Objective(StrEnum):
@@ -103,7 +103,7 @@ def plan_best(
     processes: int = 1,
 ) -> Choice:
     """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
-    phases = Phases(progress, list(PACKINGS))
+    phases = Phases(progress, list(SCHEMES))
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
 
     def option(scheme: str) -> Option:
@@ -114,6 +114,6 @@ def plan_best(
             return Option(scheme, inputs, None, str(error))
         return Option(scheme, inputs, plan)
 
-    found = choose([option(scheme) for scheme in PACKINGS], objective)
+    found = choose([option(scheme) for scheme in SCHEMES], objective)
     phases.enter("done")
     return found

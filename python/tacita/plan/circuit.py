@@ -13,9 +13,10 @@ from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.checkpoint.embed import Text
 from tacita.errors import FileError, InputError, PlanError, ShapeError
-from tacita.packings.columns.circuit import build_batch_circuit
-from tacita.packings.columns.layout import BatchShape
-from tacita.packings.rows.circuit import CircuitSpecs, build_circuit
+from tacita.models.registry import family_of
+from tacita.packings.base import Circuit
+from tacita.packings.shape import Shape, shapes
+from tacita.packings.specs import CircuitSpecs
 from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.plan.cost import Prices
@@ -24,11 +25,11 @@ from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.functions import Functions
 from tacita.plan.leveled import prices_of
+from tacita.plan.lowered import build
 from tacita.plan.phases import Phases
 from tacita.plan.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plan.rehearsal import require_agreement
-from tacita.plan.requests import AnyCircuit
-from tacita.plan.scheme import PACKINGS, ROWS, Shape, packing_of, shape_of, shapes
+from tacita.plan.scheme import first_shape, shape_of
 from tacita.plan.strict_json import printable
 from tacita.plan.temper import tempered
 from tacita.plan.trial import run_trial
@@ -49,12 +50,12 @@ class Calibrated:
     samples: Sequence[Sample]
     _found: dict[bool, Survey] = field(default_factory=dict)
 
-    def survey(self, packing: str) -> Survey:
-        """Intervals for a packing, measured when first asked for: batches take row estimates from their scores."""
-        batch = packing != ROWS
-        if batch not in self._found:
-            self._found[batch] = self.measure(batch)
-        return self._found[batch]
+    def survey(self, shape: Shape) -> Survey:
+        """Intervals for a packing, measured when first asked for: some take row estimates from their scores."""
+        estimates = shape.rules.row_estimates
+        if estimates not in self._found:
+            self._found[estimates] = self.measure(estimates)
+        return self._found[estimates]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def make_plan(
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
-    shapes(packing_of(scheme), model.config, rings[-1].slots, tokens, inputs)
+    first_shape(scheme, rings[-1].slots, tokens)
     phases = Phases(progress, [scheme])
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
     goal = Goal(scheme, inputs, accuracy, functions)
@@ -141,19 +142,19 @@ def plan_scheme(
 
 def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal) -> Plan:
     model, table = calibrated.model, prices_of(info, prices)
-    packing = packing_of(goal.scheme)
-    wanted = shapes(packing, model.config, info.slots, calibrated.tokens, goal.inputs)
-    survey = calibrated.survey(packing)
+    one = first_shape(goal.scheme, info.slots, calibrated.tokens)
+    wanted = shapes(one, model.config.heads, goal.inputs)
+    survey = calibrated.survey(one)
     calibration = survey.calibration
     phases.enter("fit", goal.scheme)
-    specs = _with_rows(fit_circuit(calibration, model.config, goal.accuracy, goal.functions), calibration)
+    specs = fit_circuit(calibration, model.config, goal.accuracy, goal.functions)
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", goal.scheme)
     placed = place_circuit(circuit, info, table)
     phases.enter("predict", goal.scheme)
     small = shape.shrunk(len(calibrated.samples))
-    trial = circuit if small == shape else _build(soft, specs, small)
+    trial = circuit if small == shape else build(soft, specs, small)
     seen = run_trial(model, placed, trial, small, calibrated.samples)
     data = {"calibration": calibration.to_dict(), "specs": specs.to_dict()}
     plan = to_plan(
@@ -164,6 +165,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
         table,
         noise=stated_noise(seen.noise, info, calibration.answer),
         max_abs_error=seen.error,
+        scheme=goal.scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
     )
@@ -178,7 +180,7 @@ def _readable(plan: Plan) -> Plan:
         raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error
 
 
-def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> AnyCircuit:
+def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Circuit:
     """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model.
 
     texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
@@ -205,9 +207,7 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
             f"{getattr(here, wrong[0])!s:.80}",
             hint="the plan was altered: make it again, and do not use this one",
         )
-    if plan.scheme not in PACKINGS.values():
-        known = ", ".join(PACKINGS.values())
-        raise PlanError(f"packing {plan.scheme!r}, this program has {known}", hint="make the plan again")
+    shape_of(plan)
 
 
 def model_info(model: Checkpoint) -> ModelInfo:
@@ -216,7 +216,7 @@ def model_info(model: Checkpoint) -> ModelInfo:
     return ModelInfo(
         name=printable(model.name),
         sha256=model.sha256,
-        architecture="bert",
+        architecture=family_of(c),
         layers=c.layers,
         hidden=c.hidden,
         heads=c.heads,
@@ -243,14 +243,14 @@ class _Key:
 
 
 @lru_cache(maxsize=4)
-def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
+def _circuit(_: str, shape: Shape, key: _Key) -> Circuit:
     """Raises PlanError where a plan's numbers, each within its limits, make no circuit together or another one than it lists."""
     plan = key.plan
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             specs = CircuitSpecs.from_json(plan.circuit["specs"])
             model = tempered(key.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
-            circuit = _build(model, specs, shape)
+            circuit = build(model, specs, shape)
             if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
                 require_agreement(plan, circuit)
     except (ShapeError, FitError, ArithmeticError, ValueError) as error:
@@ -258,25 +258,14 @@ def _circuit(_: str, shape: Shape, key: _Key) -> AnyCircuit:
     return circuit
 
 
-def _with_rows(specs: CircuitSpecs, calibration: Calibration) -> CircuitSpecs:
-    pairs = zip(specs.layers, calibration.row_estimates, strict=True)
-    return replace(specs, layers=tuple(replace(layer, rows=rows) for layer, rows in pairs))
-
-
-def _build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> AnyCircuit:
-    if shape.packing == ROWS:
-        return build_circuit(model, specs, shape.slots, shape.tokens)
-    return build_batch_circuit(model, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.packing)
-
-
-def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Shape]) -> tuple[Shape, AnyCircuit]:
+def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Shape]) -> tuple[Shape, Circuit]:
     """The first shape that the model admits, and its circuit. Raises the ShapeError of the last."""
     for shape in wanted[:-1]:
         try:
-            return shape, _build(model, specs, shape)
+            return shape, build(model, specs, shape)
         except ShapeError:  # lanes that this model does not admit
             continue
-    return wanted[-1], _build(model, specs, wanted[-1])
+    return wanted[-1], build(model, specs, wanted[-1])
 
 
 def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Sequence[Sample]:

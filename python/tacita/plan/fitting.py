@@ -8,18 +8,20 @@ has an error of its own, and the interval of the sums moves with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacita.approx import constant, power, relu, tanh
+from tacita.approx import constant, power
 from tacita.approx import exp as exponential
 from tacita.approx.fit import Interval
 from tacita.approx.spec import Spec
-from tacita.models.bert import BertConfig
-from tacita.packings.rows.circuit import CircuitSpecs, LayerSpecs
-from tacita.plan.calibrate import Calibration, LayerCalibration
-from tacita.plan.functions import Functions
+from tacita.blocks.base import Attention, FeedForward, Norm, Powers
+from tacita.blocks.shapes import Function, Node
+from tacita.models.registry import Config, nodes
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
+from tacita.plan.calibration import AttentionCalibration, Calibration, FunctionCalibration
+from tacita.plan.functions import WEIGHTED, Functions
 
 
 @dataclass(frozen=True)
@@ -40,79 +42,79 @@ class Accuracy:
     limit: float = 4e-4
     relu: float = 9e-5
 
-
-@dataclass(frozen=True)
-class _Attention:
-    """exp and inverse with the factor that their exponentials put on the mixed values."""
-
-    exp: Spec
-    inverse: Spec
-    mixed: float
+    def of(self, function: str) -> float:
+        """Of a function of features: `activation` for those without a field of their own."""
+        return {"tanh": self.tanh, "relu": self.relu}.get(function, self.activation)
 
 
 def fit_circuit(
-    calibration: Calibration, config: BertConfig, accuracy: Accuracy | None = None, functions: Functions | None = None
+    calibration: Calibration, config: Config, accuracy: Accuracy | None = None, functions: Functions | None = None
 ) -> CircuitSpecs:
-    """One spec per layer and function, of the chosen variants; a retrained model's own functions for those it replaces.
+    """The specs of every node, of the chosen variants; a retrained model's own functions for those it replaces.
 
-    Errors: FitError naming the function whose error is out of reach.
+    Raises FitError naming the function whose error is out of reach, PlanError for a function without an
+    approximation and for a calibration of other nodes.
     """
-    goal, chosen = accuracy or Accuracy(), functions or Functions()
-    layers = tuple(_layer(layer, i, config, goal, chosen) for i, layer in enumerate(calibration.layers))
-    top: Spec | None = tanh.fit(calibration.pooler, goal.tanh) if calibration.pooler else None
-    return CircuitSpecs(layers, calibration.layers[0].input, top, calibration.answer)
+    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions())
+    found = {name: fit.of(name, node) for name, node in nodes(config).items()}
+    made = {name: specs for name, specs in found.items() if specs}
+    return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs())
 
 
-def _layer(c: LayerCalibration, i: int, config: BertConfig, goal: Accuracy, chosen: Functions) -> LayerSpecs:
-    attention = _bpmax(c, i, config) if config.retrained.bpmax else _softmax(c, goal, chosen)
-    return LayerSpecs(
-        exp=attention.exp,
-        inverse=attention.inverse,
-        rsqrt1=_rsqrt(c.variance1, i, 0, config, goal, chosen),
-        rsqrt2=_rsqrt(c.variance2, i, 1, config, goal, chosen),
-        activation=_activation(c, config.activation, goal, chosen),
-        context=attention.mixed,
-        attended=c.context,
-        sum1=c.centred1,
-        norm1=c.norm1,
-        sum2=c.centred2,
-        output=c.output,
-    )
+@dataclass(frozen=True)
+class _Fit:
+    """Fits one node after the other."""
+
+    calibration: Calibration
+    goal: Accuracy
+    chosen: Functions
+
+    def of(self, name: str, node: Node) -> NodeSpecs | None:
+        """None for a node without approximations."""
+        match node:
+            case Attention(weights=Powers() as powers):
+                return _powers(self.calibration.attention(name), powers)
+            case Attention():
+                return replace(self._softmax(name), rows=self.calibration.row_estimates.get(name))
+            case Norm():
+                c = self.calibration.norm(name)
+                return NormSpecs(self._rsqrt(c.variance, node), c.centred, c.result)
+            case FeedForward(function=kind) | Function(kind=kind):
+                return FunctionSpecs(self._function(kind, self.calibration.function(name)))
+            case _:
+                return None
+
+    def _softmax(self, name: str) -> AttentionSpecs:
+        c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
+        if chosen.exp != "moai":
+            exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
+            return AttentionSpecs(exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean, c.context)
+        exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
+        low, high = _ratios(exp, c)
+        means = c.means[0][0] * low, c.means[0][1] * high
+        return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
+
+    def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
+        """1/sqrt of the variance, or the stored 1/D of batch normalisation."""
+        if norm.deviation is not None:
+            return constant.fit("rsqrt", variance, 1.0 / norm.deviation)
+        return self.chosen.fit("rsqrt", variance, self.goal.rsqrt)
+
+    def _function(self, kind: str, c: FunctionCalibration) -> Spec:
+        weights = {"density": c.density} if kind in WEIGHTED else {}
+        return self.chosen.fit(kind, c.argument, self.goal.of(kind), **weights)
 
 
-def _activation(c: LayerCalibration, name: str, goal: Accuracy, chosen: Functions) -> Spec:
-    if name == "relu":  # in none of the papers' models: one approximation in all variants
-        return relu.fit_density(c.activation, goal.relu, c.density)
-    return chosen.fit(name, c.activation, goal.activation)
-
-
-def _softmax(c: LayerCalibration, goal: Accuracy, chosen: Functions) -> _Attention:
-    if chosen.exp != "moai":
-        exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
-        return _Attention(exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean)
-    exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
-    low, high = _ratios(exp, c)
-    means = c.means[0][0] * low, c.means[0][1] * high
-    return _Attention(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high)
-
-
-def _ratios(exp: Spec, c: LayerCalibration) -> Interval:
+def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:
     """Least and largest quotient of the approximation and exp on the scores: means move by no more."""
     x = np.linspace(*c.scores, 4001)
     ratio = exp.numpy(x) / exponential.exact(x, c.shift)
     return float(ratio.min()), float(ratio.max())
 
 
-def _bpmax(c: LayerCalibration, i: int, config: BertConfig) -> _Attention:
+def _powers(c: AttentionCalibration, p: Powers) -> AttentionSpecs:
     """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in [-1, 1]."""
-    r = config.retrained
-    largest = power.top(c.scores, r.offset) ** r.power
-    inverse = constant.fit("inverse", (-1.0, 1.0), largest / r.denominators[i])
-    return _Attention(power.fit(c.scores, r.offset, r.power), inverse, c.context * r.denominators[i] / largest)
-
-
-def _rsqrt(variance: Interval, i: int, which: int, config: BertConfig, goal: Accuracy, chosen: Functions) -> Spec:
-    """1/sqrt of the variance, or the stored 1/D of batch normalisation."""
-    if config.retrained.batch_norm:
-        return constant.fit("rsqrt", variance, 1.0 / config.retrained.deviations[i][which])
-    return chosen.fit("rsqrt", variance, goal.rsqrt)
+    largest = power.top(c.scores, p.offset) ** p.power
+    inverse = constant.fit("inverse", (-1.0, 1.0), largest / p.denominator)
+    exp = power.fit(c.scores, p.offset, p.power)
+    return AttentionSpecs(exp, inverse, c.context * p.denominator / largest, c.context)

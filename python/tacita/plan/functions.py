@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx import arion, exp, gelu, inverse, moai, rsqrt
+from tacita.approx import arion, exp, gelu, inverse, moai, relu, rsqrt, tanh
 from tacita.approx.spec import Spec
-from tacita.errors import InputError
+from tacita.errors import InputError, PlanError
 
 Fit = Callable[..., Spec]
 
@@ -17,6 +17,9 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
     "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
 }
+# in none of the papers' models: one approximation in all variants
+SHARED: Mapping[str, Fit] = {"tanh": tanh.fit, "relu": relu.fit_density}
+WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,19 @@ class Functions:
         return Functions(variant, variant, variant, variant)
 
     def fit(self, name: str, *args: Any, **options: Any) -> Spec:
-        """The approximation of exp, inverse, rsqrt or gelu to the given interval and error. Errors: FitError, and InputError for
-        another function."""
-        if name not in FITS["tacita"]:
-            raise InputError(f"functions: no approximation of {name!r}", hint=f"of {', '.join(FITS['tacita'])}")
-        variant = getattr(self, "activation" if name == "gelu" else name)
-        return FITS[variant][name](*args, **options)
+        """The approximation of a function in `FITS` or `SHARED` to the given interval and error, and to the
+        density for those in `WEIGHTED`.
+
+        The field `activation` chooses the variant of all functions that have no field of their own. Errors: FitError,
+        and PlanError for another function.
+        """
+        variant = getattr(self, name) if name in OWN else self.activation
+        known = {**SHARED, **FITS[variant]}
+        if name not in known:
+            raise PlanError(
+                f"functions: no approximation of {name!r} in variant {variant}", hint=f"there are {', '.join(known)}"
+            )
+        return known[name](*args, **options)
+
+
+OWN = frozenset(field.name for field in fields(Functions)) - {"activation"}

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tacita.errors import PlanError
 from tacita.plan.executor import Progress
-from tacita.plan.scheme import ROWS as rows
-from tacita.plan.scheme import packing_of
+from tacita.plan.scheme import scheme_named
 
 CALIBRATE = 6.0
-ROWS: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
+ONE: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}
 BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hundreds of ciphertexts, few slots
 
 
@@ -23,7 +22,7 @@ class Phases:
         self._progress = progress
         self._shares: list[tuple[str, float]] = []
         for scheme in schemes:
-            kind, shares = ("rows", ROWS) if packing_of(scheme) == rows else ("batch", BATCH)
+            kind, shares = ("batch", BATCH) if scheme_named(scheme).several else ("rows", ONE)
             measured = (f"calibrate {kind}", CALIBRATE)
             self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]

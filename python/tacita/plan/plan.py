@@ -6,27 +6,24 @@ machines with other price tables still hold the same plan.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tacita.errors import FileError, PlanError
 from tacita.plan import strict_json
 from tacita.plan.population import UNKNOWN, Population
+from tacita.plan.typed_json import canonical, from_json, to_json
 
 FORMAT = "tacita-plan"
-VERSION = 3
+VERSION = 4
 MAX_BYTES = 64 << 20
 REMAKE = "make it again with `tacita plan`"
-LEAVES = frozenset((str, int, float, bool))
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -182,68 +179,6 @@ def parse(text: str, where: str) -> Plan:
         raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
     check(plan, where)
     return plan
-
-
-def canonical(data: Any) -> bytes:
-    """JSON bytes with one spelling: keys sorted, no spaces, NaN refused."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def to_json(value: Any) -> Any:
-    """Frozen dataclasses, tuples and mappings -> plain JSON data."""
-    if type(value) in LEAVES:  # nearly every value of a plan: the slow questions below are not asked of it
-        return value
-    if dataclasses.is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    return value
-
-
-def from_json(kind: Any, data: Any) -> Any:
-    """The inverse of `to_json` for the types used in a plan; raises on a missing, unknown or mistyped field."""
-    if kind is Any or (kind in LEAVES and type(data) is kind):
-        return data
-    if dataclasses.is_dataclass(kind):
-        return _dataclass_from_json(typing.cast(type, kind), data)
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        return _tuple_from_json(args, data)
-    if origin is not None and issubclass(origin, Mapping):
-        return {key: from_json(args[1], item) for key, item in _expect(dict, data).items()}
-    if isinstance(kind, types.UnionType):
-        return None if data is None else from_json(next(a for a in args if a is not type(None)), data)
-    if kind is float:
-        return float(_expect((int, float), data))
-    return _expect(kind, data)
-
-
-def _dataclass_from_json(kind: type, data: Any) -> Any:
-    hints = _hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
-    if unknown := set(_expect(dict, data)) - names:
-        raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
-    return kind(**{name: from_json(hints[name], data[name]) for name in names})
-
-
-_hints = lru_cache(typing.get_type_hints)  # resolving the annotations takes longer than reading the data
-
-
-def _tuple_from_json(args: tuple[Any, ...], data: Any) -> tuple[Any, ...]:
-    items = _expect(list, data)
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(from_json(args[0], item) for item in items)
-    if len(items) != len(args):
-        raise ValueError(f"expected {len(args)} items, found {len(items)}")
-    return tuple(from_json(arg, item) for arg, item in zip(args, items, strict=True))
-
-
-def _expect(kind: Any, data: Any) -> Any:
-    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        raise TypeError(f"expected {getattr(kind, '__name__', kind)}, found {type(data).__name__}")
-    return data
 
 
 def _read_capped(path: Path) -> str:

@@ -12,16 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.packings.specs import ATTENTION, FUNCTION, NORM
+from tacita.plan.calibration import AttentionCalibration, Calibration
 from tacita.plan.outwards import up
-from tacita.plan.ranges import Interval, Ranges
-
-if TYPE_CHECKING:
-    from tacita.plan.calibrate import Calibration
+from tacita.plan.ranges import INPUT, Interval, Ranges
 
 Array = NDArray[np.float64]
 
@@ -32,21 +30,9 @@ FAR = 1.2  # times an interval's half-width from its middle
 CONFIDENCE = 0.95
 HELD_OUT, FOLDS, NOT_ESTIMATED = "held out", "folds", "not estimated"
 
-# fields of a layer's calibration -> records of the reference (see `blocks.floats`)
-INTERVALS = {
-    "scores": "attention.scores",
-    "variance1": "norm1.variance",
-    "variance2": "norm2.variance",
-    "activation": "feed_forward.argument",
-}
-BOUNDS = {
-    "input": "attention.input",
-    "context": "attention.context",
-    "centred1": "norm1.centred",
-    "norm1": "norm1.result",
-    "centred2": "norm2.centred",
-    "output": "norm2.result",
-}
+# what circuits rely on of a node's calibration: the fields have the names of the reference's records (`blocks.floats`)
+INTERVALS = {ATTENTION: ("scores",), NORM: ("variance",), FUNCTION: ("argument",)}
+BOUNDS = {ATTENTION: ("input", "context"), NORM: ("centred", "result"), FUNCTION: ()}
 
 
 @dataclass(frozen=True)
@@ -149,18 +135,22 @@ def _any(share: float, batch: int) -> float:
 
 def _excesses(ranges: Ranges, calibration: Calibration) -> Iterator[tuple[str, Array]]:
     """What circuits bound: intervals and magnitudes of stored tensors."""
-    for i, layer in enumerate(calibration.layers):
-        at, node = f"layer{i}", f"layer{i}.attention"
-        for key, seen in INTERVALS.items():
-            yield f"{at}.{seen}", _beyond(ranges.each(f"{at}.{seen}"), getattr(layer, key))
-        yield f"{node}.means", _beyond(np.exp(ranges.each_log_mean(node, 1.0) - layer.shift), layer.means[0])
-        mixed = np.exp(ranges.each(f"{node}.log_mixed_mean") - layer.shift)
-        yield f"{node}.mixed", _above(mixed, layer.mixed_mean)
-        for key, seen in BOUNDS.items():
-            yield f"{at}.{seen}", _above(ranges.each(f"{at}.{seen}"), getattr(layer, key))
-    if calibration.pooler is not None:
-        yield "pooler", _beyond(ranges.each("pooler.tanh.argument"), calibration.pooler)
+    yield INPUT, _above(ranges.each(INPUT), calibration.entry)
+    for name, node in calibration.nodes.items():
+        for key in INTERVALS[node.tag]:
+            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), getattr(node, key))
+        if isinstance(node, AttentionCalibration):
+            yield from _mean_excesses(ranges, name, node)
+        for key in BOUNDS[node.tag]:
+            yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
     yield "answer", _above(ranges.each("answer"), calibration.answer)
+
+
+def _mean_excesses(ranges: Ranges, name: str, node: AttentionCalibration) -> Iterator[tuple[str, Array]]:
+    """Of the exponentials' means over the real keys, alone and times the values."""
+    yield f"{name}.means", _beyond(np.exp(ranges.each_log_mean(name, 1.0) - node.shift), node.means[0])
+    mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - node.shift)
+    yield f"{name}.mixed", _above(mixed, node.mixed_mean)
 
 
 def _beyond(each: Array, interval: Interval) -> Array:

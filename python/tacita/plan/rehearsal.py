@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tacita.errors import LevelError, PlanError, ShapeError
+from tacita.packings.base import Circuit
 from tacita.plan import executor
 from tacita.plan.plan import ParameterInfo, PlacedStage, Plan
-from tacita.plan.requests import AnyCircuit, counts
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
 
@@ -24,16 +24,16 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
     return SimBackend(parameters.slots, parameters.max_level)
 
 
-def rehearse(be: SimBackend, circuit: AnyCircuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> Live:
+def rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> Live:
     """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the request's tensors."""
-    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in counts(circuit).items()}
+    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.request.counts).items()}
     return executor.run(stages, circuit.stages, be, live)
 
 
-def require_agreement(plan: Plan, circuit: AnyCircuit) -> None:
+def require_agreement(plan: Plan, circuit: Circuit) -> None:
     """Raises PlanError unless the plan lists what its circuit takes: tensors, stages, bootstraps and rotation keys, all of them
     and no more. Cost: one counting run, 0.03 s for one text and about 1 s for a full batch."""
-    _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, counts(circuit))
+    _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, dict(circuit.request.counts))
     _same("ciphertexts of the response", [t.count for t in plan.response], [circuit.response.count])
     be = simulated(plan.parameters)
     try:

@@ -1,4 +1,4 @@
-"""Fits row estimates (`blocks.row_estimate`) on calibration samples, for layers whose row means spread widely.
+"""Fits row estimates (`packings.columns.row_estimate`) on calibration samples, for attentions whose row means spread widely.
 
 v lies along the direction in which keys and queries together vary most; b, c and the length of v are of least squares,
 reweighted towards the rows that are furthest off, so that the range of what is left is small and not its variance. On rows
@@ -11,22 +11,22 @@ and the constant is taken after that: intervals are measured with the numbers as
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.base import Attention, Dense, Softmax
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import layer_prefix
+from tacita.models.registry import attentions
 from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.plan.outwards import nearest
+from tacita.plan.ranges import Estimate
 
 Array = NDArray[np.float64]
-ATTENTION = re.compile(r"layer(\d+)\.attention")
-Rows = tuple[RowEstimate | None, ...]  # by layer
+Rows = Mapping[str, RowEstimate]  # by attention, for those that have one
 
-WORTH = 6.0  # nats between a layer's largest and smallest row mean, above which it gets an estimate
+WORTH = 6.0  # nats between an attention's largest and smallest row mean, above which it gets an estimate
 GAIN = 2.0  # nats that it must take off at least
 PER_FEATURE = 8  # rows per feature of a head: with fewer the fit would follow the samples and not the model
 RIDGE = 1e-4  # of the mean square of an unknown's factor: directions that the samples hardly show stay out
@@ -37,68 +37,63 @@ FLOOR = 0.05  # weight of the rows that fit best, of the mean
 class RowSamples:
     """Collects queries and log means of `models.reference`; pass `see` as its record, after `start`.
 
-    Memory: hidden + heads floats of 4 bytes a token and layer.
+    Memory: hidden + heads floats of 4 bytes a token and attention.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._model, self._mask = checkpoint, np.ones(0)
-        self._layers = [
-            _Layer(checkpoint.config.heads, checkpoint.config.head_size) for _ in range(checkpoint.config.layers)
-        ]
+        exponential = attentions(checkpoint.config).items()
+        self._found = {name: _Found(a) for name, a in exponential if isinstance(a.weights, Softmax)}
 
     def start(self, mask: Array) -> None:
         """A new sample with this mask (tokens,)."""
         self._mask = mask
 
     def see(self, name: str, value: Array) -> None:
-        """Takes inputs of layers and their log sums of exponentials; ignores the rest."""
+        """Takes inputs of attentions and their log sums of exponentials; ignores the rest."""
         node, _, key = name.rpartition(".")
-        if (index := _index(node)) is None:
+        if (found := self._found.get(node)) is None:
             return
-        real = self._mask > 0.0
+        real, a = self._mask > 0.0, found.attention
         if key == "input":
-            queries = scaled_queries(self._model, index, value[real])
-            self._layers[index].add(queries, project(self._model, index, "key", value[real]))
+            x = value[real]
+            found.add(scaled_queries(self._model, a, x), project(self._model, a.key, a.heads, x))
         elif key == "log_sum_exp":
-            self._layers[index].logs.append((value[:, real] - np.log(self._mask.sum())).astype(np.float32))
+            found.logs.append((value[:, real] - np.log(self._mask.sum())).astype(np.float32))
 
     def fit(self) -> Rows:
-        """An estimate for each layer, None where it is not worth it or a model has no exponentials."""
-        if self._model.config.retrained.bpmax:
-            return (None,) * len(self._layers)
-        return tuple(layer.fit() for layer in self._layers)
+        """An estimate for each attention that it is worth for; none where a model has no exponentials."""
+        fits = {name: found.fit() for name, found in self._found.items()}
+        return {name: row for name, row in fits.items() if row is not None}
 
 
-def estimates(checkpoint: Checkpoint, rows: Rows, name: str, x: Array) -> Array | None:
-    """(heads, tokens) of the attention called `name` for its input x; None without an estimate."""
-    index = _index(name)
-    if index is None or (row := rows[index]) is None:
-        return None
-    return row.of(scaled_queries(checkpoint, index, x))
+def estimator(checkpoint: Checkpoint, rows: Rows) -> Estimate:
+    """(name of an attention, its input x) -> (heads, tokens) that its estimate takes from the scores; None without one."""
+    known = attentions(checkpoint.config)
+
+    def estimate(name: str, x: Array) -> Array | None:
+        return rows[name].of(scaled_queries(checkpoint, known[name], x)) if name in rows else None
+
+    return estimate
 
 
-def _index(node: str) -> int | None:
-    """Which layer's attention this node is; None for another."""
-    found = ATTENTION.fullmatch(node)
-    return int(found[1]) if found else None
-
-
-def scaled_queries(checkpoint: Checkpoint, layer: int, x: Array) -> Array:
+def scaled_queries(checkpoint: Checkpoint, a: Attention, x: Array) -> Array:
     """(tokens, heads, head size), divided by sqrt(head size)."""
-    return np.asarray(project(checkpoint, layer, "query", x) / np.sqrt(checkpoint.config.head_size))
+    return np.asarray(project(checkpoint, a.query, a.heads, x) / np.sqrt(a.head_size))
 
 
-def project(checkpoint: Checkpoint, layer: int, part: str, x: Array) -> Array:
+def project(checkpoint: Checkpoint, d: Dense, heads: int, x: Array) -> Array:
     """(tokens, heads, head size) of query or key."""
-    name = f"{layer_prefix(layer)}attention.self.{part}"
-    found = x @ checkpoint.tensors[f"{name}.weight"].T + checkpoint.tensors[f"{name}.bias"]
-    return np.asarray(found.reshape(len(x), checkpoint.config.heads, checkpoint.config.head_size))
+    found = (x @ checkpoint.tensors[f"{d.name}.weight"].T + checkpoint.tensors[f"{d.name}.bias"]) * d.scale
+    return np.asarray(found.reshape(len(x), heads, -1))
 
 
-class _Layer:
-    """Rows of one layer. logs: log means (heads, tokens) of each sample; keys' second moments as they come."""
+class _Found:
+    """Rows of one attention. logs: log means (heads, tokens) of each sample; keys' second moments as they come."""
 
-    def __init__(self, heads: int, size: int) -> None:
+    def __init__(self, attention: Attention) -> None:
+        heads, size = attention.heads, attention.head_size
+        self.attention = attention
         self.logs: list[NDArray[np.float32]] = []
         self._queries: list[NDArray[np.float32]] = []
         self._sum, self._square = np.zeros((heads, size)), np.zeros((heads, size, size))

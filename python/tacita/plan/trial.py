@@ -15,13 +15,13 @@ import numpy as np
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.reference import reference
+from tacita.packings.base import Circuit
+from tacita.packings.shape import Shape
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE, Placed
 from tacita.plan.calibrate import Array, Sample
 from tacita.plan.leveled import noise_of
 from tacita.plan.outwards import up
-from tacita.plan.requests import AnyCircuit, pack, read
-from tacita.plan.scheme import Shape
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
@@ -42,7 +42,7 @@ class Trial:
     noise: float
 
 
-def run_trial(model: Checkpoint, placed: Placed, circuit: AnyCircuit, shape: Shape, samples: Sequence[Sample]) -> Trial:
+def run_trial(model: Checkpoint, placed: Placed, circuit: Circuit, shape: Shape, samples: Sequence[Sample]) -> Trial:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
     circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds of full
@@ -60,7 +60,7 @@ def run_trial(model: Checkpoint, placed: Placed, circuit: AnyCircuit, shape: Sha
 
 def _answers(
     placed: Placed,
-    circuit: AnyCircuit,
+    circuit: Circuit,
     shape: Shape,
     samples: Sequence[Sample],
     make: Callable[[], SimBackend | PlainBackend],
@@ -70,9 +70,9 @@ def _answers(
     found: list[Array] = []
     for group in (samples[at : at + shape.texts] for at in range(0, len(samples), shape.texts)):
         be: Any = make()
-        live: Live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in pack(circuit, group).items()}
+        live: Live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(group).items()}
         out = executor.run(placed.stages, circuit.stages, be, live)
-        answers = read(circuit, [be.decrypt(ct) for ct in out[RESPONSE]])
+        answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         found += [answer.values for answer in answers[: len(group)]]
     return found
 

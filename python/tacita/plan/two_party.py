@@ -25,15 +25,14 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
-from tacita.models.registry import forward, front, shapes
+from tacita.models.registry import Config, family_of, forward, front, nodes, shapes, unknown_option
 from tacita.models.retrained import ORDINARY
 from tacita.plan.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
-from tacita.plan.plan import canonical, from_json, to_json
 from tacita.plan.strict_json import printable
 from tacita.plan.two_party_failure import MOST_FAILURE, failure_log2
+from tacita.plan.typed_json import canonical, from_json, to_json
 from tacita.two_party.base import (
     GELU_FORMS,
     MEAN_RING,
@@ -80,7 +79,7 @@ class TwoPartyPlan:
     """
 
     name: str
-    config: BertConfig
+    config: Config
     tokens: int
     embeddings: str
     formats: Formats
@@ -148,7 +147,7 @@ def make_two_party_plan(
         formats=formats or Formats(),
         embedding=embedding,
         bounds=node_bounds(checkpoint, found, norms),
-        magnitudes=magnitudes(found),
+        magnitudes=magnitudes(checkpoint.config, found),
         answer=found.answer,
         decimals=DECIMALS,
     )
@@ -168,7 +167,7 @@ def words_ring(plan: TwoPartyPlan) -> int:
     return table_ring(plan.formats, plan.embedding)
 
 
-def require_ordinary(config: BertConfig) -> None:
+def require_ordinary(config: Config) -> None:
     """Raises CheckpointError for models with replaced softmax or LayerNorm."""
     if config.retrained != ORDINARY:
         raise CheckpointError(
@@ -210,7 +209,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
     yield "types", 0 <= config.types <= MAX_TYPES
-    yield "activation", config.activation in ACTIVATIONS and config.pooling in POOLINGS
+    yield "activation", unknown_option(family_of(config), config) is None
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield "labels", len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels)
     yield "correlations", plan.correlations in KINDS
@@ -229,12 +228,12 @@ def _rules(plan: TwoPartyPlan) -> Rules:
 
 def _node_rules(plan: TwoPartyPlan) -> Rules:
     """Every node of the model has its bounds, and nothing else has."""
-    nodes = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
+    known = shapes(plan.config, plan.tokens, hidden_embedding=plan.embedding is not None).nodes
     bounds, formats = plan.bounds, plan.formats
-    yield "bounds of attention", set(bounds.attention) == _of(nodes, Attention)
-    yield "bounds of norms", set(bounds.norms) == _of(nodes, Norm)
-    yield "bounds of functions", set(bounds.functions) == _of(nodes, FeedForward, Function)
-    yield "magnitudes", set(plan.magnitudes) == _of(nodes, Attention, FeedForward, Norm) - {EMBEDDING_NORM}
+    yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
+    yield "bounds of norms", set(bounds.norms) == _of(known, Norm)
+    yield "bounds of functions", set(bounds.functions) == _of(known, FeedForward, Function)
+    yield "magnitudes", set(plan.magnitudes) == _of(known, Attention, FeedForward, Norm) - {EMBEDDING_NORM}
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     for name, magnitude in plan.magnitudes.items():
         yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room
@@ -246,8 +245,8 @@ def _node_rules(plan: TwoPartyPlan) -> Rules:
         yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
     for name, norm in bounds.norms.items():
         yield from _norm_rules(name, norm, plan.config.hidden)
-    if _of(nodes, Mean):
-        last = plan.magnitudes[[name for name, node in nodes.items() if isinstance(node, Norm)][-1]]
+    if _of(known, Mean):
+        last = plan.magnitudes[[name for name, node in known.items() if isinstance(node, Norm)][-1]]
         yield "mean", last < MOST_MEAN
 
 
@@ -305,28 +304,31 @@ def _interval(interval: Interval) -> bool:
 
 def node_bounds(checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None) -> Bounds:
     """What the two-party mode publishes of calibrated nodes. norms: of the embedding, where that is hidden."""
-    nodes = shapes(checkpoint.config, 1).nodes
     attention, functions, normed = {}, {}, dict(norms or {})
-    for i, layer in enumerate(found.layers):
-        attention[f"layer{i}.attention"] = AttentionBounds(layer.scores, layer.context)
-        functions[f"layer{i}.feed_forward"] = layer.activation
-        pairs = ((layer.centred1, layer.variance1), (layer.centred2, layer.variance2))
-        for name, (centred, variance) in zip((f"layer{i}.norm1", f"layer{i}.norm2"), pairs, strict=True):
-            gamma = power_above(checkpoint.tensors[f"{typing.cast(Norm, nodes[name]).name}.weight"])
-            normed[name] = NormBounds(centred, variance, gamma)
-    if found.pooler:
-        functions["pooler.tanh"] = found.pooler
+    for name, node in nodes(checkpoint.config).items():
+        match node:
+            case Attention():
+                scored = found.attention(name)
+                attention[name] = AttentionBounds(scored.scores, scored.context)
+            case Norm():
+                c, gamma = found.norm(name), power_above(checkpoint.tensors[f"{node.name}.weight"])
+                normed[name] = NormBounds(c.centred, c.variance, gamma)
+            case FeedForward() | Function():
+                functions[name] = found.function(name).argument
     return Bounds(attention, functions, normed)
 
 
-def magnitudes(found: Calibration) -> dict[str, float]:
-    """The largest value that each node takes or gives."""
+def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
+    """The largest value that an attention, a norm or a feed-forward takes or gives."""
     largest: dict[str, float] = {}
-    for i, layer in enumerate(found.layers):
-        largest[f"layer{i}.attention"] = max(layer.input, layer.context)
-        largest[f"layer{i}.norm1"] = max(layer.pre_norm1, layer.norm1)
-        largest[f"layer{i}.feed_forward"] = layer.hidden
-        largest[f"layer{i}.norm2"] = max(layer.pre_norm2, layer.output)
+    for name, node in nodes(config).items():
+        match node:
+            case Attention():
+                largest[name] = max(found.attention(name).input, found.attention(name).context)
+            case Norm():
+                largest[name] = max(found.norm(name).sum, found.norm(name).result)
+            case FeedForward():
+                largest[name] = found.function(name).result
     return largest
 
 
@@ -338,7 +340,7 @@ def _require_names(embeddings: str, formats: Formats | None) -> None:
         raise InputError(f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}")
 
 
-def _require_tokens(config: BertConfig, tokens: int) -> None:
+def _require_tokens(config: Config, tokens: int) -> None:
     if not 2 <= tokens <= min(MOST_TOKENS, config.positions):
         raise InputError(
             f"two-party mode: {tokens} tokens, the model has {config.positions} positions", hint="use fewer tokens"

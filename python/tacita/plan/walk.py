@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -23,14 +23,15 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import Checkpoint
-from tacita.models.bert import BertConfig
 from tacita.models.reference import reference
-from tacita.plan.ranges import Ranges, Watch
+from tacita.models.registry import Config, attentions, shapes
+from tacita.plan.ranges import INPUT, Estimate, Ranges, Watch
 from tacita.plan.resources import available_memory
-from tacita.plan.rows import Rows, estimates
+from tacita.plan.rows import Rows, estimator
 from tacita.plan.samples import Array, Sample
 
 Progress = Callable[[int, int], None]
+Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
 
 CHUNK = 16  # samples that a process takes at a time
 WORTH = 400  # samples below which starting processes takes longer than it saves
@@ -45,19 +46,19 @@ def walk(
     count: int,
     *,
     rows: Rows,
-    kept: int = 0,
+    kept: Kept = MappingProxyType({}),
     progress: Progress = lambda done, total: None,
     processes: int = 1,
 ) -> Ranges:
     """Ranges of all samples, in their order.
 
-    count: of the samples. rows: what is taken from the scores. kept: inputs of the activation kept of each sample.
+    count: of the samples. rows: what is taken from the scores. kept: how many inputs of which functions are kept of each sample.
     progress: called with (done, count). processes: at most so many; a script that asks for more than one must be
-    importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as `models.bert.reference`.
+    importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as `models.reference`.
     """
     chunks = _chunks(samples)
     if processes > 1 and count >= WORTH:
-        return _collected(_dealt(model, chunks, rows, kept, processes), count, progress)
+        return _collected(_dealt(model, chunks, rows, dict(kept), processes), count, progress)
     return _collected((_ranges(model, chunk, rows, kept) for chunk in chunks), count, progress)
 
 
@@ -75,24 +76,26 @@ def _chunks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
         yield chunk
 
 
-def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: int) -> Ranges:
-    return Ranges.joined([_one(model, hidden, mask, rows, kept) for hidden, mask in samples])
+def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept) -> Ranges:
+    estimate = estimator(model, rows)
+    return Ranges.joined([_one(model, hidden, mask, estimate, kept) for hidden, mask in samples])
 
 
-def _one(model: Checkpoint, hidden: Array, mask: Array, rows: Rows, kept: int) -> Ranges:
-    watch = Watch(model.config.heads, mask, lambda name, x: estimates(model, rows, name, x), kept)
+def _one(model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept) -> Ranges:
+    watch = Watch({name: a.heads for name, a in attentions(model.config).items()}, mask, estimate, kept)
+    watch.see(INPUT, hidden)
     reference(model, hidden, mask, watch.see)
     return watch.ranges()
 
 
 def _dealt(
-    model: Checkpoint, chunks: Iterable[list[Sample]], rows: Rows, kept: int, processes: int
+    model: Checkpoint, chunks: Iterable[list[Sample]], rows: Rows, kept: Kept, processes: int
 ) -> Iterator[Ranges]:
     """Results in the order of the chunks; the encoder's weights travel once, in a file of this user's."""
     with tempfile.TemporaryDirectory(prefix="tacita-calibrate-") as folder, _one_thread_each():
         path = Path(folder) / "encoder.safetensors"
-        encoder = {name: t for name, t in model.tensors.items() if "embeddings." not in name}
-        save_file({name: np.ascontiguousarray(t) for name, t in encoder.items()}, path)
+        encoder = shapes(model.config, 1).tensors  # what follows the embedding
+        save_file({name: np.ascontiguousarray(model.tensors[name]) for name in encoder}, path)
         number = _affordable(processes, path.stat().st_size)
         with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
             waiting: deque[Future[Ranges]] = deque()
@@ -109,12 +112,12 @@ def _affordable(processes: int, size: int) -> int:
     return processes if free is None else max(1, min(processes, free // (size + ROOM)))
 
 
-def _task(path: str, config: BertConfig, samples: Sequence[Sample], rows: Rows, kept: int) -> Ranges:
+def _task(path: str, config: Config, samples: Sequence[Sample], rows: Rows, kept: Kept) -> Ranges:
     return _ranges(_opened(path, config), samples, rows, kept)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str, config: BertConfig) -> Checkpoint:
+def _opened(path: str, config: Config) -> Checkpoint:
     """The encoder of a worker process."""
     return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, "")
 

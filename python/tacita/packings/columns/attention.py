@@ -24,7 +24,7 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.columns.row_estimate import RowEstimate, RowSquares
 from tacita.packings.sizes import ceil_power
 from tacita.packings.stored import Stored, apply, output_bound
@@ -58,14 +58,14 @@ class Split:
 @dataclass(frozen=True)
 class BatchAttentionSpecs:
     """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real keys. context,
-    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. exit: stored form of the centred sum. rows:
+    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. sum: how the result is stored. rows:
     taken from the scores before exp."""
 
     exp: Spec
     inverse: Spec
     context: float
     attended: float
-    exit: float
+    sum: Sum
     rows: RowEstimate | None = None
 
 
@@ -108,7 +108,7 @@ class BatchAttention:
             head_size=head_size,
             query_key=tuple(_query_key(query, key, columns, group) for group in groups),
             value=tuple(_part(*value, columns, group) for group in groups),
-            projection=_projection(weights, columns, entry, specs),
+            projection=_projection(weights, columns, specs),
             squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None,
         )
 
@@ -129,7 +129,7 @@ class BatchAttention:
         return tuple(context), tuple(means)
 
     def project(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
-        """Centred (attention output + x) / exit. Levels: the inverse's and 2 below means, 2 below context, 1 below x."""
+        """The stored sum of attention output and x, the residual. Levels: the inverse's and 2 below means, 2 below context, 1 below x."""
         scale = 1.0 / output_bound(self.specs.inverse)
         roots = [apply(be, m, self.specs.inverse, scale) for m in means]
         attended = [be.mul(ct, roots[i // self.head_size]) for i, ct in enumerate(context)]
@@ -229,10 +229,11 @@ def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMa
     return ColumnMap.build([(weight, src)], bias, Columns(src.shape, index))
 
 
-def _projection(weights: AttentionWeights, columns: Columns, entry: Meaning, specs: BatchAttentionSpecs) -> ColumnMap:
-    """Centred W_o context + x; both divisors and exit folded in."""
-    back = specs.context * output_bound(specs.inverse) / specs.exit
-    centre = centring(len(weights.output_bias))
-    offset = centre @ (weights.output_bias + entry.offset) / specs.exit
-    parts = [(centre @ weights.output * back, columns), (centre * entry.scale / specs.exit, columns)]
+def _projection(weights: AttentionWeights, columns: Columns, specs: BatchAttentionSpecs) -> ColumnMap:
+    """W_o context + residual; both divisors and exit folded in."""
+    exit_, entry = specs.sum.exit, specs.sum.residual
+    back = specs.context * output_bound(specs.inverse) / exit_
+    centre = specs.sum.matrix(len(weights.output_bias))
+    offset = centre @ (weights.output_bias + entry.offset) / exit_
+    parts = [(centre @ weights.output * back, columns), (centre * entry.scale / exit_, columns)]
     return ColumnMap.build(parts, offset, columns)

@@ -102,7 +102,12 @@ def _cell_diagonals(matrix: Array, src: Cells, dst: Cells) -> Diagonals:
 
 
 def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[int, int, LinearPlan]]:
-    """Plans of at most VECTORS vectors where the shape allows it: a few outputs of a few inputs each."""
+    """Plans of at most VECTORS vectors where the shape allows it: a few outputs of a few inputs each.
+
+    A block without any weight is left out, unless its outputs would have no block at all: an engine has no
+    ciphertext of zero (see `_kept`).
+    """
+    weighed = {j for (j, _, _), v in diagonals.items() if np.any(v)}
     rotations = len({r for _, _, r in diagonals})
     in_step = max(1, min(inputs, VECTORS // rotations))
     out_step = max(1, min(outputs, VECTORS // (rotations * in_step)))
@@ -115,7 +120,8 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
             }
             counts = min(out_step, outputs - j), min(in_step, inputs - i)
             # every output of a block has a term, be it zero, so that all blocks give all their outputs
-            if any(np.any(v) for v in part.values()):
+            alone = i == 0 and not weighed & set(range(j, j + out_step))
+            if alone or any(np.any(v) for v in part.values()):
                 yield j, i, LinearPlan.from_diagonals(_kept(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0])
 
 

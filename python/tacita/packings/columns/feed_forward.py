@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tacita.approx.spec import Spec
 from tacita.packings.columns.layout import Array, Columns, shifted
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.stored import Stored, output_bound
 from tacita.slots.base import Backend, Ct
 
@@ -26,31 +26,31 @@ class BatchForward:
 
     @staticmethod
     def build(
-        weights: tuple[Array, Array, Array, Array], columns: Columns, entry: Meaning, activation: Spec, exit: float
+        weights: tuple[Array, Array, Array, Array], columns: Columns, entry: Meaning, activation: Spec, stored: Sum
     ) -> BatchForward:
-        """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias. exit: of the centred result."""
+        """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias. stored: the sum."""
         up, up_bias, down, down_bias = weights
         scale = Stored.input_of(activation).scale
         wide, wide_bias = entry.fold(up * scale, up_bias * scale)
-        centre = centring(len(down_bias))
-        narrow = centre @ down * (output_bound(activation) / exit)
-        offset = centre @ (down_bias + entry.offset) / exit
+        centre, back = stored.matrix(len(down_bias)), stored.residual
+        narrow = centre @ down * (output_bound(activation) / stored.exit)
+        offset = centre @ (down_bias + back.offset) / stored.exit
         inner = Columns.dense(columns.shape, len(up_bias))
         blocks = []
         for first in range(0, inner.count, BLOCK):
             part = Columns(columns.shape, inner.index[first : first + BLOCK])
             expansion = ColumnMap.build([(wide, columns)], wide_bias, part)
-            parts = [(narrow, part)] if first else [(narrow, part), (centre * entry.scale / exit, columns)]
+            parts = [(narrow, part)] if first else [(narrow, part), (centre * back.scale / stored.exit, columns)]
             blocks.append((expansion, ColumnMap.build(parts, offset if not first else 0 * offset, columns)))
         return BatchForward(activation, columns.shape.lanes, tuple(blocks))
 
-    def apply(self, be: Backend, y: Cts) -> Cts:
-        """y -> centred (W2 f(W1 y) + y) / exit. Levels: 2 and the activation's."""
+    def apply(self, be: Backend, y: Cts, residual: Cts) -> Cts:
+        """y -> the stored sum of W2 f(W1 y) and the residual. Levels: 2 and the activation's."""
         inputs = shifted(be, y, self.lanes)
         total: list[Ct] = []
         for number, (expansion, contraction) in enumerate(self.blocks):
             active = [self._activate(be, ct) for ct in expansion.outputs(be, inputs)]
-            part = contraction.apply(be, active, y) if number == 0 else contraction.apply(be, active)
+            part = contraction.apply(be, active, residual) if number == 0 else contraction.apply(be, active)
             total = [be.add(a, b) for a, b in zip(total, part, strict=True)] if total else list(part)
         return tuple(total)
 

@@ -17,7 +17,7 @@ from tacita.approx.spec import Spec
 from tacita.packings.columns.attention import BatchAttentionSpecs
 from tacita.packings.columns.cells import CellMap, Cells
 from tacita.packings.columns.layout import Columns, token_total
-from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, centring
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm, dot
 from tacita.packings.columns.row_estimate import RowSquares
 from tacita.packings.stored import Stored, apply, output_bound
@@ -42,7 +42,7 @@ class BatchFirstToken:
     def build(
         weights: AttentionWeights, columns: Columns, heads: int, entry: Meaning, specs: BatchAttentionSpecs
     ) -> BatchFirstToken:
-        """columns: of x. entry: its meaning. specs.exit: of the centred sum in cells."""
+        """columns: of x. entry: its meaning. specs.sum: of the result in cells."""
         size = columns.size
         scale, rows = Stored.input_of(specs.exp).scale, specs.rows
         f = float(np.sqrt(scale / np.sqrt(size // heads)))
@@ -51,11 +51,11 @@ class BatchFirstToken:
             entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f),
             entry.fold(weights.value / specs.attended, weights.value_bias / specs.attended),
         ]
-        centre = centring(size)
-        matrix = np.concatenate([centre @ weights.output * specs.attended, centre * entry.scale], axis=1) / specs.exit
-        bias = centre @ (weights.output_bias + entry.offset) / specs.exit
+        centre, back = specs.sum.matrix(size), specs.sum.residual
+        matrix = np.concatenate([centre @ weights.output * specs.attended, centre * back.scale], axis=1)
+        bias = centre @ (weights.output_bias + back.offset) / specs.sum.exit
         query, key, value = (ColumnMap.build([(w, columns)], b, columns) for w, b in pairs)
-        projection = CellMap.gather(matrix, bias, Cells(columns.shape, size))
+        projection = CellMap.gather(matrix / specs.sum.exit, bias, Cells(columns.shape, size))
         squares = RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
         return BatchFirstToken(columns, heads, specs, query, key, value, projection, squares)
 
@@ -93,7 +93,7 @@ class BatchFirstToken:
         return tuple(be.mul(w, r) for w, r in zip(weighed, roots, strict=True))
 
     def project(self, be: Backend, x: Cts, first: Cts, attention: Cts) -> Cts:
-        """Centred (attention output + x0) / exit in cells. 3 levels below x, 2 below attention, 1 below first."""
+        """The stored sum of attention output and first, the residual's, in cells. 3 levels below x, 2 below attention, 1 below first."""
         level = min(be.level(a) for a in attention)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 1)) for ct in x])
         per_head = len(values) // self.heads
@@ -128,20 +128,20 @@ class CellForward:
 
     @staticmethod
     def build(
-        weights: Sequence[np.ndarray], cells: Cells, entry: Meaning, activation: Spec, exit: float
+        weights: Sequence[np.ndarray], cells: Cells, entry: Meaning, activation: Spec, stored: Sum
     ) -> CellForward:
         """As `BatchForward.build`."""
         up, up_bias, down, down_bias = weights
         form, inner = Stored.input_of(activation), Cells(cells.shape, len(up_bias))
         wide, wide_bias = entry.fold(up * form.scale, up_bias * form.scale + form.offset)
-        centre = centring(cells.size)
-        narrow = centre @ down * (output_bound(activation) / exit)
-        offset = centre @ (down_bias + entry.offset) / exit
+        centre, back = stored.matrix(cells.size), stored.residual
+        narrow = centre @ down * (output_bound(activation) / stored.exit)
+        offset = centre @ (down_bias + back.offset) / stored.exit
         return CellForward(
             activation,
             CellMap.build(wide, wide_bias, cells, inner),
             CellMap.build(narrow, offset, inner, cells),
-            CellMap.build(centre * entry.scale / exit, 0.0 * offset, cells, cells),
+            CellMap.build(centre * back.scale / stored.exit, 0.0 * offset, cells, cells),
         )
 
     def expand(self, be: Backend, y: Cts) -> Cts:
@@ -153,7 +153,7 @@ class CellForward:
         return tuple(apply(be, ct, self.activation, 1.0 / output_bound(self.activation)) for ct in inner)
 
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
-        """Centred (W2 active + y) / exit. One level below both."""
+        """The stored sum of W2 active and y, the residual. One level below both."""
         low = min(be.level(ct) for ct in active)
         back = self.back.apply(be, [be.drop_to(ct, min(be.level(ct), low)) for ct in y])
         return tuple(be.add(a, b) for a, b in zip(self.contraction.apply(be, active), back, strict=True))

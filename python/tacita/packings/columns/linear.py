@@ -45,6 +45,22 @@ def centring(size: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Sum:
+    """How residual + block is stored: value / exit, without its mean over features if centred.
+
+    residual: meaning of the residual's stored numbers.
+    """
+
+    exit: float
+    residual: Meaning
+    centred: bool = True
+
+    def matrix(self, size: int) -> Array:
+        """(size, size): what happens to every term."""
+        return centring(size) if self.centred else np.eye(size)
+
+
+@dataclass(frozen=True, eq=False)
 class ColumnMap:
     """out = sum over sources of matrix @ source + bias, one matrix product over all columns. One level.
 

@@ -16,13 +16,13 @@ from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, refuse_node
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.cells import Cells
+from tacita.packings.columns.cells import CellMap, Cells
 from tacita.packings.columns.feed_forward import BatchForward
 from tacita.packings.columns.first_token import BatchFirstToken, CellForward, CellNorm
 from tacita.packings.columns.layout import Array, BatchShape, Columns
-from tacita.packings.columns.linear import Meaning
+from tacita.packings.columns.linear import ColumnMap, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm
 from tacita.packings.columns.pooler import CellPooler
 from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
@@ -33,16 +33,20 @@ from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live
 
-ROTATIONS = ("arion", "moai")  # how attention rotates: see `attention.Split`
+ROTATIONS = ("double", "single")  # how attention rotates, ARION's and MOAI's: see `attention.Split`
 CHECK, ANSWER = "check", "answer"
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """meaning: of stored numbers, by feature. cells: in cells, the first token alone; else in columns."""
+    """meaning: of stored numbers, by feature. cells: in cells, the first token alone; else in columns.
+
+    weighed: stored numbers come times the mask, for a mean.
+    """
 
     meaning: Meaning
     cells: bool = False
+    weighed: bool = False
 
 
 class ColumnParts:
@@ -52,10 +56,10 @@ class ColumnParts:
     """
 
     def __init__(
-        self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: BatchShape, rotations: str = "arion"
+        self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: BatchShape, rotations: str = "double"
     ) -> None:
         if rotations not in ROTATIONS:
-            raise PlanError(f"no batch scheme {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
+            raise PlanError(f"columns with rotations {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
         asked = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
         if shape.lanes > 1 and 1 in asked:
             raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
@@ -64,7 +68,7 @@ class ColumnParts:
         self._columns = Columns.by_heads(shape, heads, head_size)
         self._cells = Cells(shape, heads * head_size)
         double = Split.double(shape.tokens)
-        self._splits = (Split.single(shape.tokens) if rotations == "moai" else double, double)
+        self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
         self._heads = heads
         self._response = BatchResponse.of(graph.steps[-1].output.shape[1], self._columns, specs.answer)
         self._probes: dict[str, Probe] = {}
@@ -91,17 +95,32 @@ class ColumnParts:
         """See the contract."""
         return self._probes
 
-    def block(self, block: Block[Form], norm: str) -> list[Operation]:
-        """See the contract. The residual is the block's own input, as in models with norms after their blocks."""
-        if block.residual.live != block.x.live:
-            raise refuse_node("columns", block.name, "a residual that is not its input")
+    def block(self, block: Block[Form], target: Target) -> list[Operation]:
+        """See the contract."""
         if isinstance(block.node, FeedForward):
-            return self._feed_forward(block, block.node, norm)
+            return self._feed_forward(block, block.node, target)
         if block.rows == self._shape.tokens:
-            return self._attention(block, block.node, norm)
+            return self._attention(block, block.node, target)
         if block.rows == 1:
-            return self._first_token(block, block.node, norm)
+            return self._first_token(block, block.node, target)
         raise refuse_node("columns", block.name, f"{block.rows} of {self._shape.tokens} rows")
+
+    def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
+        """See the contract."""
+        cells = block.rows == 1 or block.x.form.cells
+        return Held(target.live, block.rows, Form(Meaning.bounded(target.bound, self._columns.size), cells))
+
+    def centre(self, x: Held[Form], norm: str) -> list[Operation]:
+        """One product of a matrix with all columns, or of cells: one level."""
+        target, meaning = f"{norm}.centred", x.form.meaning
+        form = self._sum(Target(target, norm), meaning)
+        matrix = form.matrix(self._columns.size)
+        parts = matrix * meaning.scale / form.exit, matrix @ meaning.offset / form.exit
+        if x.form.cells:
+            cells = CellMap.build(*parts, self._cells, self._cells)
+            return [Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: cells.apply(be, live[x.live])})]
+        columns = ColumnMap.build([(parts[0], self._columns)], parts[1], self._columns)
+        return [Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: columns.apply(be, live[x.live])})]
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta stay with the numbers' meaning, and what reads them next applies both.
@@ -129,7 +148,7 @@ class ColumnParts:
         if not weighed:
             self._probe(name, meaning, cells=cells)
         operations = [Operation(spread, (centred,), variance), Operation(name, (centred, spread), normalise)]
-        return operations, Held(name, rows, Form(meaning, cells))
+        return operations, Held(name, rows, Form(meaning, cells, weighed))
 
     def function(self, x: Held[Form], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[Form]]:
         """In cells, whatever the function: one polynomial for all sequences."""
@@ -158,7 +177,8 @@ class ColumnParts:
         answering = MeanAnswering.build(*affine, self._columns, x.form.meaning, self._response)
 
         def average(be: Backend, live: Live) -> Live:
-            return {mean: answering.mean(be, live[x.live])}
+            weighed = live[x.live] if x.form.weighed else [be.mul(ct, live[MASK][0]) for ct in live[x.live]]
+            return {mean: answering.mean(be, tuple(weighed))}
 
         return [Operation(mean, (x.live,), average), self._answer(answering, mean)]
 
@@ -168,16 +188,16 @@ class ColumnParts:
 
         return Operation(ANSWER, (pooled, CHECK), answer)
 
-    def _attention(self, block: Block[Form], a: Attention, norm: str) -> list[Operation]:
+    def _attention(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """Every token."""
-        name, x, target = block.name, block.x.live, f"{norm}.centred"
+        name, x, residual = block.name, block.x.live, block.residual.live
         context, means = f"{name}.context", f"{name}.means"
         attention = BatchAttention.build(
             AttentionWeights.of(self._weights, a),
             self._columns,
             a.head_size,
             block.x.form.meaning,
-            self._attention_specs(name, norm),
+            self._attention_specs(block, target),
             *self._splits,
         )
 
@@ -186,22 +206,24 @@ class ColumnParts:
             return {context: found[0], means: found[1]}
 
         def project(be: Backend, live: Live) -> Live:
-            return {target: attention.project(be, live[x], live[context], live[means])}
+            return {target.live: attention.project(be, live[residual], live[context], live[means])}
 
-        reads = (x, context, means)
+        reads = (residual, context, means)
         return [Operation(f"{name}.attend", (x,), attend), Operation(f"{name}.project", reads, project)]
 
-    def _first_token(self, block: Block[Form], a: Attention, norm: str) -> list[Operation]:
+    def _first_token(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
-        name, x, target = block.name, block.x.live, f"{norm}.centred"
-        specs = self._attention_specs(name, norm)
+        name, x, residual = block.name, block.x.live, block.residual.live
+        specs = self._attention_specs(block, target)
         weights, meaning = AttentionWeights.of(self._weights, a), block.x.form.meaning
         attention = BatchFirstToken.build(weights, self._columns, self._heads, meaning, specs)
         parts = ("first", "scores", "exponentials", "weighed", "sums", "weights")
         first, scores, exponentials, weighed, sums, shares = (f"{name}.{part}" for part in parts)
+        back = first if residual == x else f"{name}.residual"
 
         def select(be: Backend, live: Live) -> Live:
-            return {first: attention.select(be, live[x])}
+            found = {first: attention.select(be, live[x])}
+            return found if back == first else found | {back: attention.select(be, live[residual])}
 
         def score(be: Backend, live: Live) -> Live:
             return {scores: attention.scores(be, live[x], live[first])}
@@ -217,35 +239,43 @@ class ColumnParts:
             return {shares: attention.attend(be, live[weighed], live[sums])}
 
         def project(be: Backend, live: Live) -> Live:
-            return {target: attention.project(be, live[x], live[first], live[shares])}
+            return {target.live: attention.project(be, live[x], live[back], live[shares])}
 
         return [
-            Operation(f"{name}.select", (x,), select),
+            Operation(f"{name}.select", (x, residual), select),
             Operation(f"{name}.scores", (x, first), score),
             Operation(f"{name}.exp", (scores,), exponentiate),
             Operation(f"{name}.weigh", (exponentials,), weigh),
             Operation(f"{name}.attend", (weighed, sums), attend),
-            Operation(f"{name}.project", (x, first, shares), project),
+            Operation(f"{name}.project", (x, back, shares), project),
         ]
 
-    def _feed_forward(self, block: Block[Form], f: FeedForward, norm: str) -> list[Operation]:
+    def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
         name, y, meaning = block.name, block.x.live, block.x.form.meaning
-        activation, target = self._specs.function(name).function, f"{norm}.centred"
+        activation, residual = self._specs.function(name).function, block.residual.live
         weights = (*self._weights.dense(f.wide), *self._weights.dense(f.narrow))
+        form = self._sum(target, block.residual.form.meaning)
         if block.x.form.cells:
-            cells = CellForward.build(weights, self._cells, meaning, activation, self._exit(norm))
-            return cell_operations(cells, name, y, target)
-        columns = BatchForward.build(weights, self._columns, meaning, activation, self._exit(norm))
-        return [Operation(name, (y,), lambda be, live: {target: columns.apply(be, live[y])})]
+            cells = CellForward.build(weights, self._cells, meaning, activation, form)
+            return cell_operations(cells, name, (y, residual, target.live))
+        columns = BatchForward.build(weights, self._columns, meaning, activation, form)
 
-    def _attention_specs(self, name: str, norm: str) -> BatchAttentionSpecs:
-        s = self._specs.attention(name)
-        return BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, self._exit(norm), s.rows)
+        def run(be: Backend, live: Live) -> Live:
+            return {target.live: columns.apply(be, live[y], live[residual])}
 
-    def _exit(self, norm: str) -> float:
-        """What the centred input of a norm is divided by."""
-        s = self._specs.norm(norm)
-        return BatchNorm(s.rsqrt, 0.0, s.centred, self._columns.size, self._shape.lanes).entry
+        return [Operation(name, (y, residual), run)]
+
+    def _attention_specs(self, block: Block[Form], target: Target) -> BatchAttentionSpecs:
+        s, form = self._specs.attention(block.name), self._sum(target, block.residual.form.meaning)
+        return BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, form, s.rows)
+
+    def _sum(self, target: Target, residual: Meaning) -> Sum:
+        """How a sum is stored: as its only norm takes it, or within its bound."""
+        if not target.norm:
+            return Sum(target.bound, residual, centred=False)
+        s = self._specs.norm(target.norm)
+        norm = BatchNorm(s.rsqrt, 0.0, s.centred, self._columns.size, self._shape.lanes)
+        return Sum(norm.entry, residual)
 
     def _norm_of(self, name: str, n: Norm) -> BatchNorm:
         s = self._specs.norm(name)
@@ -264,8 +294,12 @@ class ColumnParts:
         self._probes[name] = Probe(name, partial(_valued, unpack, meaning), f"{name}.result")
 
 
-def cell_operations(forward: CellForward, name: str, y: str, target: str) -> list[Operation]:
-    """The feed-forward block as three stages: its inner tensor may be refreshed between them."""
+def cell_operations(forward: CellForward, name: str, tensors: tuple[str, str, str]) -> list[Operation]:
+    """The feed-forward block as three stages: its inner tensor may be refreshed between them.
+
+    tensors: names of the input, the residual and the result.
+    """
+    y, residual, target = tensors
     inner, active = f"{name}.inner", f"{name}.active"
 
     def expand(be: Backend, live: Live) -> Live:
@@ -275,12 +309,12 @@ def cell_operations(forward: CellForward, name: str, y: str, target: str) -> lis
         return {active: forward.activate(be, live[inner])}
 
     def contract(be: Backend, live: Live) -> Live:
-        return {target: forward.contract(be, live[y], live[active])}
+        return {target: forward.contract(be, live[residual], live[active])}
 
     return [
         Operation(f"{name}.expand", (y,), expand),
         Operation(f"{name}.activate", (inner,), activate),
-        Operation(f"{name}.contract", (y, active), contract),
+        Operation(f"{name}.contract", (residual, active), contract),
     ]
 
 

@@ -42,7 +42,7 @@ class AttentionSpecs:
 
     exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask. context:
     bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry: bound of x. exit:
-    bound of the centred output plus residual.
+    bound of the output plus residual, without its mean if centred. residual: bound of the residual, by default x's.
     """
 
     exp: Spec
@@ -51,6 +51,13 @@ class AttentionSpecs:
     attended: float
     entry: float
     exit: float
+    residual: float | None = None
+    centred: bool = True
+
+    @property
+    def back(self) -> float:
+        """Factor of the stored residual in the stored sum."""
+        return (self.entry if self.residual is None else self.residual) / self.exit
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +167,7 @@ class Attention:
         return outs
 
     def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
-        """Centred (attention output + x) / exit at the first copy, zero elsewhere.
+        """(Attention output + x) / exit at the first copy, centred or not, zero elsewhere. x: the residual.
 
         One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients are no
         boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
@@ -170,7 +177,7 @@ class Attention:
             divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
             mixed.append(divide(be, ct, divisor, self.specs.inverse))
         out = self.projection.apply(be, mixed)
-        back = residual(be, x, self.layout, self.specs.entry / self.specs.exit)
+        back = residual(be, x, self.layout, self.specs.back, centred=self.specs.centred)
         return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
 
 
@@ -240,7 +247,8 @@ def _projection(
     heads = sum(len(w.heads) for w in windows)
     src = context_layout(windows, weights.output.shape[1] // heads)
     scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
-    return Affine.centred(weights.output * scale, weights.output_bias / specs.exit, src, layout)
+    offset = weights.output_bias / specs.exit
+    return Affine.summed(weights.output * scale, offset, src, layout, centred=specs.centred)
 
 
 def _sum_offset(window: HeadWindow, offset: float) -> Array:

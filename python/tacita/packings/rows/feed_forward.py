@@ -15,12 +15,12 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class FeedForward:
-    """layout: of input and residual, with copies. entry, exit: bounds of the input and of the centred result."""
+    """layout: of input and residual, with copies. back: factor of the stored residual in the stored sum."""
 
     layout: FeatureLayout
     activation: Spec
-    entry: float
-    exit: float
+    back: float
+    centred: bool
     expansion: Affine
     contraction: Affine
 
@@ -31,8 +31,15 @@ class FeedForward:
         activation: Spec,
         entry: float,
         exit: float,
+        *,
+        residual: float | None = None,
+        centred: bool = True,
     ) -> FeedForward:
-        """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias, as in the checkpoint."""
+        """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias, as in the checkpoint.
+
+        entry, exit: bounds of the input and of the sum, which loses its mean if centred. residual: bound of
+        the residual, by default the input's.
+        """
         up, up_bias, down, down_bias = weights
         inner = FeatureLayout.dense(layout.shape, up.shape[0], copied=False)
         form = Stored.input_of(activation)
@@ -40,10 +47,10 @@ class FeedForward:
         return FeedForward(
             layout=layout,
             activation=activation,
-            entry=entry,
-            exit=exit,
+            back=(entry if residual is None else residual) / exit,
+            centred=centred,
             expansion=Affine.build(up * (entry * form.scale), up_bias * form.scale + form.offset, layout, inner),
-            contraction=Affine.centred(down * scale, down_bias / exit, inner, layout),
+            contraction=Affine.summed(down * scale, down_bias / exit, inner, layout, centred=centred),
         )
 
     def expand(self, be: Backend, y: Cts) -> Cts:
@@ -56,7 +63,10 @@ class FeedForward:
         return tuple(apply(be, ct, self.activation, scale) for ct in inner)
 
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
-        """Centred (W2 active + y) / exit at the first copy. One level below active, one or two below y."""
+        """(W2 active + y) / exit at the first copy, centred or not. One level below active, one or two below y.
+
+        y: the residual.
+        """
         out = self.contraction.apply(be, active)
-        back = residual(be, y, self.layout, self.entry / self.exit)
+        back = residual(be, y, self.layout, self.back, centred=self.centred)
         return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))

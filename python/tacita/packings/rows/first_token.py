@@ -61,7 +61,8 @@ class FirstTokenAttention:
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
         out, out_bias = weights.output, weights.output_bias
-        centred, shift = (out - out.mean(axis=0)) * back, (out_bias - out_bias.mean()) / specs.exit
+        mean = (out.mean(axis=0), out_bias.mean()) if specs.centred else (0.0, 0.0)
+        projected, shift = (out - mean[0]) * back, (out_bias - mean[1]) / specs.exit
         entry, rows = specs.entry, layout.with_copies(not carried)
         first = _carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
@@ -73,7 +74,7 @@ class FirstTokenAttention:
             query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [first], places),
             key=Affine.build(weights.key * (f * entry), weights.key_bias * f, rows, context),
             value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
-            projection=CyclicMap.build(centred, shift, places, [vector.index]),
+            projection=CyclicMap.build(projected, shift, places, [vector.index]),
         )
 
     def select(self, be: Backend, x: Cts) -> Ct:
@@ -125,9 +126,9 @@ class FirstTokenAttention:
         return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
 
     def project(self, be: Backend, first: Ct, attended: Cts) -> Ct:
-        """Centred (attention output + first) / exit. One level below both."""
+        """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
         (out,) = self.projection.apply(be, attended)
-        return be.add(out, centred(be, first, self.vector, self.specs.entry / self.specs.exit))
+        return be.add(out, summand(be, first, self.vector, self.specs.back, centred=self.specs.centred))
 
     def _heads(self, window: HeadWindow) -> Array:
         """bool [window]: positions of real heads at full width."""
@@ -155,11 +156,18 @@ def _carried_index(layout: FeatureLayout) -> IntArray:
     )
 
 
-def centred(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:
+def without_mean(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:
     """(x minus its mean over features) * factor, zero in the padding. One level, log2(period) rotations."""
     ones = layout.vector(np.full(layout.size, factor))
     total = rotate_sum(be, x, layout.period)
     return be.sub(be.mul_vector(x, ones), be.mul_vector(total, ones / layout.size))
+
+
+def summand(be: Backend, x: Ct, layout: VectorLayout, factor: float, *, centred: bool) -> Ct:
+    """x * factor, less its mean over features if centred; zero in the padding. One level."""
+    if not centred:
+        return be.mul_vector(x, layout.vector(np.full(layout.size, factor)))
+    return without_mean(be, x, layout, factor)
 
 
 def exact_bound(bound: float, rsqrt: Spec, size: int) -> float:
@@ -205,26 +213,34 @@ class VectorForward:
 
     layout: VectorLayout
     activation: Spec
-    entry: float
-    exit: float
+    back: float
+    centred: bool
     expansion: CyclicMap
     contraction: CyclicMap
 
     @staticmethod
     def build(
-        weights: Sequence[Array], layout: VectorLayout, activation: Spec, entry: float, exit: float
+        weights: Sequence[Array],
+        layout: VectorLayout,
+        activation: Spec,
+        entry: float,
+        exit: float,
+        *,
+        residual: float | None = None,
+        centred: bool = True,
     ) -> VectorForward:
-        """weights: (intermediate, hidden), bias, (hidden, intermediate), bias."""
+        """As `FeedForward.build`."""
         up, up_bias, down, down_bias = weights
         inner = VectorLayout(layout.slots, up.shape[0])
         form, scale = Stored.input_of(activation), output_bound(activation) / exit
-        narrow, shift = (down - down.mean(axis=0)) * scale, (down_bias - down_bias.mean()) / exit
+        mean = (down.mean(axis=0), down_bias.mean()) if centred else (0.0, 0.0)
+        narrow, shift = (down - mean[0]) * scale, (down_bias - mean[1]) / exit
         wide, moved = up * (entry * form.scale), up_bias * form.scale + form.offset
         return VectorForward(
             layout=layout,
             activation=activation,
-            entry=entry,
-            exit=exit,
+            back=(entry if residual is None else residual) / exit,
+            centred=centred,
             expansion=CyclicMap.build(wide, moved, [layout.index], [inner.index]),
             contraction=CyclicMap.build(narrow, shift, [inner.index], [layout.index]),
         )
@@ -240,4 +256,4 @@ class VectorForward:
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
         """As `FeedForward.contract`; one level below active and y."""
         (out,) = self.contraction.apply(be, list(active))
-        return (be.add(out, centred(be, y[0], self.layout, self.entry / self.exit)),)
+        return (be.add(out, summand(be, y[0], self.layout, self.back, centred=self.centred)),)

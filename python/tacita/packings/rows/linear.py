@@ -31,8 +31,10 @@ class Affine:
         return Affine(found, tuple(dst.vectors(bias)))
 
     @staticmethod
-    def centred(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
-        """y minus its mean over features."""
+    def summed(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout, *, centred: bool) -> Affine:
+        """y, or y minus its mean over features."""
+        if not centred:
+            return Affine.build(weight, bias, src, dst)
         return Affine.build(weight - weight.mean(axis=0), bias - bias.mean(), src, dst)
 
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
@@ -40,14 +42,19 @@ class Affine:
         return tuple(be.add_vector(ct, b) for ct, b in zip(self.map.apply(be, x), self.bias, strict=True))
 
 
-def residual(be: Backend, x: Sequence[Ct], layout: FeatureLayout, factor: float) -> tuple[Ct, ...]:
-    """(x minus its mean over features) * factor at the first copy, zero elsewhere.
+def residual(
+    be: Backend, x: Sequence[Ct], layout: FeatureLayout, factor: float, *, centred: bool = True
+) -> tuple[Ct, ...]:
+    """(x minus its mean over features, if centred) * factor at the first copy, zero elsewhere.
 
-    x: with copies. One level when one ciphertext holds all features twice or more: its cyclic sums are right at the
-    first copy. Else two: the sum over the window is right at position 0 only and has to be cut out and spread.
+    x: with copies. One level as it is. Centred, one level when one ciphertext holds all features twice or more: its
+    cyclic sums are right at the first copy. Else two: the sum over the window is right at position 0 only and has to
+    be cut out and spread.
     """
     ones = layout.vectors(np.full(layout.size, factor))
     kept = [be.mul_vector(ct, v) for ct, v in zip(x, ones, strict=True)]
+    if not centred:
+        return tuple(kept)
     if layout.count == 1 and layout.copies(0) > 1:
         total = rotate_sum(be, x[0], layout.blocks[0])
         return (be.sub(kept[0], be.mul_vector(total, ones[0] / layout.size)),)

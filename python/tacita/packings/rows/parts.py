@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tacita.blocks.base import Norm as NormNode
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, refuse_node
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
 from tacita.packings.rows.attention import Attention, AttentionSpecs
 from tacita.packings.rows.feed_forward import FeedForward
 from tacita.packings.rows.first_token import (
@@ -27,17 +28,19 @@ from tacita.packings.rows.first_token import (
     VectorNorm,
     can_carry,
     exact_bound,
+    without_mean,
 )
 from tacita.packings.rows.heads import head_windows
-from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape
+from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, restore_copies
+from tacita.packings.rows.linear import residual as residual_of
 from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.pooler import Pooler, mean
 from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
 from tacita.packings.rows.response import Answering, ResponseLayout, norm_check
-from tacita.packings.rows.vector import VectorLayout
+from tacita.packings.rows.vector import VectorLayout, select_token
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionWeights
-from tacita.slots.base import Backend
+from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
 
 CHECK, ANSWER = "check", "answer"
@@ -104,17 +107,33 @@ class RowParts:
         """See the contract."""
         return self._probes
 
-    def block(self, block: Block[Form], norm: str) -> list[Operation]:
-        """See the contract. The residual is the block's own input, as in models with norms after their blocks."""
-        if block.residual.live != block.x.live:
-            raise refuse_node("rows", block.name, "a residual that is not its input")
+    def block(self, block: Block[Form], target: Target) -> list[Operation]:
+        """See the contract. A sum that is stored gets its copies back."""
         if isinstance(block.node, FeedForwardNode):
-            return self._feed_forward(block, block.node, norm)
-        if block.rows == self._shape.tokens:
-            return self._attention(block, block.node, norm)
-        if block.rows == 1:
-            return self._first_token(block, block.node, norm)
-        raise refuse_node("rows", block.name, f"{block.rows} of {self._shape.tokens} rows")
+            operations = self._feed_forward(block, block.node, target)
+        elif block.rows == self._shape.tokens:
+            operations = self._attention(block, block.node, target)
+        elif block.rows == 1:
+            operations = self._first_token(block, block.node, target)
+        else:
+            raise refuse_node("rows", block.name, f"{block.rows} of {self._shape.tokens} rows")
+        return operations
+
+    def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
+        """See the contract."""
+        return Held(target.live, block.rows, Form(target.bound, vector=self._on_vector(block)))
+
+    def centre(self, x: Held[Form], norm: str) -> list[Operation]:
+        """By rotations: one level, two where the features fill the window or several ciphertexts."""
+        target, vector = f"{norm}.centred", x.form.vector
+        factor = x.form.bound / self._exit(norm, vector=vector)
+
+        def run(be: Backend, live: Live) -> Live:
+            if vector:
+                return {target: (without_mean(be, live[x.live][0], self._vector, factor),)}
+            return {target: residual_of(be, live[x.live], self._layout, factor)}
+
+        return [Operation(f"{norm}.centre", (x.live,), run)]
 
     def norm(self, name: str, n: NormNode, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta are applied here, with the copies: both are products by a vector already."""
@@ -170,12 +189,11 @@ class RowParts:
             return Answering.vector_features(self._vector, bound)
         return Answering.vector_logits(*self._weights.dense(dense), self._vector, bound, answer)
 
-    def _attention(self, block: Block[Form], a: AttentionNode, norm: str) -> list[Operation]:
+    def _attention(self, block: Block[Form], a: AttentionNode, target: Target) -> list[Operation]:
         """Every token."""
-        name, x, target = block.name, block.x.live, f"{norm}.centred"
-        attention = Attention.build(
-            AttentionWeights.of(self._weights, a), self._layout, self._windows, self._attention_specs(block, norm)
-        )
+        name, x, residual = block.name, block.x.live, block.residual.live
+        weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, target)
+        attention = Attention.build(weights, self._layout, self._windows, specs)
         scores, exponentials, context, sums = (f"{name}.{p}" for p in ("scores", "exponentials", "context", "sums"))
 
         def score(be: Backend, live: Live) -> Live:
@@ -189,26 +207,31 @@ class RowParts:
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
-            return {target: attention.project(be, live[x], live[context], live.get(sums, ()))}
+            found = attention.project(be, live[residual], live[context], live.get(sums, ()))
+            return {target.live: self._with_copies(be, found, target)}
 
         return [
             Operation(f"{name}.scores", (x,), score),
             Operation(f"{name}.exp", (scores,), exponentiate),
             Operation(f"{name}.mix", (x, exponentials), mix),
-            Operation(f"{name}.project", (x, context, sums), project),
+            Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
-    def _first_token(self, block: Block[Form], a: AttentionNode, norm: str) -> list[Operation]:
+    def _first_token(self, block: Block[Form], a: AttentionNode, target: Target) -> list[Operation]:
         """One query; the result is a vector. Takes the last mask ciphertext, which is the same in every copy."""
-        name, x, target = block.name, block.x.live, f"{norm}.centred"
-        weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, norm)
+        name, x, residual = block.name, block.x.live, block.residual.live
+        weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, target)
         carried = block.x.form.carried
         attention = FirstTokenAttention.build(weights, self._layout, self._windows, specs, carried=carried)
         parts = ("first", "scores", "exponentials", "context", "sums", "attended")
         first, scores, exponentials, context, sums, attended = (f"{name}.{part}" for part in parts)
+        back = first if residual == x else f"{name}.residual"
 
         def select(be: Backend, live: Live) -> Live:
-            return {first: (attention.select(be, live[x]),)}
+            found = {first: (attention.select(be, live[x]),)}
+            if back == first:
+                return found
+            return found | {back: (select_token(be, live[residual], self._layout, self._vector),)}
 
         def score(be: Backend, live: Live) -> Live:
             return {scores: attention.scores(be, live[x], live[first][0])}
@@ -224,28 +247,29 @@ class RowParts:
             return {attended: attention.attend(be, live[context], live[sums])}
 
         def project(be: Backend, live: Live) -> Live:
-            return {target: (attention.project(be, live[first][0], live[attended]),)}
+            return {target.live: (attention.project(be, live[back][0], live[attended]),)}
 
         return [
-            Operation(f"{name}.select", (x,), select),
+            Operation(f"{name}.select", (x, residual), select),
             Operation(f"{name}.scores", (x, first), score),
             Operation(f"{name}.exp", (scores,), exponentiate),
             Operation(f"{name}.mix", (x, exponentials), mix),
             Operation(f"{name}.attend", (context, sums), attend),
-            Operation(f"{name}.project", (first, attended), project),
+            Operation(f"{name}.project", (back, attended), project),
         ]
 
-    def _feed_forward(self, block: Block[Form], f: FeedForwardNode, norm: str) -> list[Operation]:
-        name, y, form = block.name, block.x.live, block.x.form
-        activation, exit_ = self._specs.function(name).function, self._exit(norm, vector=form.vector)
+    def _feed_forward(self, block: Block[Form], f: FeedForwardNode, target: Target) -> list[Operation]:
+        name, y, residual = block.name, block.x.live, block.residual.live
+        vector, bound = block.x.form.vector, block.x.form.bound
+        activation, exit_ = self._specs.function(name).function, self._target_exit(target, vector=vector)
         weights = (*self._weights.dense(f.wide), *self._weights.dense(f.narrow))
-        inner, active, target = f"{name}.inner", f"{name}.active", f"{norm}.centred"
-        if form.vector:
-            forward: FeedForward | VectorForward = VectorForward.build(
-                weights, self._vector, activation, form.bound, exit_
-            )
+        how: dict[str, Any] = {"residual": block.residual.form.bound, "centred": bool(target.norm)}
+        inner, active = f"{name}.inner", f"{name}.active"
+        forward: FeedForward | VectorForward
+        if vector:
+            forward = VectorForward.build(weights, self._vector, activation, bound, exit_, **how)
         else:
-            forward = FeedForward.build(weights, self._layout, activation, form.bound, exit_)
+            forward = FeedForward.build(weights, self._layout, activation, bound, exit_, **how)
 
         def expand(be: Backend, live: Live) -> Live:
             return {inner: forward.expand(be, live[y])}
@@ -254,17 +278,37 @@ class RowParts:
             return {active: forward.activate(be, live[inner])}
 
         def contract(be: Backend, live: Live) -> Live:
-            return {target: forward.contract(be, live[y], live[active])}
+            found = forward.contract(be, live[residual], live[active])
+            return {target.live: found if vector else self._with_copies(be, found, target)}
 
         return [
             Operation(f"{name}.expand", (y,), expand),
             Operation(f"{name}.activate", (inner,), activate),
-            Operation(f"{name}.contract", (y, active), contract),
+            Operation(f"{name}.contract", (residual, active), contract),
         ]
 
-    def _attention_specs(self, block: Block[Form], norm: str) -> AttentionSpecs:
-        s, exit_ = self._specs.attention(block.name), self._exit(norm, vector=block.rows == 1)
-        return AttentionSpecs(s.exp, s.inverse, s.context, s.attended, block.x.form.bound, exit_)
+    def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
+        s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
+        return AttentionSpecs(
+            s.exp,
+            s.inverse,
+            s.context,
+            s.attended,
+            block.x.form.bound,
+            exit_,
+            residual=block.residual.form.bound,
+            centred=bool(target.norm),
+        )
+
+    def _with_copies(self, be: Backend, found: tuple[Ct, ...], target: Target) -> tuple[Ct, ...]:
+        """A norm restores the copies itself; a sum that is stored has them."""
+        return found if target.norm else restore_copies(be, found, self._layout)
+
+    def _target_exit(self, target: Target, *, vector: bool) -> float:
+        return self._exit(target.norm, vector=vector) if target.norm else target.bound
+
+    def _on_vector(self, block: Block[Form]) -> bool:
+        return block.x.form.vector or block.rows == 1
 
     def _exit(self, norm: str, *, vector: bool) -> float:
         """What the centred input of a norm is divided by."""

@@ -44,19 +44,20 @@ class ResponseLayout:
         """Numbers in the answer."""
         return len(self.places)
 
-    def read(self, slots: Sequence[Array]) -> Answer:
-        """Decoded ciphertexts -> the answer and its integrity figures."""
+    def read(self, slots: Sequence[Array]) -> list[Answer]:
+        """Decoded ciphertexts -> the one answer and its integrity figures."""
         table = np.stack(list(slots))
         answer, copies = (np.array([table[place].real for place in side]) for side in (self.places, self.copies))
         used = np.zeros(table.shape, dtype=bool)
         for place in (*self.places, *self.copies, self.check):
             used[place] = True
-        return Answer(
+        found = Answer(
             values=0.5 * (answer + copies) * self.bound,
             disagreement=float(np.max(np.abs(answer - copies))) * self.bound,
             leak=float(np.max(np.abs(table[~used]))) * self.bound,
             norm_check=2.0 * float(table[self.check].real),
         )
+        return [found]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,42 @@
+"""A model, its specs and a shape -> the circuit."""
+
+from __future__ import annotations
+
+from tacita.blocks.graph import Graph, record
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.errors import PlanError
+from tacita.models.registry import Config, forward, nodes
+from tacita.packings.base import Circuit
+from tacita.packings.lowering import lower
+from tacita.packings.shape import Shape
+from tacita.packings.specs import CircuitSpecs, approximated
+
+
+def graph_of(config: Config, tokens: int) -> Graph:
+    """The model's graph, for hidden states of so many tokens."""
+    return record(lambda b, x: forward(b, config, x), tokens, config.hidden)
+
+
+def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
+    """The circuit of a model in a packing.
+
+    Raises ShapeError for sizes or lanes that it does not admit, PlanError where the specs lack a node, or the
+    packing a block.
+    """
+    check_specs(model, specs)
+    graph, sizes = graph_of(model.config, shape.tokens), (shape.slots, shape.tokens, shape.lanes)
+    parts = shape.rules.parts(graph, Weights(model.tensors), specs, sizes, shape.rotations)
+    return lower(graph, parts, specs)
+
+
+def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:
+    """Raises PlanError unless the specs are of exactly the checkpoint's nodes."""
+    wanted = approximated(nodes(checkpoint.config))
+    given = {name: node.tag for name, node in specs.nodes.items()}
+    if given != wanted:
+        other = sorted({name for name, _ in wanted.items() ^ given.items()})
+        raise PlanError(
+            f"specs of {len(given)} nodes, model of {len(wanted)}: they differ in {other[0]}",
+            hint="calibrate this model",
+        )

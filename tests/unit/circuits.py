@@ -1,0 +1,22 @@
+"""Circuits of checkpoints in each packing, for tests."""
+
+from __future__ import annotations
+
+from tacita.checkpoint import Checkpoint
+from tacita.packings.base import Circuit
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.shape import Shape
+from tacita.packings.specs import CircuitSpecs
+from tacita.plan.lowered import build
+from tacita.plan.scheme import scheme_named
+
+
+def build_circuit(model: Checkpoint, specs: CircuitSpecs, slots: int, tokens: int) -> Circuit:
+    """One text, in rows."""
+    return build(model, specs, Shape("rows", "hoisted", slots, tokens))
+
+
+def build_batch_circuit(model: Checkpoint, specs: CircuitSpecs, shape: BatchShape, scheme: str = "arion") -> Circuit:
+    """A batch, in columns."""
+    rotations = scheme_named(scheme).rotations
+    return build(model, specs, Shape("columns", rotations, shape.slots, shape.tokens, shape.lanes))

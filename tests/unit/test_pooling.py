@@ -101,8 +101,8 @@ def test_the_last_layer_runs_on_the_first_token_alone_for_raw_cls(tmp_path: Path
     model = model_of(tmp_path, "cls", normalise=True, layers=2)
     plan = api.plan(model, tokens=16, preset=RINGS["thor"], texts=TEXTS)
     names = [stage.name for stage in plan.stages]
-    assert "layer1.select" in names and "layer0.select" not in names
-    assert not {"pooler", "tanh", "mean"} & set(names)
+    assert "layer1.attention.select" in names and "layer0.attention.select" not in names
+    assert not {"pooler.tanh", "mean"} & set(names)
     assert [shapes(model.config, 16).rows[f"layer{i}.norm2"] for i in (0, 1)] == [16, 1]
 
 

@@ -58,6 +58,20 @@ class Graph:
         """The steps that read its result."""
         return [other for other in self.steps if step.output in other.inputs]
 
+    def takers(self, step: Step) -> list[Step]:
+        """The steps that read its result or its first rows."""
+        found = self.readers(step)
+        return [r for r in found if r.op != "take"] + [t for r in found if r.op == "take" for t in self.takers(r)]
+
+    def fused(self, step: Step) -> bool:
+        """Whether a sum is read by a norm and nobody else: it need not be stored as it is."""
+        return [reader.op for reader in self.readers(step)] == ["norm"]
+
+    def readers_of_sums(self) -> list[Step]:
+        """The nodes that read a sum which is stored: what they take bounds it."""
+        sums = [step for step in self.steps if step.op == "add" and not self.fused(step)]
+        return [reader for step in sums for reader in self.takers(step) if reader.node is not None]
+
 
 class Recorder:
     """The blocks (see `base.Blocks`) on values of a graph. Raises what `Shapes` does."""

@@ -1,4 +1,4 @@
-"""config.json -> BertConfig: every field that changes the meaning of the weights is read or refused.
+"""config.json -> a configuration: every field that changes the meaning of the weights is read or refused.
 
 Also reads ModernBERT's field `classifier_pooling` ("cls": the raw vector of [CLS]; "mean"), ESM's `emb_layer_norm_before`
 (false: no LayerNorm after the embedding tables) and `type_vocab_size` 0 (no token types). What an embedding is read from, the
@@ -14,24 +14,26 @@ from typing import Any
 from tacita.checkpoint.files import read_json
 from tacita.checkpoint.sentences import Sentences, read_sentences
 from tacita.errors import CheckpointError
-from tacita.models.bert import ACTIVATIONS, POOLINGS, BertConfig
+from tacita.models.registry import FAMILIES, Config
 from tacita.models.retrained import MOST_POWER, ORDINARY, Retrained
 
 ARCHITECTURES = ("BertForSequenceClassification", "BertModel")
+FAMILY = "bert"  # of these architectures
+ACTIVATIONS, POOLINGS = (FAMILIES[FAMILY].options[name] for name in ("activation", "pooling"))
 MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES = 24, 4096, 512, 1 << 20, 4096
 CLASSIFIER_POOLINGS = ("cls", "mean")
 # fields with a single value that the encrypted circuit implements; absent means that value
 FIXED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 
 
-def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler: bool) -> BertConfig:
-    """BertConfig of a folder. Errors: CheckpointError naming file, field, value and what is supported."""
+def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler: bool) -> Config:
+    """Configuration of a folder. Errors: CheckpointError naming file, field, value and what is supported."""
     path = folder / "config.json"
     data = read_json(path)
     classifies = _architecture(path, data) == "BertForSequenceClassification"
     hidden = _integer(path, data, "hidden_size", MAX_HIDDEN)
     answer = _classifier_pooling(folder, data, pooling) if classifies else _pooling(folder, hidden, pooling, has_pooler)
-    config = BertConfig(
+    config: Config = FAMILIES[FAMILY].config(
         layers=_integer(path, data, "num_hidden_layers", MAX_LAYERS),
         hidden=hidden,
         heads=_integer(path, data, "num_attention_heads", MAX_HIDDEN),

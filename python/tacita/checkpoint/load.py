@@ -17,7 +17,7 @@ from tacita.checkpoint.config import read_config
 from tacita.checkpoint.files import check_size
 from tacita.checkpoint.weights import check_tensors, has_tensor, read_raw, read_tensors
 from tacita.errors import CheckpointError
-from tacita.models.bert import BertConfig, check_names, tensor_shapes
+from tacita.models.registry import Config, module_of
 from tacita.models.retrained import ORDINARY
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Checkpoint:
     """
 
     name: str
-    config: BertConfig
+    config: Config
     tensors: Mapping[str, Array] = field(repr=False)
     tokenizer: Tokenizer | None = field(repr=False, compare=False)
     sha256: str
@@ -59,14 +59,14 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     weights = path / "model.safetensors"
     raw = read_raw(weights)
     config = read_config(path, pooling, embeddings, has_tensor(raw, "pooler.dense.weight"))
-    check_names(config)
-    tensors = read_tensors(weights, raw, tensor_shapes(config))
+    module_of(config).check_names(config)
+    tensors = read_tensors(weights, raw, module_of(config).tensor_shapes(config))
     tokenizer = _tokenizer(path / "tokenizer.json", config) if embeddings else None
     return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(weights))
 
 
 def from_tensors(
-    config: BertConfig,
+    config: Config,
     tensors: Mapping[str, Array],
     tokenizer: Tokenizer | None = None,
     *,
@@ -74,8 +74,8 @@ def from_tensors(
     where: str = "from_tensors",
 ) -> Checkpoint:
     """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
-    check_names(config)
-    shapes = tensor_shapes(config)
+    module_of(config).check_names(config)
+    shapes: dict[str, tuple[int, ...]] = module_of(config).tensor_shapes(config)
     check_tensors(where, tensors, shapes)
     frozen = {key: _frozen(tensors[key]) for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
@@ -87,9 +87,9 @@ def _frozen(tensor: Array) -> Array:
     return copy
 
 
-def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
-    described = asdict(config)
-    if config.retrained == ORDINARY:  # so that an ordinary model keeps the hash that its plans name
+def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
+    described = asdict(config)  # type: ignore[call-overload]
+    if described.get("retrained") == asdict(ORDINARY):  # so that an ordinary model keeps the hash that its plans name
         del described["retrained"]
     if config.embedding_norm:
         del described["embedding_norm"]
@@ -102,7 +102,7 @@ def _hash(config: BertConfig, tensors: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def _tokenizer(path: Path, config: BertConfig) -> Tokenizer:
+def _tokenizer(path: Path, config: Config) -> Tokenizer:
     check_size(path, MAX_TOKENIZER_BYTES)
     try:
         text = path.read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def _tokenizer(path: Path, config: BertConfig) -> Tokenizer:
     return parse_tokenizer(text, config, str(path))
 
 
-def parse_tokenizer(text: str, config: BertConfig, where: str) -> Tokenizer:
+def parse_tokenizer(text: str, config: Config, where: str) -> Tokenizer:
     """The content of a tokenizer.json -> tokenizer whose ids the model has. Errors: CheckpointError naming `where`.
 
     Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long text.

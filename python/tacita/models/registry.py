@@ -15,24 +15,24 @@ from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.models import bert
+from tacita.models.base import Config as Config
 
-Config = bert.BertConfig
 A = TypeVar("A")  # an interpreter's answer
 
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes` and `check_names`.
+    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes`, `embedding_shapes` and `check_names`.
 
     options: names that a field of the configuration may have.
     """
 
-    config: type[Config]
+    config: type[Any]
     module: Any
     options: Mapping[str, tuple[str, ...]]
 
 
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: dict[str, Family] = {
     "bert": Family(bert.BertConfig, bert, {"activation": bert.ACTIVATIONS, "pooling": bert.POOLINGS}),
 }
 

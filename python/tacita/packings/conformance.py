@@ -102,7 +102,7 @@ def specs_of(world: World) -> CircuitSpecs:
         elif isinstance(node, FeedForward | Function):
             kind = node.function if isinstance(node, FeedForward) else node.kind
             nodes[name] = FunctionSpecs(_function(kind, _signed([t[f"{name}.argument"] for t in seen])))
-    inputs = {step.name: _bound(_of(seen, step.name)) for step in world.graph.steps if _of(seen, step.name)}
+    inputs = {step.name: _bound(_of(seen, step.name)) for step in world.graph.readers_of_sums()}
     entry = _bound([hidden for hidden, _ in world.samples])
     return CircuitSpecs(nodes, entry, 2.0 * _bound(answers), inputs)
 

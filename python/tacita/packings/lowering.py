@@ -82,11 +82,10 @@ class _Lowering(Generic[F]):
         if len(blocks) != 1 or len(others) != 1 or self._uses[blocks[0].name] != 1:
             raise self._unknown(step)
         block = Block(blocks[0].name, blocks[0].node, blocks[0].rows, blocks[0].x, others[0])
-        readers = self._graph.readers(step)
-        if len(readers) == 1 and readers[0].op == "norm":
+        if self._graph.fused(step):
             self._values[step.name] = block
             return
-        target = Target(step.name, bound=self._bound(step, readers))
+        target = Target(step.name, bound=self._bound(step, self._graph.takers(step)))
         self.operations += self._parts.block(block, target)
         self._values[step.name] = self._parts.stored(target, block)
 

@@ -31,6 +31,7 @@ from tacita.packings.specs import approximated
 from tacita.plan.calibration import Calibration as Calibration
 from tacita.plan.functions import WEIGHTED
 from tacita.plan.intervals import Intervals
+from tacita.plan.lowered import inputs_of_sums
 from tacita.plan.outwards import up
 from tacita.plan.population import (
     FOLDS,
@@ -235,4 +236,5 @@ def _made(measured: _Measured, how: _How) -> Calibration:
         answer=intervals.bound("answer"),
         temperatures=measured.temperatures,
         row_estimates=measured.rows,
+        inputs={name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()},
     )

@@ -81,7 +81,7 @@ class Calibration:
     normalised. temperatures: factor of the scores by attention and head, 1 but for heads too peaked; all intervals
     are those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates:
     what that circuit takes from the scores, for the attentions where it is worth it; the intervals of scores and
-    sums are after it.
+    sums are after it. inputs: bound of what a node takes, for the readers of sums that a circuit stores.
     """
 
     sha256: str
@@ -93,6 +93,7 @@ class Calibration:
     answer: float
     temperatures: Mapping[str, tuple[float, ...]]
     row_estimates: Mapping[str, RowEstimate]
+    inputs: Mapping[str, float]
 
     def attention(self, name: str) -> AttentionCalibration:
         """Of the attention with this name. Raises PlanError where there is none."""
@@ -105,12 +106,6 @@ class Calibration:
     def function(self, name: str) -> FunctionCalibration:
         """Of the feed-forward or function with this name. Raises PlanError where there is none."""
         return of_kind("calibration", self.nodes, name, FunctionCalibration)
-
-    def inputs(self) -> dict[str, float]:
-        """Bounds of what attentions and norms take."""
-        known = {AttentionCalibration: "input", NormCalibration: "sum"}
-        found = {name: known.get(type(node)) for name, node in self.nodes.items()}
-        return {name: getattr(self.nodes[name], field) for name, field in found.items() if field}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; intervals become lists of two."""

@@ -11,7 +11,7 @@ from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention
 from tacita.blocks.shapes import Node
 from tacita.errors import TacitaError
-from tacita.models.registry import nodes, outline
+from tacita.models.registry import Config, nodes, outline
 from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.packings.registry import PACKINGS
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
@@ -21,6 +21,7 @@ from tacita.plan.calibration import (
     FunctionCalibration,
     NodeCalibration,
 )
+from tacita.plan.lowered import inputs_of_sums
 from tacita.plan.plan import ModelInfo, Plan
 from tacita.plan.ranges import BINS, ROUNDS
 from tacita.plan.scheme import SCHEMES
@@ -44,15 +45,17 @@ def circuit_rules(plan: Plan) -> Rules:
     specs = _specs(plan.circuit["specs"])
     yield "fields of the approximations", specs is not None
     if calibration and specs:
-        model = _nodes(plan.model)
+        config = _config(plan.model)
+        model = nodes(config)
+        yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
         yield from _calibration_rules(calibration, model, plan)
         yield from _specs_rules(specs, calibration, model, plan.parameters.max_level)
 
 
-def _nodes(model: ModelInfo) -> Mapping[str, Node]:
-    """What the calibration and the approximations must be of."""
+def _config(model: ModelInfo) -> Config:
+    """With the nodes that the calibration and the approximations must be of."""
     fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels")
-    return nodes(outline(model.architecture, **{name: getattr(model, name) for name in fields}))
+    return outline(model.architecture, **{name: getattr(model, name) for name in fields})
 
 
 def _calibration(data: Any) -> Calibration | None:
@@ -123,7 +126,8 @@ def _specs_rules(specs: CircuitSpecs, calibration: Calibration, model: Mapping[s
     yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
     yield "bound of the request", specs.entry == calibration.entry
     yield "bound of the answer", specs.answer == calibration.answer
-    yield "bounds of the inputs", specs.inputs == calibration.inputs()
+    yield "bounds of the inputs", specs.inputs == calibration.inputs
+    yield "bounds of the inputs", all(0.0 < bound <= MOST for bound in specs.inputs.values())
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates

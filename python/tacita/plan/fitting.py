@@ -58,7 +58,7 @@ def fit_circuit(
     fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions())
     found = {name: fit.of(name, node) for name, node in nodes(config).items()}
     made = {name: specs for name, specs in found.items() if specs}
-    return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs())
+    return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs)
 
 
 @dataclass(frozen=True)

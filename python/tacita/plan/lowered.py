@@ -18,6 +18,15 @@ def graph_of(config: Config, tokens: int) -> Graph:
     return record(lambda b, x: forward(b, config, x), tokens, config.hidden)
 
 
+def inputs_of_sums(config: Config) -> dict[str, str]:
+    """Nodes that read a sum which a circuit stores -> the reference's record of what they take.
+
+    A model whose norms follow its blocks has none.
+    """
+    found = graph_of(config, 2).readers_of_sums()
+    return {step.name: f"{step.name}.{'sum' if step.op == 'norm' else 'input'}" for step in found}
+
+
 def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     """The circuit of a model in a packing.
 

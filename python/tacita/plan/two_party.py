@@ -13,11 +13,11 @@ import json
 import math
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Mean, Node
 from tacita.blocks.tensors import Operations, T, W
@@ -25,8 +25,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.checkpoint.embed import Text
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
-from tacita.models.registry import Config, family_of, forward, front, nodes, shapes, unknown_option
-from tacita.models.retrained import ORDINARY
+from tacita.models.registry import FAMILIES, Config, family_of, forward, front, module_of, nodes, shapes, unknown_option
 from tacita.plan.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.plan.correlations import KINDS
 from tacita.plan.hidden_embedding import hidden_embedding, power_above
@@ -72,14 +71,16 @@ REMAKE = "the peer runs another release, or the connection is not to a tacita se
 class TwoPartyPlan:
     """See the module's docstring.
 
-    name: of the model. embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
+    name: of the model. family: a name in `models.registry`; config: of its type.
+    embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
     of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the
     pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plan.correlations`).
     """
 
     name: str
-    config: Config
+    family: str
+    config: Any
     tokens: int
     embeddings: str
     formats: Formats
@@ -141,6 +142,7 @@ def make_two_party_plan(
         found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
+        family=family_of(checkpoint.config),
         config=checkpoint.config,
         tokens=tokens,
         embeddings=embeddings,
@@ -169,11 +171,29 @@ def words_ring(plan: TwoPartyPlan) -> int:
 
 def require_ordinary(config: Config) -> None:
     """Raises CheckpointError for models with replaced softmax or LayerNorm."""
-    if config.retrained != ORDINARY:
+    if not _ordinary(config):
         raise CheckpointError(
             "two-party mode: a retrained model (bpmax or batch normalisation)",
             hint="supported are softmax and LayerNorm; use `tacita classify` without --connect",
         )
+
+
+def _known(config: Config) -> bool:
+    """Whether the family takes the options, so that its nodes can be listed."""
+    try:
+        module_of(config).check_names(config)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _ordinary(config: Config) -> bool:
+    """Whether there are protocols for every option of its nodes."""
+    found = nodes(config).values()
+    return not any(
+        isinstance(getattr(node, "weights", None), Powers) or getattr(node, "deviation", None) is not None
+        for node in found
+    )
 
 
 def parse_plan(data: bytes) -> TwoPartyPlan:
@@ -184,6 +204,9 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
         if known != (FORMAT, VERSION):
             raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
         plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
+        if plan.family not in FAMILIES:
+            raise FileError(f"two-party plan: family {plan.family!r:.40}", hint=f"known: {', '.join(FAMILIES)}")
+        plan = replace(plan, config=from_json(FAMILIES[plan.family].config, plan.config))
         spelled = plan.to_bytes()
     except (ValueError, KeyError, TypeError, PlanError, RecursionError) as error:
         raise FileError(f"two-party plan: damaged ({error})", hint=REMAKE) from None
@@ -203,13 +226,13 @@ def check(plan: TwoPartyPlan) -> None:
 def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield "name", _printable(plan.name, MAX_NAME)
-    yield "retrained", config.retrained == ORDINARY
     yield "layers", 1 <= config.layers <= MAX_LAYERS
     yield "hidden size", 1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
     yield "types", 0 <= config.types <= MAX_TYPES
-    yield "activation", unknown_option(family_of(config), config) is None
+    yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
+    yield "options", _known(config) and _ordinary(config)
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield "labels", len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels)
     yield "correlations", plan.correlations in KINDS

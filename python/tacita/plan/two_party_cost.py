@@ -43,7 +43,7 @@ def expected_seconds(plan: TwoPartyPlan, link: LinkSpeed | None = None) -> float
     working = SECONDS_A_MB * megabytes + SECONDS_A_BILLION * cost.multiplications / 1e9
     if link is None:
         return working
-    rounds = ROUNDS_A_LAYER * plan.config.layers
+    rounds = ROUNDS_A_LAYER * int(plan.config.layers)
     return working + 8e6 * megabytes / link.bits_per_second + rounds * link.round_trip
 
 

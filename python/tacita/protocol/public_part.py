@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.load import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.errors import CheckpointError, FileError
-from tacita.models.bert import embedding_shapes
+from tacita.models.registry import module_of
 from tacita.plan.two_party import TwoPartyPlan, parse_plan
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
     """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown embeddings."""
     match plan.embeddings:
         case "published":
-            return dict(sorted(embedding_shapes(plan.config).items()))
+            return dict(sorted(module_of(plan.config).embedding_shapes(plan.config).items()))
         case "hidden":
             return {}
         case unknown:

@@ -16,9 +16,9 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.data import DEFAULT_MODEL
 from tacita.measure.two_party.case import Array, Case, Floats, Options, Prepared, Report, errors
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.base import Config
 from tacita.models.reference import reference
-from tacita.models.registry import forward, shapes
+from tacita.models.registry import FAMILIES, forward, module_of, shapes
 from tacita.plan.calibrate import calibrate
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, node_bounds
 from tacita.two_party.base import Formats
@@ -36,7 +36,7 @@ Sample = tuple[Floats, Floats]  # hidden states (tokens, hidden), mask (tokens,)
 class Agreed:
     """What a party knows of a run: the model's shape, formats, tokens, bounds, and weights at the server."""
 
-    config: BertConfig
+    config: Config
     known: Known
 
 
@@ -142,10 +142,10 @@ class BertBaseShape(Model):
     slow = True
     CALIBRATION = 3  # random inputs beside the measured one
 
-    def config(self, options: Options) -> BertConfig:
+    def config(self, options: Options) -> Config:
         """Small: two layers, hidden 64."""
         layers, hidden, heads, wide = (2, 64, 2, 128) if options.small else (12, 768, 12, 3072)
-        return BertConfig(
+        found: Config = FAMILIES["bert"].config(
             layers=layers,
             hidden=hidden,
             heads=heads,
@@ -159,10 +159,11 @@ class BertBaseShape(Model):
             labels=("negative", "positive"),
             embeddings=False,
         )
+        return found
 
     def checkpoint(self, options: Options) -> Checkpoint:
         config, rng = self.config(options), self.rng()
-        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+        tensors = {key: _random(key, shape, rng) for key, shape in module_of(config).tensor_shapes(config).items()}
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def sample(self, model: Checkpoint) -> Sample:
@@ -182,10 +183,11 @@ class TinyShape(BertBaseShape):
     name = "tiny_shape"
     slow = False
 
-    def config(self, options: Options) -> BertConfig:
-        base = super().config(Options(small=True))
+    def config(self, options: Options) -> Config:
+        base: Any = super().config(Options(small=True))
         hidden, wide = (64, 128) if options.small else (128, 512)
-        return replace(base, hidden=hidden, intermediate=wide, pooling="mean", labels=())
+        found: Config = replace(base, hidden=hidden, intermediate=wide, pooling="mean", labels=())
+        return found
 
 
 def _installed() -> Path | None:

@@ -1,7 +1,7 @@
 """The blocks of one text as operations: rows of features, and vectors once only the first token is left.
 
 The request is `hidden`, `mask` (1/length at real tokens, in the layouts that attention asks for) and, for a mean,
-`mean`. Where only one row of an attention is asked for, it and all that follows runs on one vector.
+`average`. Where only one row of an attention is asked for, it and all that follows runs on one vector.
 """
 
 from __future__ import annotations

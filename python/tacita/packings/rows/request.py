@@ -14,7 +14,7 @@ from tacita.packings.rows.first_token import carry
 from tacita.packings.rows.heads import HeadWindow
 from tacita.packings.rows.layout import Array, FeatureLayout
 
-HIDDEN, MASK, MEAN = "hidden", "mask", "mean"
+HIDDEN, MASK, MEAN = "hidden", "mask", "average"  # a node of a model may be called mean
 
 
 @dataclass(frozen=True, eq=False)

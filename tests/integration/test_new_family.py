@@ -1,0 +1,80 @@
+"""A family that the house does not know, in one file (`norms_first`): in the clear, on `sim`, on a toy ring in each
+packing, and between two parties, against the float definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from norms_first import FAMILY, Config, tensor_shapes
+from random_checkpoint import make_tokenizer
+from test_layers import _engine
+
+from tacita import api
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, embed, from_tensors
+from tacita.models import registry
+from tacita.models.reference import reference
+from tacita.plan import executor
+from tacita.plan.circuit import circuit_of
+from tacita.plan.two_party import make_two_party_plan
+from tacita.protocol import compiled
+from tacita.protocol.party import Party, pair
+from tacita.two_party.shares import Known, SharedTensors
+
+pytestmark = pytest.mark.native
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpoint]:
+    monkeypatch.setitem(registry.FAMILIES, "norms-first", FAMILY)
+    rng, config = np.random.default_rng(4), Config()
+    scales = {name: 1.0 / np.sqrt(shape[-1]) for name, shape in tensor_shapes(config).items()}
+    tensors = {name: rng.normal(0.0, scales[name], shape) for name, shape in tensor_shapes(config).items()}
+    for name in (n for n in tensors if ".ln" in n and n.endswith("weight")):
+        tensors[name] += 1.0
+    yield from_tensors(config, tensors, make_tokenizer(config.vocab), name="norms first")
+
+
+@pytest.mark.parametrize("scheme", ["thor", "arion"])
+def test_on_ciphertexts(model: Checkpoint, scheme: str, tmp_path: Any) -> None:
+    plan = api.plan(model, tokens=16, preset="insecure_toy_n11", scheme=scheme, texts=TEXTS)
+    samples = [embed(model, text, 16) for text in TEXTS[: plan.batch]]
+    wanted = [reference(model, *sample).logits for sample in samples]
+    for backend in ("plain", "sim"):
+        found = api.classify_batch_locally(plan, model, TEXTS[: plan.batch], backend=backend)
+        assert max(np.abs(np.array(a.logits) - w).max() for a, w in zip(found, wanted, strict=True)) < 0.02
+    circuit, (secret, be) = circuit_of(plan, model), _engine(plan, tmp_path)
+    levels, packed = {t.name: t.level for t in plan.request}, circuit.request.pack(samples)
+    encrypt = compiled.native.encrypt
+    live = {n: tuple(encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in packed.items()}
+    out = executor.run(plan.stages, circuit.stages, be, live)
+    answers = circuit.response.read([np.asarray(secret.decrypt(ct)) for ct in out["answer"]])
+    for answer, expected in zip(answers, wanted, strict=False):
+        assert np.abs(answer.values - expected).max() < 0.02 and answer.sound()
+
+
+@pytest.mark.parametrize("embeddings", ["published", "hidden"])
+def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
+    plan = make_two_party_plan(model, 16, TEXTS, embeddings=embeddings)
+    given = embed(model, TEXTS[0], 16)
+    known = Known(plan.formats, plan.bounds, plan.tokens)
+    words = given[0] - (0.0 if plan.embedding is None else model.tensors["embeddings.position_embeddings.weight"][:16])
+    with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
+
+        def work(party: Party) -> Any:
+            party.set_up()
+            client = party is parties[0]
+            mine = replace(known, mask=given[1]) if client else replace(known, weights=Weights(model.tensors))
+            ops = SharedTensors(party.native, mine)
+            found = plan.run(ops, ops.own(words) if client else ops.theirs(words.shape))
+            return ops.reveal(found)[0] if client else ops.give(found)
+
+        (answer, _) = pool.map(work, parties)
+    assert np.abs(answer - reference(model, *given).logits).max() < 0.02

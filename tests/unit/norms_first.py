@@ -1,0 +1,74 @@
+"""All that a new model takes: an encoder with norms before its blocks, learned positions, and a mean at the end.
+
+`integration/test_new_family.py` runs it; the house does not know it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
+from tacita.blocks.shapes import Shapes
+from tacita.models import registry
+
+
+@dataclass(frozen=True)
+class Config:
+    layers: int = 2
+    hidden: int = 16
+    heads: int = 2
+    intermediate: int = 32
+    vocab: int = 32
+    positions: int = 64
+    types: int = 0
+    activation: str = "gelu"
+    pooling: str = "mean"
+    norm_eps: float = 1e-6
+    labels: tuple[str, ...] = ("no", "yes")
+    embeddings: bool = True
+    embedding_norm: bool = False
+    normalise: bool = False
+    first_token: bool = False
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+
+def forward(b: Any, m: Config, x: Any, *, all_rows: bool = False) -> Any:
+    for i in range(m.layers):
+        at, d = f"h{i}", m.hidden
+        query, key, value, output = (Dense(f"{at}.{name}", d, d) for name in "qkvo")
+        block = FeedForward(Dense(f"{at}.up", d, m.intermediate), m.activation, Dense(f"{at}.down", m.intermediate, d))
+        seen = b.norm(x, Norm(f"{at}.ln1", d, m.norm_eps), f"{at}.norm1")
+        x = b.add(x, b.attention(seen, Attention(m.heads, query, key, value, output), f"{at}.attention"))
+        x = b.add(x, b.feed_forward(b.norm(x, Norm(f"{at}.ln2", d, m.norm_eps), f"{at}.norm2"), block, f"{at}.mlp"))
+    return b.answer(b.linear(b.mean(x, "mean"), Dense("classifier", m.hidden, m.outputs), "classifier"))
+
+
+def front(b: Any, m: Config, words: Any) -> Any:
+    return b.positions(words, Positions("embeddings.position_embeddings.weight", None, m.hidden), "positions")
+
+
+def outline(*, layers: int, hidden: int, heads: int, intermediate: int, labels: tuple[str, ...], **_: str) -> Config:
+    return Config(layers, hidden, heads, intermediate, labels=labels)
+
+
+def tensor_shapes(m: Config) -> dict[str, tuple[int, ...]]:
+    walk = Shapes()
+    forward(walk, m, (1, m.hidden))
+    return {**embedding_shapes(m), **walk.tensors}
+
+
+def embedding_shapes(m: Config) -> dict[str, tuple[int, ...]]:
+    sizes = {"word": m.vocab, "position": m.positions}
+    return {f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items()}
+
+
+def check_names(m: Config) -> None:
+    pass
+
+
+FAMILY = registry.Family(Config, sys.modules[__name__], {"activation": ("gelu",), "pooling": ("mean",)})

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import statistical_max
+from statistical_shift import shift_cost
 
-from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt, statistical_max
+from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Norm
@@ -25,7 +27,6 @@ from tacita.checkpoint.embed import tokenize
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import layer
 from tacita.models.reference import reference
-from tacita.packings.columns.statistical_shift import shift_cost
 from tacita.packings.specs import CircuitSpecs
 from tacita.plan.calibrate import calibrate, load_texts
 from tacita.plan.calibration import AttentionCalibration, Calibration, FunctionCalibration, NormCalibration

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit
+from greedy import run_greedily
 from test_circuit_ckks import engine
 
 from tacita.checkpoint import Checkpoint, load, pad_hidden
@@ -17,7 +18,6 @@ from tacita.data import DEFAULT_MODEL
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
 from tacita.slots.base import Backend
-from tacita.slots.greedy import run_greedily
 from tacita.slots.noise import NoiseModel
 from tacita.slots.sim import SimBackend
 

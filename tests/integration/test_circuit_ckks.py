@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_circuit
+from greedy import run_greedily
 
 from tacita.slots.ckks import CkksBackend
-from tacita.slots.greedy import run_greedily
 from tacita.slots.sim import SimBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

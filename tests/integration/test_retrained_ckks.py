@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_circuit
+from greedy import run_greedily
 from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.checkpoint import from_tensors
@@ -15,7 +16,6 @@ from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
 from tacita.plan.calibrate import calibrate
 from tacita.plan.fitting import fit_circuit
-from tacita.slots.greedy import run_greedily
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

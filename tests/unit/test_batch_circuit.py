@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit
+from greedy import run_greedily
 
 from tacita.errors import InputError, ShapeError
 from tacita.packings.columns.layout import BatchShape
-from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

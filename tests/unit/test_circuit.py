@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_circuit
+from greedy import run_greedily
 
 from tacita.errors import PlanError
 from tacita.packings.specs import CircuitSpecs
-from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

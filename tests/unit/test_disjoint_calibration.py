@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit, build_circuit
+from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from tacita import api
@@ -23,7 +24,6 @@ from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.population import largest_excess
 from tacita.plan.samples import Sample
 from tacita.plan.walk import walk
-from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 
 TOKENS = 16

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit, build_circuit
+from greedy import run_greedily
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
 from tacita.approx.constant import is_constant
@@ -21,7 +22,6 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.functions import FITS, Functions
-from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

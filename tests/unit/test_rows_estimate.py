@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tiny
 from circuits import build_batch_circuit, build_circuit
+from greedy import run_greedily
 
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
@@ -16,7 +17,6 @@ from tacita.plan.calibrate import Calibration, calibrate
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.rows import RowSamples, estimator
 from tacita.plan.temper import tempered
-from tacita.slots.greedy import run_greedily
 from tacita.slots.plain import PlainBackend
 
 TOKENS = 16

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tacita.approx import FitError, statistical_max
-from tacita.approx.statistical_max import ShiftSpec, shift, spec_from_dict
-from tacita.packings.columns.statistical_shift import LEVELS, shift_cost, statistical_shift
+from tacita.approx import FitError
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evaluation"))
+
+import statistical_max
+from statistical_max import ShiftSpec, shift, spec_from_dict
+from statistical_shift import LEVELS, shift_cost, statistical_shift
 
 
 def samples(count=6, tokens=16, seed=3):

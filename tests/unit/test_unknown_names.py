@@ -34,7 +34,6 @@ from tacita.plan.two_party_cost import expected_bytes
 from tacita.protocol import envelope
 from tacita.protocol.public_part import table_shapes
 from tacita.slots.linear import LinearPlan
-from tacita.slots.shares import SharesBackend
 from tacita.two_party.base import Bounds, Formats
 from tacita.two_party.count import CountTensors
 from tacita.two_party.fixed import FixedTensors
@@ -181,8 +180,6 @@ def test_functions_and_phases() -> None:
 def test_kinds_of_files_ciphertexts_and_events(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="kind 'answer'"):
         envelope._expected("answer", plan)  # type: ignore[arg-type]
-    with pytest.raises(ShapeError, match="imaginary"):
-        SharesBackend(SimpleNamespace(is_client=True), 8).encrypt(np.ones(8), kind="imaginary")  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="split 'tiny'"):
         LinearPlan.from_diagonals({(0, 0, 1): np.ones(8)}, split="tiny")  # type: ignore[arg-type]
     with pytest.raises(TacitaError, match="unknown event 'finished'"):

@@ -30,7 +30,7 @@ MAX_TOKENIZER_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checked model. tensors: read-only float64 arrays by name (see models.bert). tokenizer: None without
+    """A checked model. tensors: read-only float64 arrays by name (see `models`). tokenizer: None without
     one.
 
     sha256: hex, of the configuration and all tensors; the same weights in another file format have the same
@@ -47,7 +47,7 @@ class Checkpoint:
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
     """Read config.json, model.safetensors and tokenizer.json of `folder`.
 
-    pooling: "pooler", "cls" or "mean" (see `models.bert`); by default what the folder says: a classifier's own; else the files
+    pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own; else the files
     of sentence-transformers; else the pooler, if its weights are there. The user's word goes before the files, but not before
     what a classifier was trained on. embeddings=False: start from hidden states; embedding tables and
     tokenizer are not needed. Errors: CheckpointError naming the file, the tensor or field, both values, and

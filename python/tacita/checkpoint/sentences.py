@@ -19,7 +19,7 @@ MODULES = "modules.json"
 PACKAGE = "sentence_transformers"
 ORDERS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
 FLAG = "pooling_mode_"
-MODES = {f"{FLAG}cls_token": "cls", f"{FLAG}mean_tokens": "mean"}  # -> names of `models.bert.POOLINGS`
+MODES = {f"{FLAG}cls_token": "cls", f"{FLAG}mean_tokens": "mean"}  # -> names of poolings
 REFUSED = {
     f"{FLAG}max_tokens": "a maximum over encrypted tokens takes a comparison for each of them, in every feature",
     f"{FLAG}mean_sqrt_len_tokens": "its divisor is the square root of the length; masks of requests hold 1/length",

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Config(Protocol):
-    """Sizes and options; a family's own class has these fields and more. See `models.bert.BertConfig` for units.
+    """Sizes and options; a family's own class has these fields and more.
 
     activation, pooling: names of the family's own; `registry.Family.options` lists them. embeddings: False for a
     model that starts from hidden states. embedding_norm: whether a LayerNorm follows the embedding tables.

@@ -6,7 +6,7 @@ The paper has offset + slope v = kappa (1.25 + 0.1 v), kappa = 0.944 sqrt(ln m):
 shift, so the best one is not near the maximum but near the log of the mean of the exponentials: then the row means, whose
 inverse must be found, hardly vary. The slope is the one that makes their range least on the calibration set, the offset
 the least that keeps all shifted scores below the upper end of a stated interval. Means and variances are over the real
-keys, so that nothing depends on the padding. The encrypted form is in `blocks.statistical_shift`.
+keys, so that nothing depends on the padding. The encrypted form is in `statistical_shift`.
 """
 
 from __future__ import annotations

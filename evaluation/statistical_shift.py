@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
 
-from tacita.approx.statistical_max import ShiftSpec
+from statistical_max import ShiftSpec
+
 from tacita.slots.base import Backend, Ct
 
 LEVELS = 2  # below the scores

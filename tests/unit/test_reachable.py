@@ -1,0 +1,37 @@
+"""Code that no command or API call reaches is not a feature: every module of the package hangs on one of them."""
+
+from __future__ import annotations
+
+import grimp
+
+ENTRIES = ("tacita", "tacita.__main__", "tacita.cli", "tacita.api")
+# Why a module may stand alone.
+ALONE = {
+    "tacita.blocks.conformance": "exported suite of interpreters",
+    "tacita.packings.conformance": "exported suite of packings",
+    "tacita.slots.conformance": "exported suite of backends",
+    "tacita.measure.two_party.catalogue": "`bench two-party` names it in its orders to its two processes",
+    "tacita.packings.multidiagonal": "THOR's products, tested and counted; they are no packing yet",
+}
+
+
+def test_every_module_is_reached() -> None:
+    graph = grimp.build_graph("tacita")
+    seen, waiting = set[str](), [*ENTRIES, *ALONE]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        waiting += graph.find_modules_directly_imported_by(name)
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+        waiting += graph.find_descendants(name) if name in ALONE else []
+    assert sorted(graph.modules - seen) == []
+
+
+def test_what_stands_alone_is_still_there() -> None:
+    assert graph_has(ALONE)
+
+
+def graph_has(names: dict[str, str]) -> bool:
+    return set(names) <= set(grimp.build_graph("tacita").modules)

@@ -1,9 +1,13 @@
-"""Every Python block of README, guides and the API's docstring runs; blocks of one file run in order, sharing names."""
+"""Every Python block of README, guides and the API's docstring runs; blocks of one page run in order, sharing names.
+
+A guide that links to its example (docs/examples) shows pieces of it: the example runs, and every piece is in it.
+"""
 
 from __future__ import annotations
 
 import doctest
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -12,13 +16,30 @@ from tacita import api
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
+EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+\.py)\)")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_blocks_run(page: Path) -> None:
-    source = "\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
+    text = page.read_text(encoding="utf-8")
+    examples = "\n".join(
+        (ROOT / "docs" / "examples" / name).read_text(encoding="utf-8") for name in EXAMPLE.findall(text)
+    )
+    if examples:
+        strange = [block for block in BLOCK.findall(text) if block not in examples]
+        assert not strange, f"{page.name} shows what its example has not:\n{strange[0]}"
+        return
+    source = "\n".join(BLOCK.findall(text))
     exec(compile(source, str(page), "exec", dont_inherit=True), {"__name__": page.stem})
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_run_and_are_shown(example: Path) -> None:
+    runpy.run_path(str(example), run_name=example.stem)
+    shown = [page for page in PAGES if example.name in EXAMPLE.findall(page.read_text(encoding="utf-8"))]
+    assert len(shown) == 1, f"{example.name} is the example of {len(shown)} guides"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,195 @@
+"""The example of docs/guides/add-a-packing.md: its layout and its linear part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.base import Blocks, Dense, FeedForward, Norm
+from tacita.blocks.graph import Graph
+from tacita.blocks.weights import Weights
+from tacita.errors import InputError, PlanError
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Sample, Target, refuse_node
+from tacita.packings.conformance import CASES, Case, check, counts
+from tacita.packings.response import Answer
+from tacita.packings.sizes import refuse
+from tacita.packings.specs import CircuitSpecs
+from tacita.slots.base import Backend, Ct
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+from tacita.slots.stage import Live
+
+Array = NDArray[np.float64]
+Made = tuple[list[Operation], Held[None]]  # operations, and the tensor that they leave
+
+
+# layout.py: which slot holds what
+@dataclass(frozen=True)
+class Layout:
+    """Feature f is ciphertext f, token t is slot t, and the slots after the last token are zero."""
+
+    slots: int
+    tokens: int
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.tokens > self.slots:
+            raise refuse("tiny", f"{self.tokens} tokens in {self.slots} slots", "use fewer tokens")
+
+    def pack(self, tensor: Array) -> list[Array]:
+        """(tokens, size) -> one slot vector per feature."""
+        out = np.zeros((self.size, self.slots))
+        out[:, : self.tokens] = tensor.T
+        return list(out)
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (tokens, size)."""
+        return np.stack([np.real(v[: self.tokens]) for v in slots], axis=1)
+
+
+layout = Layout(slots=64, tokens=16, size=5)
+x = np.random.default_rng(0).normal(size=(16, 5))
+assert np.array_equal(layout.unpack(layout.pack(x)), x)
+
+
+# linear.py: the operations that this layout makes cheap, on the contract of backends alone
+def linear(be: Backend, cts: Sequence[Ct], weight: Array, bias: Array) -> list[Ct]:
+    """x W^T + b for weight (outputs, inputs): one level, a matrix product over ciphertexts, no rotation."""
+    return list(be.matmul(cts, weight[:, :, None], bias[:, None]))
+
+
+def total(be: Backend, ct: Ct, slots: int) -> Ct:
+    """The sum over all slots, in every slot: log2(slots) rotations, no level."""
+    reach = slots // 2
+    while reach:
+        ct = be.add(ct, be.rotate(ct, reach))
+        reach //= 2
+    return ct
+
+
+# request.py: what the client encrypts
+@dataclass(frozen=True)
+class Request:
+    """Hidden states within [-1, 1], and 1/n at the n real tokens."""
+
+    layout: Layout
+    bound: float
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Ciphertexts per tensor."""
+        return {"hidden": self.layout.size, "mask": 1}
+
+    def pack(self, samples: Sequence[Sample]) -> dict[str, list[Array]]:
+        """One sample -> slot vectors. Raises InputError for several: this packing holds one text."""
+        if len(samples) != 1:
+            raise InputError(f"{len(samples)} inputs in a request of one", hint="send them one by one")
+        ((hidden, mask),) = samples
+        share = Layout(self.layout.slots, self.layout.tokens, 1).pack((mask / mask.sum())[:, None])
+        return {"hidden": self.layout.pack(hidden / self.bound), "mask": share}
+
+
+# response.py: where the answers are
+@dataclass(frozen=True)
+class Response:
+    """Number j / bound in every slot of ciphertext j, so copies that differ show a broken decode."""
+
+    count: int
+    bound: float
+
+    def read(self, slots: Sequence[Array]) -> list[Answer]:
+        """Decoded ciphertexts -> the answer."""
+        found = np.real(np.stack(slots)) * self.bound
+        spread = float(np.ptp(found, axis=1).max())
+        return [Answer(found.mean(axis=1), disagreement=spread, leak=0.0, norm_check=1.0)]
+
+
+# parts.py: the blocks as operations; what is not there yet is refused, with the name of the node
+class TinyParts:
+    """See `packings.base.Parts`. This packing has the mean over tokens and a dense map of it, and no more."""
+
+    fixed = frozenset({"mask"})
+
+    def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int) -> None:
+        (tokens, size) = graph.steps[0].inputs[0].shape
+        self._layout, self._weights, self._specs = Layout(slots, tokens, size), weights, specs
+        self._outputs = graph.steps[-1].output.shape[1]
+
+    def entry(self) -> Held[None]:
+        """The hidden states of the request."""
+        return Held("hidden", self._layout.tokens, None)
+
+    def request(self) -> Request:
+        """Its layout."""
+        return Request(self._layout, self._specs.entry)
+
+    def response(self) -> Response:
+        """Its layout."""
+        return Response(self._outputs, self._specs.answer)
+
+    def probes(self) -> Mapping[str, Probe]:
+        """None: there is nothing between request and response."""
+        return {}
+
+    def answer(self, x: Held[None], dense: Dense | None, mean: str) -> list[Operation]:
+        """The mean of a dense map, which is the dense map of the mean. Two levels."""
+        if dense is None or not mean:
+            raise refuse_node("tiny", "answer", "no dense map of a mean")
+        weight, bias = self._weights.dense(dense)
+        matrix, offset = weight * self._specs.entry / self._specs.answer, bias / self._specs.answer
+
+        def run(be: Backend, live: Live) -> Live:
+            mapped = linear(be, live[x.live], matrix, 0.0 * offset)
+            means = [total(be, be.mul(ct, live["mask"][0]), self._layout.slots) for ct in mapped]
+            return {"answer": tuple(be.add_const(ct, b) for ct, b in zip(means, offset, strict=True))}
+
+        return [Operation("answer", (x.live, "mask"), run)]
+
+    def block(self, block: Block[None], target: Target) -> list[Operation]:
+        """Refused."""
+        what = "a feed-forward" if isinstance(block.node, FeedForward) else "attention"
+        raise refuse_node("tiny", block.name, what)
+
+    def stored(self, target: Target, block: Block[None]) -> Held[None]:
+        """Refused."""
+        raise refuse_node("tiny", target.live, "a sum")
+
+    def centre(self, x: Held[None], norm: str) -> list[Operation]:
+        """Refused."""
+        raise refuse_node("tiny", norm, "a norm")
+
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Made:
+        """Refused."""
+        raise refuse_node("tiny", name, "a norm")
+
+    def function(self, x: Held[None], dense: Dense, name: str, kind: str) -> Made:
+        """Refused."""
+        raise refuse_node("tiny", name, f"the function {kind}")
+
+
+# tests: the exported suite, first on a case of our own
+def averaged(b: Blocks[Any, Any], x: Any) -> Any:
+    """The classes of the mean of the hidden states."""
+    return b.answer(b.linear(b.mean(x, "mean"), Dense("classifier", 5, 3), "classifier"))
+
+
+def tiny(graph: Graph, weights: Weights, specs: CircuitSpecs) -> TinyParts:
+    return TinyParts(graph, weights, specs, slots=64)
+
+
+mine = Case("a dense map of the mean", averaged, features=5)
+check(mine, tiny, PlainBackend(64), tokens=16, tolerance=1e-9)
+assert counts(mine, tiny, SimBackend(64), tokens=16)["rotate"] == 3 * 6  # outputs * log2(slots), as stated
+
+# then on the suite's own: each passes or, until its blocks are written, is refused
+refused = 0
+for case in CASES:
+    try:
+        check(case, tiny, PlainBackend(64), tokens=16, tolerance=0.005)
+    except PlanError:
+        refused += 1
+assert refused == len(CASES)  # 0 for a packing that is complete

@@ -1,0 +1,111 @@
+"""The documents' form: lines that fit a screen, paths that exist, pages that stay short."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WIDEST = 110
+FOLDERS = ("docs", "evaluation", "python", "requirements", "training")
+PAGES = [*sorted(ROOT.glob("*.md")), *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
+# from where a page may name a file: itself, the root, the package, and the crate that a decision is about
+BASES = ("", "python/tacita", "crates/mpc/src")
+NAMED = re.compile(r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])")
+MADE = {"build/"}  # while it runs
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@each_page
+def test_lines_fit(page: Path) -> None:
+    """All but rows of tables, of which none can be broken, and words that are longer by themselves."""
+    wide = [line for line in prose(page) if len(line) > WIDEST and " " in line.strip()]
+    assert not wide, f"{page.name}: {wide[0]}"
+
+
+@each_page
+def test_shown_code_fits(page: Path) -> None:
+    """Commands and code; what a program printed stands as it came."""
+    wide = [line for line in shown(page) if len(line) > WIDEST]
+    assert not wide, f"{page.name}: {wide[0]}"
+
+
+@each_page
+def test_named_files_exist(page: Path) -> None:
+    missing = [name for name in named(page.read_text(encoding="utf-8")) if not exists(name, page)]
+    assert not missing, f"{page.name} names {missing}"
+
+
+def test_the_map_names_no_file_that_is_gone() -> None:
+    """ARCHITECTURE.md also says `api.py`, or a file's name in each of several folders."""
+    bare = re.findall(r"`(\w+\.(?:py|toml))`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    there = {path.name for path in (*ROOT.glob("*.toml"), *(ROOT / "python" / "tacita").rglob("*.py"))}
+    assert bare and set(bare) <= there, set(bare) - there
+
+
+def test_the_rules_find_what_they_look_for() -> None:
+    text = "see `packings/{rows,columns}/layout.py`, crates/ring/src/gemm/ and [x](../a.md), path/to/x, a/b and client/server"
+    assert list(named(text)) == [
+        "packings/rows/layout.py",
+        "packings/columns/layout.py",
+        "crates/ring/src/gemm/",
+        "../a.md",
+    ]
+    assert not exists("packings/rows/stages.py", ROOT / "README.md")
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 130
+    assert len(text.split()) <= 900
+    assert len(re.findall(r"^\|(?!---|-)", text, re.MULTILINE)) == 6, "one table: a head and five rows"
+
+
+def test_the_architecture_fits_two_screens() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 110
+
+
+def prose(page: Path) -> Iterator[str]:
+    """Lines outside code and tables."""
+    for line, code in lines(page):
+        if not code and not line.startswith(("|", "    ")):
+            yield line
+
+
+def shown(page: Path) -> Iterator[str]:
+    """Lines of Python blocks and indented ones."""
+    for line, code in lines(page):
+        if code == "python" or (not code and line.startswith("    ")):
+            yield line
+
+
+def lines(page: Path) -> Iterator[tuple[str, str]]:
+    """Each line, with the language of the fence that it stands in."""
+    fence = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            fence = "" if fence else line[3:] or "text"
+        else:
+            yield line, fence
+
+
+def named(text: str) -> Iterator[str]:
+    """Paths with a folder, braces spelled out: files by their ending, folders by the slash at their end."""
+    for found in NAMED.findall(text):
+        yield from (name for name in spelled(found) if name not in MADE)
+
+
+def spelled(name: str) -> Iterator[str]:
+    """a/{b,c}.py -> a/b.py, a/c.py."""
+    parts = re.split(r"\{([^}]*)\}", name)
+    choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
+    yield from ("".join(chosen) for chosen in itertools.product(*choices))
+
+
+def exists(name: str, page: Path) -> bool:
+    return (page.parent / name).exists() or any((ROOT / base / name).exists() for base in BASES)

@@ -11,11 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+WIDTH = 110
+WHOLE = {"break_long_words": False, "break_on_hyphens": False}
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 OPERATIONS = {  # field of the report -> name, what was asked
     "ntt": ("NTT, one limb", "0.18 Y"),
@@ -39,10 +42,16 @@ def main() -> None:
 
 
 def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:
-    """The page with new text between its markers."""
+    """The page with new text between its markers, sentences wrapped as in all documents."""
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
-    return before + begin + lines + end + after
+    return before + begin + wrapped(lines) + end + after
+
+
+def wrapped(lines: str) -> str:
+    """Lines of at most `WIDTH` columns but for rows of tables."""
+    found = (line if line.startswith("|") else textwrap.fill(line, WIDTH, **WHOLE) for line in lines.split("\n"))
+    return "\n".join(found)
 
 
 def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[str, Any] | None) -> Iterator[str]:

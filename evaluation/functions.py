@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import statistical_max
+from figures import replaced
 from statistical_shift import shift_cost
 
 from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt
@@ -63,8 +64,7 @@ def main() -> None:
     if not options.write:
         print(table)
         return
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2])
+    PAGE.write_text(replaced(PAGE.read_text(), table, BEGIN, END))
 
 
 def lines(model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]) -> Iterator[str]:

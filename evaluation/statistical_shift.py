@@ -1,6 +1,6 @@
 """ARION's statistical maximum on interleaved diagonals: a shift of the scores per query, made of encrypted sums.
 
-Diagonals as in `batch_attention`: P[G][B] holds, at slot t, the score of query t - G with key t + B. Sums over the keys of a
+Diagonals as in `attention`: P[G][B] holds, at slot t, the score of query t - G with key t + B. Sums over the keys of a
 query meet at slot t of sum_G rot_G(sum_B P[G][B]); the shift goes back to P[G][.] by rot_-G. With encrypted masks (weights
 1/n at the n real keys, rotated by B) the moments are those of the real keys, whatever the padding; without, all keys count
 alike, as in the paper (Algorithms 2 and 3). The second moment takes the place of the paper's sum of squares of

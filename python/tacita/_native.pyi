@@ -176,7 +176,7 @@ class Products:
 
 @final
 class Evaluator:
-    """Evaluates circuits; operations as in `tacita.backends.base.Backend`. threads = 0: all cores."""
+    """Evaluates circuits; operations as in `tacita.slots.base.Backend`. threads = 0: all cores."""
 
     def __new__(cls, params: Parameters, keys: EvaluationKeys, threads: int = 0) -> Evaluator: ...
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -68,6 +69,23 @@ def test_the_readme_is_short() -> None:
 def test_the_architecture_fits_two_screens() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 110
+
+
+def test_each_word_has_one_meaning() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word.strip().lower() for found in re.findall(r"\*\*([^*]+)\*\*", text) for word in found.split(",")]
+    twice = {word for word in words if words.count(word) > 1}
+    assert len(words) > 60 and not twice, twice
+
+
+def test_written_figures_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what `make figures` calls: sentences fit, rows of tables stay whole, no word is lost."""
+    monkeypatch.syspath_prepend(str(ROOT / "evaluation"))
+    figures = importlib.import_module("figures")
+    sentence, row = "word " * 60 + "end", "| " + "cell " * 60 + "|"
+    found = figures.wrapped(f"{row}\n\n{sentence}\n")
+    assert found.split() == f"{row} {sentence}".split() and found.endswith("end\n")
+    assert [line for line in found.split("\n") if len(line) > WIDEST] == [row]
 
 
 def prose(page: Path) -> Iterator[str]:

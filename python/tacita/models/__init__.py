@@ -1,1 +1,1 @@
-"""Model definitions, one file each: configuration, weight names with shapes, and the float64 reference."""
+"""Model families, one file each: configuration, names of weights, and the model as a walk over blocks."""

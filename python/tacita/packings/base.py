@@ -1,6 +1,6 @@
 """What a packing is: how tensors lie in slots, and each block of a model as stages on such tensors.
 
-`lowering` walks over a model's graph and asks a packing's `Parts` for the operations of each block; `circuit`
+`lowering.lower` walks over a model's graph, asks a packing's `Parts` for the operations of each block, and
 makes stages of them. A packing is one folder with the same file names as the others: layout, linear,
 attention, feed_forward, norm, response, and parts, which ties them together.
 """

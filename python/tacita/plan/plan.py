@@ -109,8 +109,8 @@ class Prediction:
 class Plan:
     """See the module's docstring.
 
-    scheme: "rows" (one text, THOR's packing), or the name of a batch scheme. batch: texts in a request, 1 for rows.
-    lanes: features side by side in a ciphertext of a batch (packing.interleaved), 1 for rows. circuit: the calibrated
+    scheme: a name in `plan.scheme`. batch: texts in a request, 1 for a packing of one text.
+    lanes: features side by side in a ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated
     intervals and approximations, as JSON data.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.

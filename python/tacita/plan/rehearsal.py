@@ -26,7 +26,9 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
 
 def rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> Live:
     """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the request's tensors."""
-    live: Live = {n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.request.counts).items()}
+    live: Live = {
+        n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.request.counts).items()
+    }
     return executor.run(stages, circuit.stages, be, live)
 
 

@@ -1,7 +1,7 @@
 """A party's end of a connection, made by the native engine: TLS 1.3, or plain TCP for those who ask for it by name.
 
 One place that knows how the engine is called to listen, to dial and to set a session up; the operations on shares are called by
-`backends.two_party.shares`.
+`two_party.shares`.
 """
 
 from __future__ import annotations

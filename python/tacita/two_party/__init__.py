@@ -1,1 +1,1 @@
-"""Interpreters of the two-party tensor operations: plain (the meaning), fixed (the rounding), shares (the real thing)."""
+"""Interpreters of models for two parties: fixed (the rounding), shares (the real thing), count (the cost)."""

@@ -1,7 +1,7 @@
 """LayerNorm on interleaved columns: no rotation, one product per column.
 
 The input arrives centred and scaled so that the sum of its squares is the variance in the stored form of 1/sqrt; the
-result leaves without gamma and beta (see `columns.Meaning`), divided by sqrt(features), which bounds it. MOAI section 4.3
+result leaves without gamma and beta (see `linear.Meaning`), divided by sqrt(features), which bounds it. MOAI section 4.3
 and ARION section 4.3 spend one level and 2 d plaintext products more on the mean, gamma and beta.
 """
 

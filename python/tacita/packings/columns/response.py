@@ -1,7 +1,7 @@
 """The answers of a batch: for every sequence its numbers, a second copy, a check of the last LayerNorm, zeros elsewhere.
 
 In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. As for one input
-(`response`), copies that differ, zeros that are not, or a check off 1 tell the client that a decode is broken.
+(`packings.rows.response`), copies that differ, zeros that are not, or a check off 1 tell the client that a decode is broken.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class RowSquares:
         return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
 
     def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
-        """inputs: x, shifted (`interleaved.shifted`). Two levels below, like the scores."""
+        """inputs: x, shifted (`layout.shifted`). Two levels below, like the scores."""
         root = self.roots.outputs(be, inputs, group, group + 1)[0]
         return be.add_vector(be.square(root), self.constants[group])
 

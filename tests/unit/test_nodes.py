@@ -90,7 +90,9 @@ def test_an_unknown_family_is_calibrated_tempered_and_fitted(model: Checkpoint) 
     check_specs(model, specs)
     assert [specs.function(name).function.function for name in ("think", "squash")] == ["relu", "tanh"]
     assert specs.norm("after").rsqrt.interval == found.norm("after").variance
-    assert specs.inputs == {"between": found.norm("between").sum}, "the first sum is read twice, the second by a norm alone"
+    assert specs.inputs == {"between": found.norm("between").sum}, (
+        "the first sum is read twice, the second by a norm alone"
+    )
     assert CircuitSpecs.from_json(json.loads(json.dumps(specs.to_dict()))) == specs
 
 

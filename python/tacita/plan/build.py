@@ -80,7 +80,9 @@ def to_plan(
     noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
     """
     levels = {**placed.placement.request, **placed.fixed_levels}
-    request = tuple(TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items()))
+    request = tuple(
+        TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
+    )
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
     return Plan(
         model=model,

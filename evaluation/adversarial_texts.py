@@ -19,7 +19,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.embed import tokenize
 from tacita.plan.calibrate import calibrate, load_texts
-from tacita.plan.population import excesses
+from tacita.plan.excesses import excesses
 from tacita.plan.rows import Rows
 from tacita.plan.samples import Samples
 from tacita.plan.temper import tempered

@@ -62,7 +62,7 @@ def main() -> None:
 def excess_of(plan: Any, model: Any, hidden: np.ndarray, mask: np.ndarray) -> float:
     """Of the sentence over the plan's intervals."""
     from tacita.plan.calibrate import Calibration
-    from tacita.plan.population import largest_excess
+    from tacita.plan.excesses import largest_excess
     from tacita.plan.temper import tempered
     from tacita.plan.walk import walk
 

@@ -12,8 +12,8 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed
 from tacita.plan.calibrate import Calibration
+from tacita.plan.excesses import FAR, largest_excess
 from tacita.plan.plan import Plan
-from tacita.plan.population import FAR, largest_excess
 from tacita.plan.walk import walk
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

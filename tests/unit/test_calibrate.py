@@ -16,8 +16,8 @@ from tacita.errors import InputError, PlanError
 from tacita.models.reference import reference
 from tacita.plan.calibrate import calibrate, load_texts
 from tacita.plan.calibration import AttentionCalibration, Calibration
+from tacita.plan.excesses import BOUNDS, INTERVALS
 from tacita.plan.outwards import outwards, up
-from tacita.plan.population import BOUNDS, INTERVALS
 from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")

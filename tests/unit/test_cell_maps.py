@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.packings.columns.cells import CellMap, Cells
-from tacita.packings.columns.layout import BatchShape
+from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.layout import BatchShape, Cells
 from tacita.slots.plain import PlainBackend
 
 SHAPE = BatchShape(64, 8)

@@ -20,8 +20,8 @@ from tacita.measure.dashformer import split
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
 from tacita.plan.calibrate import Calibration, calibrate
+from tacita.plan.excesses import largest_excess
 from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.population import largest_excess
 from tacita.plan.samples import Sample
 from tacita.plan.walk import walk
 from tacita.slots.plain import PlainBackend

@@ -21,9 +21,9 @@ from tacita.models import registry
 from tacita.models.reference import reference
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
 from tacita.plan.calibrate import calibrate
+from tacita.plan.excesses import excesses
 from tacita.plan.fitting import Accuracy, fit_circuit
 from tacita.plan.lowered import check_specs
-from tacita.plan.population import excesses
 from tacita.plan.temper import tempered
 from tacita.plan.two_party import magnitudes, node_bounds
 from tacita.plan.walk import walk

@@ -10,6 +10,9 @@ import pytest
 from plans import real_plan
 
 from tacita.errors import FileError
+from tacita.packings.layouts import Layout
+from tacita.packings.rows.request import RowsRequest
+from tacita.packings.rows.response import RowsResponse
 from tacita.plan.plan import (
     MAX_BYTES,
     ModelInfo,
@@ -35,6 +38,10 @@ def make_plan() -> Plan:
         lanes=1,
         parameters=PRESETS["n16"],
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
+        layout=Layout(
+            RowsRequest(32768, 128, 128, 2, 64, 5.5, True, False, False, False), RowsResponse(32768, 256, 2, True, 9.0)
+        ),
+        answer=9.0,
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
         rotations=((1, 13), (256, 5)),
         request=(TensorInfo("x", 1, 5, "real"), TensorInfo("mask", 1, 13, "real")),

@@ -16,6 +16,7 @@ from plans import altered, model, real_plan, rehashed
 from tacita.client.session import Client
 from tacita.errors import FileError, PlanError, ResourceError
 from tacita.plan import resources
+from tacita.plan.check_circuit import require_circuit
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.plan import Plan, parse
 from tacita.plan.predict import file_bytes
@@ -100,61 +101,7 @@ FILE_TABLE = [
     ("infinite bound", put(*CALIBRATION, "answer", value=float("inf")), "Infinity is no finite number"),
     ("nesting of 900", put("circuit", "calibration", value=nested(900)), "nested"),
     ("nesting of 20", put("circuit", "calibration", value=nested(20)), "nested"),
-    ("empty calibration", put(*CALIBRATION, value={}), "fields of the calibration"),
-    ("no circuit", put("circuit", value={}), "fields of the circuit"),
-    ("empty approximations", put(*SPECS, value={}), "fields of the approximations"),
-    ("bound of the answer that is a list", put(*CALIBRATION, "answer", value=[1.0]), "fields of the calibration"),
-    ("negative bound of the answer", put(*CALIBRATION, "answer", value=-1.0), "bound of the answer"),
-    ("other bounds of the answer", put(*SPECS, "answer", value=1e-9), "bound of the answer"),
-    ("other model calibrated", put(*CALIBRATION, "sha256", value="00" * 32), "calibrated model"),
-    ("interval the wrong way", put(*CALIBRATED, ATTENTION, "scores", value=[1.0, -1.0]), "scores"),
-    ("variance below zero", put(*CALIBRATED, NORM, "variance", value=[-1.0, 1.0]), "norm1: interval of variance"),
-    ("no calibrated nodes", put(*CALIBRATED, value={}), "calibrated nodes"),
-    ("temperatures of no head", put(*CALIBRATION, "temperatures", value={ATTENTION: []}), "temperatures"),
-    ("pooling of other nodes", put("model", "pooling", value="mean"), "calibrated nodes"),
-    ("layers of other nodes", put("model", "layers", value=2), "calibrated nodes"),
-    ("a node missing", drop(*CALIBRATED, NORM), "calibrated nodes"),
-    ("a node of another model", copied((*CALIBRATED, NORM), (*CALIBRATED, "layer1.norm1")), "calibrated nodes"),
-    ("a node of another kind", copied((*CALIBRATED, NORM), (*CALIBRATED, ATTENTION)), "calibrated nodes"),
-    ("a node of no kind", put(*CALIBRATED, NORM, "kind", value="layer"), "fields of the calibration"),
-    ("a kind that is a list", put(*CALIBRATED, NORM, "kind", value=[]), "fields of the calibration"),
     ("name of a node", put(*CALIBRATED, "\x1b[2J", value={}), "not printable"),
-    ("shift out of range", put(*CALIBRATED, ATTENTION, "shift", value=1e30), "shift of the scores"),
-    ("no means", put(*CALIBRATED, ATTENTION, "means", value=[]), "intervals of means"),
-    ("a mean below zero", put(*CALIBRATED, ATTENTION, "means", value=[[-1.0, 1.0]] * 4), "intervals of means"),
-    ("argument the wrong way", put(*CALIBRATED, "pooler.tanh", "argument", value=[1.0, 1.0]), "interval of argument"),
-    ("density of a thousand", put(*CALIBRATED, FORWARD, "density", value=[0.0] * 1000), "density"),
-    ("bound of a norm", put(*CALIBRATED, NORM, "result", value=0.0), "norm1: a bound"),
-    ("bound of a request", put(*CALIBRATION, "entry", value=-1.0), "bound of the request"),
-    ("other bounds of the request", put(*SPECS, "entry", value=1.0), "bound of the request"),
-    ("other bounds of an input", put(*SPECS, "inputs", NORM, value=1e-9), "bounds of the inputs"),
-    ("a bound of the input of no node", put(*SPECS, "inputs", "x", value=1.0), "bounds of the inputs"),
-    ("a bound of an input that is text", put(*SPECS, "inputs", NORM, value="1"), "fields of the approximations"),
-    ("temperatures of no attention", put(*CALIBRATION, "temperatures", NORM, value=[1.0, 1.0]), "temperatures"),
-    ("a temperature above one", put(*CALIBRATION, "temperatures", ATTENTION, value=[1.0, 2.0]), "temperatures"),
-    ("row estimates of no attention", put(*CALIBRATION, "row_estimates", NORM, value=ROWS), "row estimates"),
-    ("row estimates of one text", put(*CALIBRATION, "row_estimates", ATTENTION, value=ROWS), "estimates of one text"),
-    ("row estimates of one side", put(*FITTED, "rows", value=ROWS), "row estimates"),
-    ("row estimates of no head", put(*CALIBRATION, "row_estimates", ATTENTION, value=EMPTY), "row estimates"),
-    ("row estimates that are a list", put(*FITTED, "rows", value=[]), "fields of the approximations"),
-    ("row estimates with another field", put(*FITTED, "rows", value={**ROWS, "x": 1}), "fields of the approximations"),
-    ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),
-    ("an approximated node of another model", put(*SPECS, "nodes", "x", value=TANH), "approximated nodes"),
-    ("a node approximated by nothing", put(*SPECS, "nodes", FORWARD, value=None), "fields of the approximations"),
-    ("nodes that are a list", put(*SPECS, "nodes", value=[]), "fields of the approximations"),
-    ("a bound that is true", put(*SPECS, "nodes", NORM, "centred", value=True), "fields of the approximations"),
-    ("a field of a node missing", drop(*SPECS, "nodes", NORM, "centred"), "fields of the approximations"),
-    ("a field of a node too many", put(*SPECS, "nodes", NORM, "extra", value=1.0), "fields of the approximations"),
-    ("root of zero", put(*SPECS, "nodes", NORM, "rsqrt", "domain", value=[0.0, 1.0]), "approximation of rsqrt"),
-    ("unknown approximation", put(*FITTED, "exp", "kind", value="oracle"), "approximations"),
-    ("no coefficients", put(*FITTED, "exp", "coefficients", value=[]), "approximation of exp"),
-    ("100,000 coefficients", put(*FITTED, "exp", "coefficients", value=[0.5] * 100_000), "approximation of exp"),
-    ("a coefficient that is text", put(*FITTED, "exp", "coefficients", value=["1"]), "approximation of exp"),
-    ("empty domain", put(*FITTED, "exp", "domain", value=[1.0, 1.0]), "approximation of exp"),
-    ("inverse of zero", put(*FITTED, "inverse", "domain", value=[0.0, 1.0]), "approximation of inverse"),
-    ("deeper than the chain", put(*FITTED, "inverse", "relaxation", value=[1.5] * 60), "approximation of inverse"),
-    ("bound of zero", put(*FITTED, "context", value=0.0), "bound of context"),
-    ("bound that is an approximation", put(*FITTED, "context", value={"kind": "x"}), "approximations"),
     ("tokens", put("tokens", value=1 << 20), "tokens"),
     ("tokens not a power of two", put("tokens", value=7), "texts of a request"),
     ("batch", put("batch", value=1 << 30), "texts of a request"),
@@ -163,8 +110,6 @@ FILE_TABLE = [
     ("layers", put("model", "layers", value=10**6), "layers"),
     ("hidden size", put("model", "hidden", value=0), "hidden size"),
     ("heads", put("model", "heads", value=3), "heads"),
-    ("architecture", put("model", "architecture", value="gpt"), "architecture"),
-    ("activation", put("model", "activation", value="swish"), "activation"),
     ("sha256", put("model", "sha256", value="zz" * 32), "sha256"),
     ("label that clears the screen", put("model", "labels", value=["\x1b[2J", "positive"]), "not printable"),
     ("label that turns the line", put("model", "labels", value=["a\u202eb", "positive"]), "not printable"),
@@ -202,6 +147,82 @@ FILE_TABLE = [
     ("a field missing", drop("decimals"), "damaged plan"),
     ("a field too many", put("evil", value=1), "unknown field"),
     ("number for a list", put("stages", value=7), "expected list"),
+    ("bound of the answer", put("answer", value=-1.0), "layout: bounds"),
+    ("bound of the request", put("layout", "request", "bound", value=0.0), "layout: bounds"),
+    ("bound of the response", put("layout", "response", "bound", value=1e30), "layout: bounds"),
+    ("a layout of another packing", put("layout", "request", "kind", value="columns"), "damaged plan"),
+    ("a layout of no packing", put("layout", "response", "kind", value="x"), "kind 'x', expected one of rows, columns"),
+    ("a layout of another ring", put("layout", "request", "slots", value=1 << 40), "layout: sizes of the request"),
+    ("a layout of other tokens", put("layout", "request", "tokens", value=16), "layout: sizes of the request"),
+    ("a layout of other heads", put("layout", "request", "heads", value=1), "layout: heads"),
+    ("a layout of wider heads", put("layout", "request", "head_size", value=1 << 40), "layout: heads"),
+    ("a layout of other features", put("layout", "request", "size", value=8), "layout: hidden size"),
+    ("an answer of other size", put("layout", "response", "size", value=1), "layout: size of the answer"),
+    ("an answer in other blocks", put("layout", "response", "width", value=1), "layout: blocks of the response"),
+    ("logits side by side", put("layout", "response", "apart", value=False), "layout: blocks of the response"),
+    ("another ring's answer", put("layout", "response", "slots", value=1024), "layout: blocks of the response"),
+    ("a mask more", put("layout", "request", "all_tokens", value=True), "layout: ciphertexts"),
+    ("a mean more", put("layout", "request", "mean", value=True), "layout: ciphertexts"),
+    ("more ciphertexts", put("request", 0, "count", value=9), "layout: ciphertexts"),
+]
+
+CIRCUIT_TABLE = [
+    ("empty calibration", put(*CALIBRATION, value={}), "fields of the calibration"),
+    ("no circuit", put("circuit", value={}), "fields of the circuit"),
+    ("empty approximations", put(*SPECS, value={}), "fields of the approximations"),
+    ("bound of the answer that is a list", put(*CALIBRATION, "answer", value=[1.0]), "fields of the calibration"),
+    ("negative bound of the answer", put(*CALIBRATION, "answer", value=-1.0), "bound of the answer"),
+    ("other bounds of the answer", put(*SPECS, "answer", value=1e-9), "bound of the answer"),
+    ("other model calibrated", put(*CALIBRATION, "sha256", value="00" * 32), "calibrated model"),
+    ("interval the wrong way", put(*CALIBRATED, ATTENTION, "scores", value=[1.0, -1.0]), "scores"),
+    ("variance below zero", put(*CALIBRATED, NORM, "variance", value=[-1.0, 1.0]), "norm1: interval of variance"),
+    ("no calibrated nodes", put(*CALIBRATED, value={}), "calibrated nodes"),
+    ("temperatures of no head", put(*CALIBRATION, "temperatures", value={ATTENTION: []}), "temperatures"),
+    ("pooling of other nodes", put("model", "pooling", value="mean"), "calibrated nodes"),
+    ("layers of other nodes", put("model", "layers", value=2), "calibrated nodes"),
+    ("a node missing", drop(*CALIBRATED, NORM), "calibrated nodes"),
+    ("a node of another model", copied((*CALIBRATED, NORM), (*CALIBRATED, "layer1.norm1")), "calibrated nodes"),
+    ("a node of another kind", copied((*CALIBRATED, NORM), (*CALIBRATED, ATTENTION)), "calibrated nodes"),
+    ("a node of no kind", put(*CALIBRATED, NORM, "kind", value="layer"), "fields of the calibration"),
+    ("a kind that is a list", put(*CALIBRATED, NORM, "kind", value=[]), "fields of the calibration"),
+    ("shift out of range", put(*CALIBRATED, ATTENTION, "shift", value=1e30), "shift of the scores"),
+    ("no means", put(*CALIBRATED, ATTENTION, "means", value=[]), "intervals of means"),
+    ("a mean below zero", put(*CALIBRATED, ATTENTION, "means", value=[[-1.0, 1.0]] * 4), "intervals of means"),
+    ("argument the wrong way", put(*CALIBRATED, "pooler.tanh", "argument", value=[1.0, 1.0]), "interval of argument"),
+    ("density of a thousand", put(*CALIBRATED, FORWARD, "density", value=[0.0] * 1000), "density"),
+    ("bound of a norm", put(*CALIBRATED, NORM, "result", value=0.0), "norm1: a bound"),
+    ("bound of a request", put(*CALIBRATION, "entry", value=-1.0), "bound of the request"),
+    ("other bounds of the request", put(*SPECS, "entry", value=1.0), "bound of the request"),
+    ("other bounds of an input", put(*SPECS, "inputs", NORM, value=1e-9), "bounds of the inputs"),
+    ("a bound of the input of no node", put(*SPECS, "inputs", "x", value=1.0), "bounds of the inputs"),
+    ("a bound of an input that is text", put(*SPECS, "inputs", NORM, value="1"), "fields of the approximations"),
+    ("temperatures of no attention", put(*CALIBRATION, "temperatures", NORM, value=[1.0, 1.0]), "temperatures"),
+    ("a temperature above one", put(*CALIBRATION, "temperatures", ATTENTION, value=[1.0, 2.0]), "temperatures"),
+    ("row estimates of no attention", put(*CALIBRATION, "row_estimates", NORM, value=ROWS), "row estimates"),
+    ("row estimates of one text", put(*CALIBRATION, "row_estimates", ATTENTION, value=ROWS), "estimates of one text"),
+    ("row estimates of one side", put(*FITTED, "rows", value=ROWS), "row estimates"),
+    ("row estimates of no head", put(*CALIBRATION, "row_estimates", ATTENTION, value=EMPTY), "row estimates"),
+    ("row estimates that are a list", put(*FITTED, "rows", value=[]), "fields of the approximations"),
+    ("row estimates with another field", put(*FITTED, "rows", value={**ROWS, "x": 1}), "fields of the approximations"),
+    ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),
+    ("an approximated node of another model", put(*SPECS, "nodes", "x", value=TANH), "approximated nodes"),
+    ("a node approximated by nothing", put(*SPECS, "nodes", FORWARD, value=None), "fields of the approximations"),
+    ("nodes that are a list", put(*SPECS, "nodes", value=[]), "fields of the approximations"),
+    ("a bound that is true", put(*SPECS, "nodes", NORM, "centred", value=True), "fields of the approximations"),
+    ("a field of a node missing", drop(*SPECS, "nodes", NORM, "centred"), "fields of the approximations"),
+    ("a field of a node too many", put(*SPECS, "nodes", NORM, "extra", value=1.0), "fields of the approximations"),
+    ("root of zero", put(*SPECS, "nodes", NORM, "rsqrt", "domain", value=[0.0, 1.0]), "approximation of rsqrt"),
+    ("unknown approximation", put(*FITTED, "exp", "kind", value="oracle"), "approximations"),
+    ("no coefficients", put(*FITTED, "exp", "coefficients", value=[]), "approximation of exp"),
+    ("100,000 coefficients", put(*FITTED, "exp", "coefficients", value=[0.5] * 100_000), "approximation of exp"),
+    ("a coefficient that is text", put(*FITTED, "exp", "coefficients", value=["1"]), "approximation of exp"),
+    ("empty domain", put(*FITTED, "exp", "domain", value=[1.0, 1.0]), "approximation of exp"),
+    ("inverse of zero", put(*FITTED, "inverse", "domain", value=[0.0, 1.0]), "approximation of inverse"),
+    ("deeper than the chain", put(*FITTED, "inverse", "relaxation", value=[1.5] * 60), "approximation of inverse"),
+    ("bound of zero", put(*FITTED, "context", value=0.0), "bound of context"),
+    ("bound that is an approximation", put(*FITTED, "context", value={"kind": "x"}), "approximations"),
+    ("architecture", put("model", "architecture", value="gpt"), "architecture"),
+    ("activation", put("model", "activation", value="swish"), "activation"),
 ]
 
 MODEL_TABLE = [
@@ -213,7 +234,9 @@ MODEL_TABLE = [
     ("a rotation less", lambda d: d["rotations"].pop(), "rotation keys"),
     ("a rotation at another level", lambda d: d["rotations"][0].__setitem__(1, 13), "rotation keys"),
     ("500 rotations", put("rotations", value=[[k, 13] for k in range(1, 501)]), "500 entries for rotation keys"),
-    ("more ciphertexts", put("request", 0, "count", value=9), "ciphertexts of the request"),
+    ("token 0 in place of the copies", put("layout", "request", "carried", value=False), "layout of the request"),
+    ("a request of other bounds", put("layout", "request", "bound", value=1.0), "layout of the request"),
+    ("a response of other bounds", put("layout", "response", "bound", value=1.0), "layout of the response"),
     ("other stages", put("stages", 0, "name", value="layer0.other"), "other stages"),
     ("a level that is not reached", put("request", 1, "level", value=0), "cannot run|rotation keys"),
     ("a tensor that is not there", put("stages", 0, "levels", value={"q": 1}), "no tensor 'q'"),
@@ -234,6 +257,21 @@ def test_a_real_plan_is_accepted(scheme: str) -> None:
 def test_what_no_plan_can_say_is_refused_when_it_is_read(change: Change, message: str) -> None:
     with pytest.raises(FileError, match=message):
         parse(altered(real_plan(), change), "here")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [row[1:] for row in CIRCUIT_TABLE], ids=[row[0] for row in CIRCUIT_TABLE]
+)
+def test_what_no_circuit_is_built_from_is_refused_by_the_server(change: Change, message: str) -> None:
+    """A client reads none of it: it would take the approximations and the models' names."""
+    with pytest.raises(FileError, match=message):
+        require_circuit(parse(altered(real_plan(), change), "here"))
+
+
+def test_the_server_checks_the_circuit_before_it_builds_it() -> None:
+    change = put(*CALIBRATED, NORM, "variance", value=[-1.0, 1.0])
+    with pytest.raises(FileError, match="interval of variance"):
+        circuit_of(parse(altered(real_plan(), change), "here"), model())
 
 
 @pytest.mark.parametrize(("change", "message"), [row[1:] for row in MODEL_TABLE], ids=[row[0] for row in MODEL_TABLE])

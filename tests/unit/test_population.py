@@ -16,8 +16,8 @@ from tacita.checkpoint import from_tensors
 from tacita.cli.app import app
 from tacita.plan import population
 from tacita.plan.calibrate import calibrate, survey
+from tacita.plan.excesses import Counts, binomial_bound, excesses, folds, held_out
 from tacita.plan.plan import parse
-from tacita.plan.population import Counts, binomial_bound, excesses, folds, held_out
 from tacita.plan.samples import Samples
 from tacita.plan.temper import tempered
 from tacita.plan.walk import walk

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.packings.rows.attention import mask_numbers, pack_masks
 from tacita.packings.rows.heads import (
     folded_layout,
-    head_windows,
     pack_plan,
     repeat_copies,
     unpack_anchors,
@@ -15,6 +13,7 @@ from tacita.packings.rows.heads import (
 )
 from tacita.packings.rows.layout import FeatureLayout, RowsShape, linear_diagonals, restore_copies, rotate_range
 from tacita.packings.rows.linear import Affine, residual
+from tacita.packings.rows.windows import head_windows, mask_numbers, pack_masks
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tacita.plan.excesses import FAR, FEW
 from tacita.plan.plan import Plan
-from tacita.plan.population import FAR, FEW, FOLDS, NOT_ESTIMATED, Population
+from tacita.plan.population import FOLDS, NOT_ESTIMATED, Population
 
 MADE_BY = {
     "held out": "held out (every fifth line)",

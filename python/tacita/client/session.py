@@ -89,12 +89,12 @@ class Client:
         cts = (data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id))
         with engine.translated(FileError, str(self.work.response)):
             slots = list(_decrypt(secret, cts))
-        return [judge(self.plan, decoded) for decoded in circuit_of(self.plan, self.model).response.read(slots)[:count]]
+        return [judge(self.plan, decoded) for decoded in self.plan.layout.response.read(slots)[:count]]
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
-        slots = circuit_of(self.plan, self.model).request.pack(samples)
+        slots = self.plan.layout.request.pack(samples)
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
@@ -134,7 +134,7 @@ def judge(plan: Plan, decoded: Decoded) -> Answer:
 
 
 def _doubts(plan: Plan, decoded: Decoded) -> list[str]:
-    bound = float(plan.circuit["calibration"]["answer"])
+    bound = plan.answer
     size = float(np.max(np.abs(decoded.values)))
     found = []
     if not decoded.sound():

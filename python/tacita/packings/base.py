@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.errors import PlanError
-from tacita.packings.response import Answer
+from tacita.packings.request import Request
+from tacita.packings.response import Response
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live, Stage
 
 Array = NDArray[np.float64]
-Sample = tuple[Array, Array]  # hidden states (tokens, features) and mask (tokens,) of 0 and 1
 F = TypeVar("F")  # how a packing holds a tensor
 
 
@@ -72,32 +72,6 @@ class Target:
     live: str
     norm: str = ""
     bound: float = 0.0
-
-
-class Request(Protocol):
-    """What the client encrypts. `pack` takes as many samples as fit and refuses others with an InputError."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Ciphertexts per tensor."""
-        ...
-
-    def pack(self, samples: Sequence[Sample]) -> dict[str, list[Array]]:
-        """Samples -> tensor name -> slot vectors."""
-        ...
-
-
-class Response(Protocol):
-    """Where the answers are."""
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts."""
-        ...
-
-    def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """Decoded ciphertexts -> one answer for each place of a request."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,9 @@ from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
-from tacita.packings.base import Array, Circuit, Parts, Sample
+from tacita.packings.base import Array, Circuit, Parts
 from tacita.packings.lowering import lower
+from tacita.packings.request import Sample
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
 Forward = Callable[[Blocks[Any, Any], Any], Any]

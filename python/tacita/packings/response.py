@@ -1,8 +1,10 @@
-"""An answer as a client decodes it, whatever the packing, and what tells it that a decode is broken."""
+"""Where answers are and what a client decodes of them, whatever the packing; and what tells it that a decode is broken."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,3 +26,16 @@ class Answer:
         """Whether the figures are those of a run that stayed in its calibrated intervals."""
         quiet = max(self.disagreement, self.leak) <= tolerance * max(1.0, float(np.max(np.abs(self.values))))
         return bool(quiet and abs(self.norm_check - 1.0) <= tolerance and np.all(np.isfinite(self.values)))
+
+
+class Response(Protocol):
+    """Where the answers are."""
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        ...
+
+    def read(self, slots: Sequence[Array]) -> list[Answer]:
+        """Decoded ciphertexts -> one answer for each place of a request."""
+        ...

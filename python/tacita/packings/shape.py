@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tacita.errors import PlanError
-from tacita.packings.registry import PACKINGS, Packing
+from tacita.packings.layouts import RULES, Rules
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Shape:
         self.rules.check(self.slots, self.tokens, self.lanes)
 
     @property
-    def rules(self) -> Packing:
-        """The packing's own."""
-        return packing_named(self.packing)
+    def rules(self) -> Rules:
+        """What the packing admits."""
+        return rules_of(self.packing)
 
     @property
     def texts(self) -> int:
@@ -50,11 +50,11 @@ class Shape:
         return replace(self, slots=min(self.slots, places * self.tokens * self.lanes))
 
 
-def packing_named(name: str) -> Packing:
+def rules_of(name: str) -> Rules:
     """Raises PlanError for a packing that there is not."""
-    if name not in PACKINGS:
-        raise PlanError(f"packing {name!r}", hint=f"this program has {', '.join(PACKINGS)}")
-    return PACKINGS[name]
+    if name not in RULES:
+        raise PlanError(f"packing {name!r}", hint=f"this program has {', '.join(RULES)}")
+    return RULES[name]
 
 
 def shapes(one: Shape, heads: int, inputs: int | None) -> Sequence[Shape]:

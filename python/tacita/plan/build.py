@@ -9,6 +9,7 @@ from typing import Any
 
 from tacita.errors import LevelError
 from tacita.packings.base import Circuit
+from tacita.packings.layouts import layout_of
 from tacita.packings.shape import Shape
 from tacita.plan import predict
 from tacita.plan.cost import Counts, Prices
@@ -69,6 +70,7 @@ def to_plan(
     calibrated: Mapping[str, Any],
     prices: Prices,
     *,
+    answer: float,
     noise: float,
     max_abs_error: float,
     scheme: str,
@@ -76,6 +78,7 @@ def to_plan(
     population: Population = UNKNOWN,
 ) -> Plan:
     """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data.
+    answer: bound of the answers.
 
     noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
     """
@@ -92,6 +95,8 @@ def to_plan(
         lanes=shape.lanes,
         parameters=placed.parameters,
         circuit=calibrated,
+        layout=layout_of(placed.circuit.request, placed.circuit.response),
+        answer=answer,
         stages=placed.stages,
         rotations=placed.rotations,
         request=request,

@@ -29,20 +29,12 @@ from tacita.models.reference import reference
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import approximated
 from tacita.plan.calibration import Calibration as Calibration
+from tacita.plan.excesses import Counts, counted, folds, held_out, largest_excess
 from tacita.plan.functions import WEIGHTED
 from tacita.plan.intervals import Intervals
 from tacita.plan.lowered import inputs_of_sums
 from tacita.plan.outwards import up
-from tacita.plan.population import (
-    FOLDS,
-    HELD_OUT,
-    NOT_ESTIMATED,
-    Counts,
-    counted,
-    folds,
-    held_out,
-    largest_excess,
-)
+from tacita.plan.population import FOLDS, HELD_OUT, NOT_ESTIMATED
 from tacita.plan.ranges import INPUT, Ranges
 from tacita.plan.rows import Rows, RowSamples
 from tacita.plan.samples import Sample as Sample
@@ -104,7 +96,7 @@ def survey(
     row_estimates: bool = False,
     processes: int = 1,
 ) -> Survey:
-    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds (`plan.population`).
+    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds (`plan.excesses`).
 
     processes: see `plan.walk`; the result is the same for any number.
     """

@@ -1,7 +1,8 @@
 """What a party accepts of a plan file that the other one wrote: every number within its limits, before anything acts on one.
 
-`check` needs the file alone. What follows from the weights is compared when the model is at hand: `circuit.require_model` (sizes,
-labels) and `rehearsal.require_agreement` (stages, tensors, bootstraps, exactly the rotation keys that the circuit takes).
+`check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by `check_circuit`, and
+what follows from the weights when the model is at hand: `circuit.require_model` (sizes, labels) and `rehearsal.require_agreement`
+(layouts, stages, tensors, bootstraps, exactly the rotation keys that the circuit takes).
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS
 from tacita.errors import FileError, ShapeError
-from tacita.models.registry import FAMILIES, unknown_option
-from tacita.packings.registry import PACKINGS
-from tacita.plan.check_circuit import circuit_rules
+from tacita.packings.layouts import RULES, Layout
 from tacita.plan.decimals import MOST, least_noise, quiet
 from tacita.plan.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plan.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
@@ -30,6 +29,7 @@ MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batc
 MOST_ROTATIONS = 512
 MOST_COUNT = 1 << 40  # operations of a stage
 MOST_SECONDS = 1e9
+MOST_BOUND = 2.0**60  # magnitude that no bound of a model that works comes near
 MOST_BYTES = 1 << 50
 KINDS = frozenset({"real", "complex"})
 REQUEST = frozenset({"hidden", "mask", "average"})
@@ -64,7 +64,7 @@ def _rules(plan: Plan) -> Rules:
     yield from _tensor_rules("response", plan.response, top)
     yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
     yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
-    yield from circuit_rules(plan)
+    yield from _layout_rules(plan)
     yield from _answer_rules(plan)
     yield from _prediction_rules(plan.prediction, len(plan.stages))
     yield from _population_rules(plan.population)
@@ -72,20 +72,17 @@ def _rules(plan: Plan) -> Rules:
 
 def _model_rules(model: ModelInfo) -> Rules:
     yield "sha256", SHA256.fullmatch(model.sha256) is not None
-    yield "architecture", model.architecture in FAMILIES
     yield "layers", 1 <= model.layers <= MAX_LAYERS
     yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
     yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
     yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
-    unknown = unknown_option(model.architecture, model)
-    yield unknown or "options", unknown is None
     yield "labels", len(model.labels) <= MAX_CLASSES
 
 
 def _shape_rules(plan: Plan) -> Rules:
     yield "scheme", plan.scheme in SCHEMES
     yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
-    yield "lanes", plan.lanes in PACKINGS[SCHEMES[plan.scheme].packing].lanes
+    yield "lanes", plan.lanes in RULES[SCHEMES[plan.scheme].packing].lanes
     yield "texts of a request", _texts(plan) == plan.batch
 
 
@@ -125,8 +122,39 @@ def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
         yield f"{what} {tensor.name}: kind", tensor.kind == "real"
 
 
+def _layout_rules(plan: Plan) -> Rules:
+    """The layout is that of the plan's sizes: nothing larger than the plan's own numbers is built from it."""
+    request, response, model = plan.layout.request, plan.layout.response, plan.model
+    packing = SCHEMES[plan.scheme].packing
+    yield "layout: packing", request.tag == response.tag == packing
+    sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
+    yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
+    yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
+    yield "layout: hidden size", request.size == model.hidden
+    yield "layout: size of the answer", response.size == (len(model.labels) or model.hidden)
+    yield "layout: bounds", all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer))
+    yield "layout: blocks of the response", response.fits(*sizes, model.hidden, bool(model.labels))
+    yield (
+        "layout: ciphertexts",
+        _counts(plan.layout)
+        == (
+            {tensor.name: tensor.count for tensor in plan.request},
+            [tensor.count for tensor in plan.response],
+        ),
+    )
+
+
+def _counts(layout: Layout) -> tuple[dict[str, int], list[int]] | None:
+    """Ciphertexts of request and response; None for numbers that are no layout."""
+    try:
+        layout.check()
+        return dict(layout.request.counts), [layout.response.count]
+    except ShapeError:
+        return None
+
+
 def _answer_rules(plan: Plan) -> Rules:
-    least = least_noise(plan.parameters, float(plan.circuit["calibration"]["answer"]))
+    least = least_noise(plan.parameters, plan.answer)
     yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
     yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= MOST
     yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)

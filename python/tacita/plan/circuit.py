@@ -19,6 +19,7 @@ from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
 from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, Survey, load_texts, survey
+from tacita.plan.check_circuit import require_circuit
 from tacita.plan.cost import Prices
 from tacita.plan.decimals import stated_noise
 from tacita.plan.executor import Progress
@@ -163,6 +164,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
         calibrated.tokens,
         data,
         table,
+        answer=calibration.answer,
         noise=stated_noise(seen.noise, info, calibration.answer),
         max_abs_error=seen.error,
         scheme=goal.scheme,
@@ -181,7 +183,8 @@ def _readable(plan: Plan) -> Plan:
 
 
 def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Circuit:
-    """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model.
+    """The circuit that the plan was made for; kept for the next call. Raises PlanError for another model or
+    another circuit than the plan lists, FileError for a circuit outside the limits of `check_circuit`.
 
     texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
     """
@@ -244,8 +247,10 @@ class _Key:
 
 @lru_cache(maxsize=4)
 def _circuit(_: str, shape: Shape, key: _Key) -> Circuit:
-    """Raises PlanError where a plan's numbers, each within its limits, make no circuit together or another one than it lists."""
+    """Raises FileError for numbers of the circuit outside their limits, and PlanError where they make no circuit together or
+    another one than the plan lists."""
     plan = key.plan
+    require_circuit(plan)
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             specs = CircuitSpecs.from_json(plan.circuit["specs"])

@@ -9,6 +9,7 @@ from tacita.errors import PlanError
 from tacita.models.registry import Config, forward, nodes
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import lower
+from tacita.packings.registry import parts_of
 from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs, approximated
 
@@ -34,9 +35,8 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     packing a block.
     """
     check_specs(model, specs)
-    graph, sizes = graph_of(model.config, shape.tokens), (shape.slots, shape.tokens, shape.lanes)
-    parts = shape.rules.parts(graph, Weights(model.tensors), specs, sizes, shape.rotations)
-    return lower(graph, parts, specs)
+    graph = graph_of(model.config, shape.tokens)
+    return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
 
 
 def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacita.errors import FileError, PlanError
+from tacita.packings.layouts import Layout
 from tacita.plan import strict_json
 from tacita.plan.population import UNKNOWN, Population
 from tacita.plan.typed_json import canonical, from_json, to_json
@@ -109,9 +110,10 @@ class Prediction:
 class Plan:
     """See the module's docstring.
 
-    scheme: a name in `plan.scheme`. batch: texts in a request, 1 for a packing of one text.
-    lanes: features side by side in a ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated
-    intervals and approximations, as JSON data.
+    scheme: a name in `plan.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features side by side in a
+    ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated intervals and approximations, as JSON
+    data: the server's, a client reads nothing of it. layout: where the request takes its input and the response leaves its
+    answers. answer: bound of an answer's magnitude, by calibration.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
     noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
@@ -126,6 +128,8 @@ class Plan:
     lanes: int
     parameters: ParameterInfo
     circuit: Mapping[str, Any]
+    layout: Layout
+    answer: float
     stages: tuple[PlacedStage, ...]
     rotations: tuple[tuple[int, int], ...]
     request: tuple[TensorInfo, ...]

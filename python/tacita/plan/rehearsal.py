@@ -33,8 +33,10 @@ def rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], le
 
 
 def require_agreement(plan: Plan, circuit: Circuit) -> None:
-    """Raises PlanError unless the plan lists what its circuit takes: tensors, stages, bootstraps and rotation keys, all of them
+    """Raises PlanError unless the plan lists what its circuit takes: layouts, tensors, stages, bootstraps and rotation keys, all of them
     and no more. Cost: one counting run, 0.03 s for one text and about 1 s for a full batch."""
+    _same("the layout of the request", plan.layout.request, circuit.request)
+    _same("the layout of the response", plan.layout.response, circuit.response)
     _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, dict(circuit.request.counts))
     _same("ciphertexts of the response", [t.count for t in plan.response], [circuit.response.count])
     be = simulated(plan.parameters)

@@ -12,7 +12,7 @@ from tacita.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Scheme:
-    """packing: a name in `packings.registry`. rotations: one of that packing's. several: many texts in a request."""
+    """packing: a name in `packings.layouts`. rotations: one of that packing's. several: many texts in a request."""
 
     packing: str
     rotations: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tacita.packings.columns.layout import BatchShape
+from tacita.packings.columns.layout import BatchShape, Cells
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
@@ -22,33 +22,6 @@ Array = npt.NDArray[np.float64]
 Diagonals = Mapping[tuple[int, int, int], Array]
 
 VECTORS = 128  # encoded at once: 8 MB each at 15 limbs
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Number i of a vector is at token i % tokens of ciphertext i // tokens, in lane 0; cells beyond `size` are zero."""
-
-    shape: BatchShape
-    size: int
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts."""
-        return -(-self.size // self.shape.tokens)
-
-    def table(self, values: Array) -> Array:
-        """(size,) -> (count, tokens)."""
-        return np.append(values, np.zeros(self.count * self.shape.tokens - len(values))).reshape(self.count, -1)
-
-    def vectors(self, values: Array) -> list[Array]:
-        """(size,) -> slot vectors with the same numbers in every sequence."""
-        return [self.shape.at_tokens(row) for row in self.table(values)]
-
-    def unpack(self, slots: Sequence[Array]) -> Array:
-        """Slot vectors -> (sequences, count * tokens), the empty cells included."""
-        shape = self.shape
-        grid = np.stack([np.real(v) for v in slots]).reshape(-1, shape.sequences, shape.lanes)
-        return np.asarray(grid[:, :, 0].T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.columns.attention import BatchAttentionSpecs
-from tacita.packings.columns.cells import CellMap, Cells
-from tacita.packings.columns.layout import Columns, token_total
+from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.layout import Cells, Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm, dot
 from tacita.packings.columns.row_estimate import RowSquares

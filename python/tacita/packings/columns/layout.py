@@ -23,6 +23,8 @@ Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Cts = Sequence[Ct]
 
+ROTATIONS = ("double", "single")  # how attention rotates, ARION's and MOAI's: see `attention.Split`
+
 
 @dataclass(frozen=True)
 class BatchShape:
@@ -111,6 +113,33 @@ class Columns:
     def lanes_of(self, values: Array) -> Array:
         """(size,) -> (columns, lanes), zero where there is no feature: the bias of a matrix product."""
         return np.append(values, 0.0)[self.index]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Number i of a vector is at token i % tokens of ciphertext i // tokens, in lane 0; cells beyond `size` are zero."""
+
+    shape: BatchShape
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        return -(-self.size // self.shape.tokens)
+
+    def table(self, values: Array) -> Array:
+        """(size,) -> (count, tokens)."""
+        return np.append(values, np.zeros(self.count * self.shape.tokens - len(values))).reshape(self.count, -1)
+
+    def vectors(self, values: Array) -> list[Array]:
+        """(size,) -> slot vectors with the same numbers in every sequence."""
+        return [self.shape.at_tokens(row) for row in self.table(values)]
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (sequences, count * tokens), the empty cells included."""
+        shape = self.shape
+        grid = np.stack([np.real(v) for v in slots]).reshape(-1, shape.sequences, shape.lanes)
+        return np.asarray(grid[:, :, 0].T)
 
 
 def shifts(lanes: int) -> tuple[int, ...]:

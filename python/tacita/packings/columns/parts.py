@@ -17,23 +17,23 @@ from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
+from tacita.packings.columns.answer import CellAnswering, MeanAnswering, norm_check
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.cells import CellMap, Cells
+from tacita.packings.columns.cells import CellMap
 from tacita.packings.columns.feed_forward import BatchForward
 from tacita.packings.columns.first_token import BatchFirstToken, CellForward, CellNorm
-from tacita.packings.columns.layout import Array, BatchShape, Columns
+from tacita.packings.columns.layout import ROTATIONS, Array, BatchShape, Cells, Columns
 from tacita.packings.columns.linear import ColumnMap, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm
 from tacita.packings.columns.pooler import CellPooler
 from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
-from tacita.packings.columns.response import BatchResponse, CellAnswering, MeanAnswering, norm_check
+from tacita.packings.columns.response import BatchResponse
 from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend
 from tacita.slots.stage import Live
 
-ROTATIONS = ("double", "single")  # how attention rotates, ARION's and MOAI's: see `attention.Split`
 CHECK, ANSWER = "check", "answer"
 
 
@@ -69,8 +69,10 @@ class ColumnParts:
         self._cells = Cells(shape, heads * head_size)
         double = Split.double(shape.tokens)
         self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
-        self._heads = heads
-        self._response = BatchResponse.of(graph.steps[-1].output.shape[1], self._columns, specs.answer)
+        self._heads, self._head_size = heads, head_size
+        self._response = BatchResponse(
+            shape.slots, shape.tokens, shape.lanes, graph.steps[-1].output.shape[1], specs.answer
+        )
         self._probes: dict[str, Probe] = {}
 
     @property
@@ -85,7 +87,8 @@ class ColumnParts:
 
     def request(self) -> BatchRequest:
         """See the contract."""
-        return BatchRequest(self._columns, self._specs.entry)
+        shape = self._shape
+        return BatchRequest(shape.slots, shape.tokens, shape.lanes, self._heads, self._head_size, self._specs.entry)
 
     def response(self) -> BatchResponse:
         """See the contract."""

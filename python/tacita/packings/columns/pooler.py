@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacita.approx.spec import Spec
-from tacita.packings.columns.cells import CellMap, Cells
-from tacita.packings.columns.layout import Array
+from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.layout import Array, Cells
 from tacita.packings.columns.linear import Cts, Meaning
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from tacita.errors import InputError
-from tacita.packings.base import Sample
-from tacita.packings.columns.layout import Array, Columns
+from tacita.packings.columns.layout import Array, BatchShape, Columns
+from tacita.packings.request import Sample
 
 HIDDEN, MASK = "hidden", "mask"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class BatchRequest:
-    """columns: of the hidden states. bound: of their magnitude."""
+    """Numbers that say where everything goes: plain data, as a plan states it.
 
-    columns: Columns
+    slots of a ciphertext; tokens of a text; lanes: features side by side; heads, head_size: of attentions, by which
+    the columns are ordered; bound: of the hidden states.
+    """
+
+    tag: ClassVar[str] = "columns"
+
+    slots: int
+    tokens: int
+    lanes: int
+    heads: int
+    head_size: int
     bound: float
 
     @property
+    def size(self) -> int:
+        """Features of a hidden state."""
+        return self.heads * self.head_size
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Of the hidden states. Raises ShapeError for sizes that columns do not admit."""
+        return Columns.by_heads(BatchShape(self.slots, self.tokens, self.lanes), self.heads, self.head_size)
+
+    @property
     def counts(self) -> dict[str, int]:
-        """Ciphertexts per tensor."""
+        """Ciphertexts per tensor. Raises ShapeError for numbers that are no layout of columns."""
         return {HIDDEN: self.columns.count, MASK: 1}
 
     def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:

@@ -8,14 +8,12 @@ from scores to context. V is computed from x at the level where it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.rows.heads import (
-    HeadWindow,
     context_layout,
     fold_copies,
     fold_heads,
@@ -28,6 +26,7 @@ from tacita.packings.rows.heads import (
 )
 from tacita.packings.rows.layout import Array, FeatureLayout, linear_diagonals, rotate_range
 from tacita.packings.rows.linear import Affine, residual
+from tacita.packings.rows.windows import HeadWindow, mask_numbers
 from tacita.packings.stored import Stored, apply, divide, divide_factor, reach
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
@@ -179,26 +178,6 @@ class Attention:
         out = self.projection.apply(be, mixed)
         back = residual(be, x, self.layout, self.specs.back, centred=self.specs.centred)
         return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
-
-
-def mask_numbers(windows: Sequence[HeadWindow]) -> list[int]:
-    """Which mask ciphertext each window uses: one per distinct number of copies, in order of first use."""
-    kinds = list(dict.fromkeys((w.copies, w.block) for w in windows))
-    return [kinds.index((w.copies, w.block)) for w in windows]
-
-
-def pack_masks(windows: Sequence[HeadWindow], keep: Array) -> list[Array]:
-    """keep (tokens,) -> one slot vector per mask ciphertext: copy c holds keep[i + c*shifts] at token i."""
-    numbers = mask_numbers(windows)
-    firsts = [windows[numbers.index(n)] for n in sorted(set(numbers))]
-    return [_mask(w, keep) for w in firsts]
-
-
-def _mask(w: HeadWindow, keep: Array) -> Array:
-    rows = np.zeros((w.shape.tokens, w.shape.window))
-    for c in range(w.copies):
-        rows[:, c * w.block : (c + 1) * w.block] = np.roll(keep, -c * w.shifts)[:, None]
-    return rows.reshape(-1)
 
 
 def _query_key(

@@ -15,10 +15,11 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.rows.attention import AttentionSpecs, context_scale
-from tacita.packings.rows.heads import HeadWindow, context_layout
-from tacita.packings.rows.layout import Array, FeatureLayout, IntArray, rotate_sum, spread
+from tacita.packings.rows.heads import context_layout
+from tacita.packings.rows.layout import Array, FeatureLayout, carried_index, rotate_sum, spread
 from tacita.packings.rows.linear import Affine
 from tacita.packings.rows.vector import CyclicMap, VectorLayout, select_token
+from tacita.packings.rows.windows import HeadWindow
 from tacita.packings.stored import Stored, apply, divide, divide_factor, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
@@ -53,7 +54,7 @@ class FirstTokenAttention:
         *,
         carried: bool = False,
     ) -> FirstTokenAttention:
-        """layout: of x, with copies. carried: see the class and `can_carry`. specs.exit: see `exact_bound`."""
+        """layout: of x, with copies. carried: see the class and `layout.can_carry`. specs.exit: see `exact_bound`."""
         heads = sum(len(w.heads) for w in windows)
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
@@ -64,7 +65,7 @@ class FirstTokenAttention:
         mean = (out.mean(axis=0), out_bias.mean()) if specs.centred else (0.0, 0.0)
         projected, shift = (out - mean[0]) * back, (out_bias - mean[1]) / specs.exit
         entry, rows = specs.entry, layout.with_copies(not carried)
-        first = _carried_index(layout) if carried else vector.index
+        first = carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
             windows=windows,
             layout=layout,
@@ -82,7 +83,7 @@ class FirstTokenAttention:
         if not self.carried:
             return select_token(be, x, self.layout, self.vector)
         block = self.layout.blocks[0]
-        second = be.mul_vector(x[0], np.where(_carried_index(self.layout) >= 0, 1.0, 0.0))
+        second = be.mul_vector(x[0], np.where(carried_index(self.layout) >= 0, 1.0, 0.0))
         return rotate_sum(be, second, self.layout.shape.window // block, block)
 
     def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
@@ -134,26 +135,6 @@ class FirstTokenAttention:
         """bool [window]: positions of real heads at full width."""
         inside: Array = np.arange(window.shape.window) < window.width * len(window.heads)
         return inside
-
-
-def can_carry(layout: FeatureLayout) -> bool:
-    """Whether a window has room for token 0 beside its own features."""
-    return layout.count == 1 and 2 * layout.blocks[0] <= layout.shape.window
-
-
-def carry(layout: FeatureLayout, tensor: Array) -> Array:
-    """(tokens, size) -> slot vector with token 0 in every second block."""
-    rows = np.zeros((layout.shape.tokens, layout.shape.window), dtype=tensor.dtype)
-    rows[:, : layout.size] = tensor
-    rows[:, layout.blocks[0] : layout.blocks[0] + layout.size] = tensor[0]
-    return rows.reshape(-1)
-
-
-def _carried_index(layout: FeatureLayout) -> IntArray:
-    """int [window]: the feature of token 0 at each position of the second block, -1 elsewhere."""
-    return np.where(
-        np.arange(layout.shape.window) // layout.blocks[0] == 1, np.roll(layout.home[0], layout.blocks[0]), -1
-    )
 
 
 def without_mean(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:

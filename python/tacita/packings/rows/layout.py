@@ -124,6 +124,26 @@ class FeatureLayout:
         return out
 
 
+def can_carry(layout: FeatureLayout) -> bool:
+    """Whether a window has room for token 0 beside its own features."""
+    return layout.count == 1 and 2 * layout.blocks[0] <= layout.shape.window
+
+
+def carry(layout: FeatureLayout, tensor: Array) -> Array:
+    """(tokens, size) -> slot vector with token 0 in every second block."""
+    rows = np.zeros((layout.shape.tokens, layout.shape.window), dtype=tensor.dtype)
+    rows[:, : layout.size] = tensor
+    rows[:, layout.blocks[0] : layout.blocks[0] + layout.size] = tensor[0]
+    return rows.reshape(-1)
+
+
+def carried_index(layout: FeatureLayout) -> IntArray:
+    """int [window]: the feature of token 0 at each position of the second block, -1 elsewhere."""
+    return np.where(
+        np.arange(layout.shape.window) // layout.blocks[0] == 1, np.roll(layout.home[0], layout.blocks[0]), -1
+    )
+
+
 def linear_diagonals(weight: Array, src: FeatureLayout, dst: FeatureLayout, first_output: int = 0) -> Diagonal:
     """Diagonals of y = x @ weight.T from src (any copy) to the first copy of dst; zero at all other positions.
 

@@ -20,24 +20,24 @@ from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
+from tacita.packings.rows.answer import Answering, norm_check
 from tacita.packings.rows.attention import Attention, AttentionSpecs
 from tacita.packings.rows.feed_forward import FeedForward
 from tacita.packings.rows.first_token import (
     FirstTokenAttention,
     VectorForward,
     VectorNorm,
-    can_carry,
     exact_bound,
     without_mean,
 )
-from tacita.packings.rows.heads import head_windows
-from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, restore_copies
+from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, can_carry, restore_copies
 from tacita.packings.rows.linear import residual as residual_of
 from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.pooler import Pooler, mean
 from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
-from tacita.packings.rows.response import Answering, ResponseLayout, norm_check
+from tacita.packings.rows.response import RowsResponse
 from tacita.packings.rows.vector import VectorLayout, select_token
+from tacita.packings.rows.windows import head_windows
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
@@ -71,7 +71,7 @@ class RowParts:
         self._graph, self._weights, self._specs, self._shape = graph, weights, specs, shape
         self._layout = FeatureLayout.dense(shape, size, copied=True)
         self._vector = VectorLayout(shape.slots, size)
-        self._windows = head_windows(shape, heads, head_size)
+        self._heads, self._windows = (heads, head_size), head_windows(shape, heads, head_size)
         self._answering: Answering | None = None
         self._probes: dict[str, Probe] = {}
 
@@ -89,8 +89,10 @@ class RowParts:
         asked = {step.output.shape[0] for step in self._graph.steps if step.op == "attention"}
         averaged = any(step.op == "mean" for step in self._graph.steps)
         return RowsRequest(
-            self._layout,
-            self._windows,
+            self._shape.slots,
+            self._shape.tokens,
+            self._layout.size,
+            *self._heads,
             self._specs.entry,
             all_tokens=self._shape.tokens in asked,
             first_token=1 in asked,
@@ -98,7 +100,7 @@ class RowParts:
             mean=averaged,
         )
 
-    def response(self) -> ResponseLayout:
+    def response(self) -> RowsResponse:
         """See the contract."""
         assert self._answering is not None
         return self._answering.response

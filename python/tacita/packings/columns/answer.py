@@ -1,0 +1,90 @@
+"""From the pooled vectors of a batch to the ciphertexts of its answers, laid out as `response` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.layout import Array, Cells, Columns, token_total
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
+from tacita.packings.columns.response import BatchResponse
+from tacita.packings.stored import Stored
+from tacita.slots.base import Backend, Ct
+
+
+def norm_check(be: Backend, variance: Ct, root: Ct, norm_rsqrt: Spec, top: float, cell: Array) -> Ct:
+    """Half of variance * 1/sqrt(variance)^2 at `cell`, zero elsewhere. root: 1/sqrt times `top`. Levels: two."""
+    form = Stored.input_of(norm_rsqrt)
+    moved = be.add_const(variance, -form.offset) if form.offset else variance
+    return be.mul(be.mul_vector(moved, cell * (0.5 / (form.scale * top**2))), be.square(root))
+
+
+@dataclass(frozen=True, eq=False)
+class CellAnswering:
+    """From the pooled vector in cells: one linear map gives both copies. One level."""
+
+    response: BatchResponse
+    map: CellMap
+
+    @staticmethod
+    def build(weight: Array, bias: Array, cells: Cells, entry: Meaning, response: BatchResponse) -> CellAnswering:
+        """weight (answer, hidden). entry: meaning of the pooled cells."""
+        matrix, offset = entry.fold(weight, bias)
+        zero = np.zeros((1, cells.size))
+        both = np.concatenate([matrix, matrix, zero]) / response.bound
+        return CellAnswering(
+            response,
+            CellMap.build(both, np.concatenate([offset, offset, [0.0]]) / response.bound, cells, response.cells),
+        )
+
+    def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
+        """pooled, check -> the response."""
+        return _with_check(be, self.map.apply(be, pooled), check, self.response)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAnswering:
+    """Mean over real tokens and classifier, on columns: classify every token, add up, gather.
+
+    The columns come weighed by the mask, whose sum is 1. Only the answers' columns are summed, never those of `hidden`
+    features, and offsets are added once, at the end.
+    """
+
+    response: BatchResponse
+    columns: Columns
+    classify: ColumnMap
+    gather: CellMap
+
+    @staticmethod
+    def build(weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse) -> MeanAnswering:
+        """weight (answer, hidden), or the identity for a model without classifier. entry: meaning of the columns."""
+        size, lanes = len(bias), columns.shape.lanes
+        matrix, offset = entry.fold(weight, bias)
+        answers = Columns.dense(columns.shape, size)
+        classify = ColumnMap.build([(matrix / response.bound, columns)], 0.0 * offset, answers)
+        places = np.zeros((response.cells.size, answers.count * lanes))
+        for lane in range(lanes):
+            for column, feature in enumerate(answers.index[:, lane]):
+                if feature >= 0:
+                    places[[feature, size + feature], lane * answers.count + column] = 1.0
+        both = np.concatenate([offset, offset, [0.0]]) / response.bound
+        return MeanAnswering(response, columns, classify, CellMap.gather(places, both, response.cells))
+
+    def mean(self, be: Backend, x: Cts) -> Cts:
+        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer column."""
+        scores = self.classify.apply(be, x)
+        return tuple(token_total(be, ct, self.columns.shape) for ct in scores)
+
+    def apply(self, be: Backend, means: Cts, check: Ct) -> Cts:
+        """means, check -> the response. One level."""
+        lanes = self.columns.shape.lanes
+        turned = [ct if lane == 0 else be.rotate(ct, lane) for lane in range(lanes) for ct in means]
+        return _with_check(be, self.gather.apply(be, turned), check, self.response)
+
+
+def _with_check(be: Backend, outs: Cts, check: Ct, response: BatchResponse) -> Cts:
+    place = response.check_cell[0]
+    return tuple(be.add(out, check) if i == place else out for i, out in enumerate(outs))

@@ -1,0 +1,82 @@
+"""The layouts of requests and responses, of every packing: all that a client knows of a packing.
+
+A layout is a dataclass of numbers. `plan.build` writes it into the plan and the client reads it there: it packs texts
+and reads answers without the circuit, which takes the weights.
+
+    plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt
+    plan.layout.response.read(slots)               # of the decrypted ciphertexts
+
+Nothing is imported here that computes on ciphertexts. The list of packings that do is `registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tacita.errors import PlanError
+from tacita.packings.columns.layout import ROTATIONS, BatchShape
+from tacita.packings.columns.request import BatchRequest
+from tacita.packings.columns.response import BatchResponse
+from tacita.packings.request import Request
+from tacita.packings.response import Response
+from tacita.packings.rows.layout import RowsShape
+from tacita.packings.rows.request import RowsRequest
+from tacita.packings.rows.response import RowsResponse
+
+AnyRequest = RowsRequest | BatchRequest
+AnyResponse = RowsResponse | BatchResponse
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a circuit takes its input and leaves its answers."""
+
+    request: AnyRequest
+    response: AnyResponse
+
+    def check(self) -> None:
+        """Raises ShapeError for numbers that are no layout. Builds nothing larger than a request's index."""
+        _ = self.request.counts
+        self.response.check()
+
+
+def layout_of(request: Request, response: Response) -> Layout:
+    """Of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan could state them."""
+    if not isinstance(request, AnyRequest) or not isinstance(response, AnyResponse):
+        raise PlanError(f"a layout of type {type(request).__name__}", hint="list it in packings/layouts.py")
+    return Layout(request, response)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be asked of a packing.
+
+    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether attention may
+    take an estimate of each row from its scores. check(slots, tokens, lanes) raises ShapeError; texts(slots, tokens,
+    lanes) is the size of a request.
+    """
+
+    rotations: tuple[str, ...]
+    lanes: tuple[int, ...]
+    row_estimates: bool
+    check: Callable[[int, int, int], object]
+    texts: Callable[[int, int, int], int]
+
+
+RULES: Mapping[str, Rules] = {
+    "rows": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=False,
+        check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
+        texts=lambda slots, tokens, lanes: 1,
+    ),
+    "columns": Rules(
+        rotations=ROTATIONS,
+        lanes=(4, 2, 1),
+        row_estimates=True,
+        check=BatchShape,
+        texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
+    ),
+}

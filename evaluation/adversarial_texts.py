@@ -17,7 +17,7 @@ import numpy as np
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.embed import tokenize
+from tacita.front.embed import tokenize
 from tacita.plan.calibrate import calibrate, load_texts
 from tacita.plan.excesses import excesses
 from tacita.plan.rows import Rows

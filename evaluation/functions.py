@@ -24,8 +24,8 @@ from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplicati
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Norm
 from tacita.checkpoint import Checkpoint, embed, load
-from tacita.checkpoint.embed import tokenize
 from tacita.data import DEFAULT_MODEL
+from tacita.front.embed import tokenize
 from tacita.models.bert import layer
 from tacita.models.reference import reference
 from tacita.packings.specs import CircuitSpecs

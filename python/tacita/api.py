@@ -5,7 +5,9 @@
 >>> model, work = api.load(api.DEFAULT_MODEL), tempfile.mkdtemp()
 >>> texts = ["a film of quiet beauty", "a waste of time"]
 >>> plan = api.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: "n16", 128-bit security
->>> client = api.Client(plan, model, work, allow_insecure=True)                # makes and keeps the secret key
+>>> public = tempfile.mkdtemp()
+>>> published = api.publish(plan, model, public)                               # what clients get: no weights
+>>> client = api.Client(public, work, allow_insecure=True)                     # makes and keeps the secret key
 >>> client.keygen()
 >>> request = client.encrypt(texts[0])
 >>> response = api.Server(plan, model, work, allow_insecure=True).evaluate()   # holds public material only
@@ -24,18 +26,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.embed import Text
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
+from tacita.front.embed import Text
 from tacita.models.reference import reference
 from tacita.plan import executor
 from tacita.plan.build import RESPONSE
 from tacita.plan.calibrate import Sample
 from tacita.plan.choose import Choice, Objective, Option, objective_of, plan_best
-from tacita.plan.circuit import circuit_of, make_plan
+from tacita.plan.circuit import circuit_of, make_plan, require_model
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.functions import Functions
@@ -43,6 +45,7 @@ from tacita.plan.leveled import candidates, noise_of
 from tacita.plan.plan import ParameterInfo, Plan
 from tacita.plan.scheme import shape_of
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.protocol.public_folder import Public, open_public, public_of, write_public
 from tacita.server import Server
 from tacita.server.two_party import TwoPartyServer
 from tacita.slots.plain import PlainBackend
@@ -55,6 +58,7 @@ __all__ = [
     "Client",
     "Objective",
     "Plan",
+    "Public",
     "Server",
     "TwoPartyAnswer",
     "TwoPartyClient",
@@ -65,7 +69,10 @@ __all__ = [
     "classify_locally",
     "load",
     "make_two_party_plan",
+    "open_public",
     "plan",
+    "public_of",
+    "publish",
     "reference_logits",
 ]
 
@@ -83,6 +90,7 @@ def plan(
     functions: str = "tacita",
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
+    salt: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Plan:
@@ -97,6 +105,7 @@ def plan(
         functions=functions,
         texts=texts,
         prices=prices,
+        salt=salt,
         progress=progress,
         processes=processes,
     ).plan
@@ -113,6 +122,7 @@ def choose_plan(
     functions: str = "tacita",
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
+    salt: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Choice:
@@ -123,7 +133,8 @@ def choose_plan(
     secure ring on which the circuit fits without bootstrapping. functions: approximations of "tacita", "moai" or "arion".
     texts: calibration sentences (default: those shipped with the model). processes: that calibrate on many texts; a script
     that asks for more than one needs `if __name__ == "__main__"`. prices: default the measured table for the ring,
-    else formulas. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
+    else formulas. salt: of the commitment to the weights, by default a fresh one; with the same one the same input gives
+    the same plan. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
     """
     infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
@@ -137,6 +148,7 @@ def choose_plan(
             objective=objective,
             texts=texts,
             functions=chosen,
+            salt=salt,
             progress=progress,
             processes=processes,
         )
@@ -149,10 +161,21 @@ def choose_plan(
         inputs=inputs,
         texts=texts,
         functions=chosen,
+        salt=salt,
         progress=progress,
         processes=processes,
     )
     return Choice((Option(scheme, inputs or made.batch, made),), objective)
+
+
+def publish(plan: Plan, model: Checkpoint, folder: Path | str) -> str:
+    """Writes what clients of this plan get: plan, tokenizer, embedding tables; returns the folder's sha256, hex.
+
+    Everything in the folder is given away. Raises FileError for a folder that holds other files, CheckpointError for a
+    model without a tokenizer, PlanError for another model than the plan's.
+    """
+    require_model(plan, model)
+    return write_public(public_of(plan, model), Path(folder))
 
 
 def describe(preset: str) -> ParameterInfo:

@@ -80,7 +80,7 @@ def test_five_steps_answer_every_text_of_a_batch(scheme: str, model: Path, tmp_p
 def test_places_left_over_answer_as_the_first_text(plan: Plan, model: Path, tmp_path: Path) -> None:
     """The server cannot tell a full batch from one text; neither can it be asked to."""
     checkpoint = load(model)
-    client = api.Client(plan, checkpoint, tmp_path, allow_insecure=True)
+    client = api.Client(api.public_of(plan, checkpoint), tmp_path, allow_insecure=True)
     client.keygen()
     sizes = [client.encrypt_batch(texts).stat().st_size for texts in (TEXTS * 8, TEXTS[:2])]
     assert sizes[0] == sizes[1]
@@ -95,7 +95,7 @@ def test_places_left_over_answer_as_the_first_text(plan: Plan, model: Path, tmp_
 
 def test_a_request_over_the_batch_is_refused(plan: Plan, model: Path, tmp_path: Path) -> None:
     checkpoint = load(model)
-    client = api.Client(plan, checkpoint, tmp_path, allow_insecure=True)
+    client = api.Client(api.public_of(plan, checkpoint), tmp_path, allow_insecure=True)
     for texts in ([], TEXTS * 9):
         with pytest.raises(InputError, match=f"{len(texts)} texts, a request of this plan holds 1 to 32"):
             client.encrypt_batch(texts)

@@ -11,7 +11,7 @@ from random_checkpoint import make_random_checkpoint, write_folder, write_senten
 
 from tacita import api
 from tacita.checkpoint import load
-from tacita.checkpoint.embed import tokenize
+from tacita.front.embed import tokenize
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -29,7 +29,7 @@ def test_encrypted_embeddings_are_as_defined(scheme: str, pooling: str, tmp_path
     write_sentence_files(folder, 16, pooling, normalise=True)
     model = load(folder)
     plan = api.plan(model, tokens=16, preset=RINGS[scheme], scheme=scheme, texts=TEXTS)
-    client = api.Client(plan, model, tmp_path / "work", allow_insecure=True)
+    client = api.Client(api.public_of(plan, model), tmp_path / "work", allow_insecure=True)
     client.keygen()
     server = api.Server(plan, model, tmp_path / "work", threads=1, allow_insecure=True)
     for text in TEXTS:

@@ -64,7 +64,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = work / "texts.txt"
     texts.write_text(CALIBRATION)
     process("plan", "--work", str(work), "--preset", PRESET, "--tokens", TOKENS, "--texts", str(texts))
-    client = api.Client(Plan.load(work / "plan.json"), load(api.DEFAULT_MODEL), work, allow_insecure=True)
+    client = api.Client(
+        api.public_of(Plan.load(work / "plan.json"), load(api.DEFAULT_MODEL)), work, allow_insecure=True
+    )
     client.keygen()
     client.encrypt(TEXT)
     assert server(work).evaluate().exists()
@@ -143,7 +145,7 @@ def test_a_damaged_point_is_told_and_not_used(finished: Path, killed: Path, patt
 
 def test_a_point_of_another_request_is_not_used(killed: Path) -> None:
     model = load(api.DEFAULT_MODEL)
-    client = api.Client(Plan.load(killed / "plan.json"), model, killed, allow_insecure=True)
+    client = api.Client(api.public_of(Plan.load(killed / "plan.json"), model), killed, allow_insecure=True)
     client.encrypt("a waste of time")
     told: list[str] = []
     server(killed).evaluate(notice=told.append)

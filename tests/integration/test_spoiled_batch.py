@@ -28,7 +28,7 @@ NOISES = (0.0, 0.3, 0.5, 1.0, 3.0, 9.0)  # added to the bad text's hidden states
 def test_one_text_far_outside_spoils_the_batch_and_every_answer_warns(tmp_path: Path) -> None:
     model = make_random_checkpoint()
     plan = api.plan(model, tokens=TOKENS, preset="insecure_toy_n10", scheme="arion", texts=CALIBRATION)
-    client = api.Client(plan, model, tmp_path, allow_insecure=True)
+    client = api.Client(api.public_of(plan, model), tmp_path, allow_insecure=True)
     server = api.Server(plan, model, tmp_path, allow_insecure=True)
     client.keygen()
     states = [hidden[mask > 0] for hidden, mask in (embed(model, text, TOKENS) for text in TEXTS)]

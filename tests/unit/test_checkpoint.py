@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from tacita.checkpoint import embed, load, pad_hidden
 from tacita.checkpoint import files as files_module
 from tacita.checkpoint import weights as weights_module
-from tacita.checkpoint.embed import tokenize
 from tacita.errors import CheckpointError, InputError
+from tacita.front.embed import tokenize
 from tacita.models.bert import tensor_shapes
 from tacita.models.reference import reference
 

@@ -75,8 +75,11 @@ def test_plan_writes_a_plan_and_show_reads_it(texts: Path, tmp_path: Path) -> No
 
 
 def test_the_same_input_gives_the_same_plan(texts: Path, tmp_path: Path) -> None:
+    """With the salt that the folder has: keys of an earlier plan stay good."""
+    (tmp_path / "b").mkdir()
     for name in ("a", "b"):
         run("plan", *SMALL, "--texts", str(texts), "--work", str(tmp_path / name))
+        shutil.copy(tmp_path / "a" / "weights.salt", tmp_path / "b" / "weights.salt")
     assert Plan.load(tmp_path / "a" / "plan.json").hash == Plan.load(tmp_path / "b" / "plan.json").hash
 
 
@@ -113,7 +116,8 @@ def test_accuracy_on_a_labelled_file(texts: Path, tmp_path: Path) -> None:
         (["classify", "fine", "--model", "/nowhere"], "not a folder"),
         (["classify", "fine", "--backend", "plain", "--tokens", "24"], "does not admit 24 tokens"),
         (["classify", "fine", "--texts", "/nowhere.txt"], "cannot be read as text"),
-        (["keygen", "--work", "/nowhere"], "make it with `tacita plan`"),
+        (["keygen", "--public", "/nowhere"], "make it with `tacita publish`"),
+        (["evaluate", "--work", "/nowhere"], "make it with `tacita plan`"),
         (["accuracy", "--data", "/nowhere.tsv"], "cannot be read"),
         (["plan", "show", "/nowhere.json"], "cannot be read as a plan"),
         (["estimate", "--prices", "/nowhere.json"], "not a price table"),

@@ -10,6 +10,7 @@ import pytest
 from plans import real_plan
 
 from tacita.errors import FileError
+from tacita.front.front import FrontConfig
 from tacita.packings.layouts import Layout
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
@@ -25,12 +26,14 @@ from tacita.plan.plan import (
 from tacita.plan.presets import PRESETS
 from tacita.plan.typed_json import from_json, to_json
 
+FRONT = FrontConfig(30522, 512, 2, 1e-12, True, True)
+
 
 def make_plan() -> Plan:
     """One field of every type; of no circuit, so no reader accepts it (see `plans.real_plan`)."""
     return Plan(
         model=ModelInfo(
-            "tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "pooler", False, ("negative", "positive"), True
+            "tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "pooler", False, ("negative", "positive"), FRONT
         ),
         tokens=128,
         scheme="rows",

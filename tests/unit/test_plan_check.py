@@ -7,6 +7,7 @@ import dataclasses
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tacita.plan.check_circuit import require_circuit
 from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.plan import Plan, parse
 from tacita.plan.predict import file_bytes
+from tacita.protocol.public_folder import public_of
 
 Change = Callable[[Any], None]
 SCHEMES = ("thor", "arion")
@@ -88,6 +90,8 @@ EMPTY = {"linear": [], "quadratic": [], "constant": []}
 SERIES = {"kind": "chebyshev", "function": "tanh", "interval": [-1.0, 1.0], "domain": [-1.1, 1.1], "error": 0.1}
 TANH = {"kind": "function", "function": {**SERIES, "relative": False, "coefficients": [0.0, 1.0]}}
 
+FRONT = {"vocab": 8, "positions": 512, "types": 2, "norm_eps": 0.0, "embedding_norm": True, "first_token": True}
+
 FILE_TABLE = [
     ("decimals 30", put("decimals", value=30), "decimals"),
     ("decimals 4", put("decimals", value=4), "decimals"),
@@ -110,7 +114,7 @@ FILE_TABLE = [
     ("layers", put("model", "layers", value=10**6), "layers"),
     ("hidden size", put("model", "hidden", value=0), "hidden size"),
     ("heads", put("model", "heads", value=3), "heads"),
-    ("sha256", put("model", "sha256", value="zz" * 32), "sha256"),
+    ("commitment", put("model", "commitment", value="zz" * 32), "commitment"),
     ("label that clears the screen", put("model", "labels", value=["\x1b[2J", "positive"]), "not printable"),
     ("label that turns the line", put("model", "labels", value=["a\u202eb", "positive"]), "not printable"),
     ("label of a megabyte", put("model", "labels", value=["x" * (1 << 20), "positive"]), "1048576 characters"),
@@ -134,6 +138,15 @@ FILE_TABLE = [
     ("rotation at a negative level", put("rotations", value=[[1, -1]]), "rotations"),
     ("rotation twice", put("rotations", value=[[1, 1], [1, 2]]), "rotations"),
     ("every rotation", put("rotations", value=[[k, 13] for k in range(1, 513)]), "rotations"),
+    ("500 rotations", put("rotations", value=[[k, 0] for k in range(1, 501)]), "beyond those that the stages count"),
+    (
+        "keys above all levels",
+        lambda d: [s.update(bootstraps=[], kinds=[]) for s in d["stages"]],
+        "rise without a bootstrap",
+    ),
+    ("a key above all levels", put("rotations", 0, 1, value=13), "levels of the rotations"),
+    ("a tensor that is not there", put("stages", 0, "levels", value={"q": 1}), "levels that rise"),
+    ("answer above its level", put("response", 0, "level", value=13), "level of the response"),
     ("no stage", put("stages", value=[]), "number of stages"),
     ("1,000 stages", lambda d: put("stages", value=[d["stages"][0]] * 1000)(d), "number of stages"),
     ("level of a stage", put("stages", 0, "levels", value={"x": -3}), "levels"),
@@ -144,6 +157,11 @@ FILE_TABLE = [
     ("negative bytes", put("prediction", "bytes", "request", value=-1), "prediction: bytes"),
     ("infinite seconds", put("prediction", "seconds", "keygen", value=1e30), "prediction: seconds"),
     ("no seconds of stages", put("prediction", "stage_seconds", value=[]), "prediction: stages"),
+    ("a vocabulary of a billion", put("model", "embeddings", value={**FRONT, "vocab": 10**9}), "vocabulary"),
+    ("positions", put("model", "embeddings", value={**FRONT, "positions": 0}), "positions"),
+    ("token types", put("model", "embeddings", value={**FRONT, "types": -1}), "token types"),
+    ("epsilon", put("model", "embeddings", value={**FRONT, "norm_eps": -1.0}), "epsilon"),
+    ("an embedding of nothing", put("model", "embeddings", value={}), "damaged plan"),
     ("a field missing", drop("decimals"), "damaged plan"),
     ("a field too many", put("evil", value=1), "unknown field"),
     ("number for a list", put("stages", value=7), "expected list"),
@@ -225,6 +243,7 @@ CIRCUIT_TABLE = [
     ("activation", put("model", "activation", value="swish"), "activation"),
 ]
 
+HIGHER = put("response", 0, "level", value=1)
 MODEL_TABLE = [
     ("labels swapped", lambda d: d["model"]["labels"].reverse(), "labels of the model"),
     ("a label renamed", put("model", "labels", 0, value="other"), "labels of the model"),
@@ -232,17 +251,19 @@ MODEL_TABLE = [
     ("another intermediate size", put("model", "intermediate", value=64), "intermediate of the model"),
     ("a rotation more", lambda d: d["rotations"].append([17, 0]), "rotation keys"),
     ("a rotation less", lambda d: d["rotations"].pop(), "rotation keys"),
-    ("a rotation at another level", lambda d: d["rotations"][0].__setitem__(1, 13), "rotation keys"),
-    ("500 rotations", put("rotations", value=[[k, 13] for k in range(1, 501)]), "500 entries for rotation keys"),
+    ("a rotation at another level", lambda d: d["rotations"][0].__setitem__(1, 0), "rotation keys"),
     ("token 0 in place of the copies", put("layout", "request", "carried", value=False), "layout of the request"),
     ("a request of other bounds", put("layout", "request", "bound", value=1.0), "layout of the request"),
     ("a response of other bounds", put("layout", "response", "bound", value=1.0), "layout of the response"),
     ("other stages", put("stages", 0, "name", value="layer0.other"), "other stages"),
     ("a level that is not reached", put("request", 1, "level", value=0), "cannot run|rotation keys"),
-    ("a tensor that is not there", put("stages", 0, "levels", value={"q": 1}), "no tensor 'q'"),
     ("a bound whose inverse overflows", put(*SPECS, "nodes", NORM, "centred", value=1e-300), "cannot be built"),
     ("steps of zero", put(*FITTED, "inverse", "relaxation", value=[0.0] * 5), "cannot be built"),
-    ("answer above its level", put("response", 0, "level", value=13), "above the level"),
+    (
+        "a response above its level",
+        all_of(put("stages", -1, "out_levels", value={"answer": 1}), HIGHER),
+        "above the lev",
+    ),
 ]
 
 
@@ -271,18 +292,15 @@ def test_what_no_circuit_is_built_from_is_refused_by_the_server(change: Change, 
 def test_the_server_checks_the_circuit_before_it_builds_it() -> None:
     change = put(*CALIBRATED, NORM, "variance", value=[-1.0, 1.0])
     with pytest.raises(FileError, match="interval of variance"):
-        circuit_of(parse(altered(real_plan(), change), "here"), model())
+        circuit_of(parse(altered(real_plan(), change), "here", real_plan().salt), model())
 
 
 @pytest.mark.parametrize(("change", "message"), [row[1:] for row in MODEL_TABLE], ids=[row[0] for row in MODEL_TABLE])
-def test_what_the_model_contradicts_is_refused_before_keys_are_made(
-    change: Change, message: str, tmp_path: Path
-) -> None:
-    """Before: swapped labels swapped the answer, and keys were made for every rotation that a file listed."""
-    plan = parse(altered(real_plan(), change), "here")
+def test_what_the_model_contradicts_is_refused_by_the_server(change: Change, message: str) -> None:
+    """A client, who has no weights, cannot see it: docs/threat-model.md says what such a plan makes it do."""
+    plan = parse(altered(real_plan(), change), "here", real_plan().salt)
     with pytest.raises(PlanError, match=message):
-        Client(plan, model(), tmp_path, allow_insecure=True).keygen()
-    assert list(tmp_path.iterdir()) == []
+        circuit_of(plan, model())
 
 
 def test_the_name_of_the_models_folder_may_differ() -> None:
@@ -292,7 +310,7 @@ def test_the_name_of_the_models_folder_may_differ() -> None:
 def test_a_name_or_label_that_a_terminal_would_obey_does_not_get_into_a_plan() -> None:
     from tacita.plan.circuit import model_info
 
-    assert model_info(dataclasses.replace(model(), name="\x1b[2Jx" + "y" * 300)).name == "?[2Jx" + "y" * 195
+    assert model_info(dataclasses.replace(model(), name="\x1b[2Jx" + "y" * 300), "").name == "?[2Jx" + "y" * 195
 
 
 @pytest.mark.parametrize(("step", "what"), [("keygen", "evaluation_keys"), ("encrypt", "request")])
@@ -301,7 +319,7 @@ def test_disks_are_checked_with_the_clients_own_figures(
 ) -> None:
     """The prediction says one byte, and the hash does not cover it."""
     text = altered(real_plan(), put("prediction", "bytes", what, value=1))
-    client = Client(parse(text, "here"), model(), tmp_path, allow_insecure=True)
+    client = Client(public_of(parse(text, "here"), model()), tmp_path, allow_insecure=True)
     need = file_bytes(real_plan())[what]
     assert need > 100_000
     monkeypatch.setattr(resources.shutil, "disk_usage", lambda _: type("Usage", (), {"free": need - 1}))
@@ -338,7 +356,7 @@ def test_random_edits_end_in_a_valid_plan_or_in_our_errors(scheme: str) -> None:
             found = parse(rehashed(edited), "here")
             accepted += 1
             if accepted % 8 == 0:
-                circuit_of(found, model())
+                circuit_of(replace(found, salt=plan.salt), model())
         except (FileError, PlanError):
             refused += 1
     assert refused > MUTATIONS[scheme] // 2

@@ -18,11 +18,11 @@ from tacita import api
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
-from tacita.checkpoint.embed import tokenize
 from tacita.cli.app import main
 from tacita.client.rounding import rounded
 from tacita.client.two_party import judge
 from tacita.errors import CheckpointError, FileError
+from tacita.front.embed import tokenize
 from tacita.models.bert import POOLINGS
 from tacita.models.reference import reference
 from tacita.models.registry import shapes

@@ -16,8 +16,8 @@ from tacita import api
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.embed import tokenize
 from tacita.client.two_party import TwoPartyClient
+from tacita.front.embed import tokenize
 from tacita.models.reference import reference
 from tacita.plan.two_party import TwoPartyPlan, counted, make_two_party_plan
 from tacita.plan.two_party_cost import expected_bytes

@@ -14,13 +14,13 @@ from typing import Any
 from tacita.checkpoint.files import read_json
 from tacita.checkpoint.sentences import Sentences, read_sentences
 from tacita.errors import CheckpointError
+from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.models.registry import FAMILIES, Config
 from tacita.models.retrained import MOST_POWER, ORDINARY, Retrained
 
 ARCHITECTURES = ("BertForSequenceClassification", "BertModel")
 FAMILY = "bert"  # of these architectures
 ACTIVATIONS, POOLINGS = (FAMILIES[FAMILY].options[name] for name in ("activation", "pooling"))
-MAX_LAYERS, MAX_HIDDEN, MAX_POSITIONS, MAX_VOCAB, MAX_CLASSES = 24, 4096, 512, 1 << 20, 4096
 CLASSIFIER_POOLINGS = ("cls", "mean")
 # fields with a single value that the encrypted circuit implements; absent means that value
 FIXED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
@@ -40,7 +40,7 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
         intermediate=_integer(path, data, "intermediate_size", 4 * MAX_HIDDEN),
         vocab=_integer(path, data, "vocab_size", MAX_VOCAB),
         positions=_integer(path, data, "max_position_embeddings", MAX_POSITIONS),
-        types=_integer(path, data, "type_vocab_size", 16, default=2, least=0),
+        types=_integer(path, data, "type_vocab_size", MAX_TYPES, default=2, least=0),
         activation=_activation(path, data),
         pooling=answer.pooling,
         norm_eps=_epsilon(path, data),

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
 from tacita.checkpoint.files import check_size
-from tacita.checkpoint.weights import check_tensors, has_tensor, read_raw, read_tensors
+from tacita.checkpoint.weights import has_tensor, read_raw, read_tensors
 from tacita.errors import CheckpointError
+from tacita.front.tensors import check_tensors
+from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.models.registry import Config, module_of
 from tacita.models.retrained import ORDINARY
 
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Array = NDArray[np.float64]
-
-MAX_TOKENIZER_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,4 @@ def _tokenizer(path: Path, config: Config) -> Tokenizer:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
-    return parse_tokenizer(text, config, str(path))
-
-
-def parse_tokenizer(text: str, config: Config, where: str) -> Tokenizer:
-    """The content of a tokenizer.json -> tokenizer whose ids the model has. Errors: CheckpointError naming `where`.
-
-    Padding and truncation are switched off: the client pads itself and must refuse, not cut, a long text.
-    """
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_str(text)
-    except Exception as error:  # the library raises a bare Exception
-        raise CheckpointError(f"{where}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    top = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if not 0 <= top < config.vocab:
-        raise CheckpointError(
-            f"{where}: token ids reach {top}, vocab_size is {config.vocab}", hint="tokenizer of another model?"
-        )
-    return tokenizer
+    return parse_tokenizer(text, config.vocab, str(path))

@@ -132,7 +132,7 @@ def _encrypted(
     plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], folder: Path, threads: int, allow_insecure: bool
 ) -> Iterator[Answered]:
     files = Workdir(folder)
-    client = api.Client(plan, checkpoint, files, allow_insecure=allow_insecure)
+    client = api.Client(api.public_of(plan, checkpoint), files, allow_insecure=allow_insecure)
     server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
     if not files.secret_key.exists():
         client.keygen()

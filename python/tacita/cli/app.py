@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen, serve
+from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen, publish, serve
 from tacita.cli import plan as plan_command
 from tacita.cli.console import err, fail
 from tacita.errors import TacitaError
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("demo")(demo.run)
 app.command("classify")(classify.run)
 app.add_typer(plan_command.app, name="plan")
+app.command("publish")(publish.run)
 app.command("keygen")(keygen.run)
 app.command("encrypt")(encrypt.run)
 app.command("evaluate")(evaluate.run)

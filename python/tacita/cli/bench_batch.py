@@ -16,7 +16,6 @@ from rich.table import Table
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.embed import tokenize
 from tacita.cli.console import duration, out, progress, reporting, shown, size
 from tacita.cli.dashformer import dashformer_folder
 from tacita.cli.evaluate import Memory, usage_fields
@@ -39,6 +38,7 @@ from tacita.cli.options import (
 )
 from tacita.cli.report import parameters, security_of
 from tacita.errors import InputError
+from tacita.front.embed import tokenize
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.measure.dashformer import split
 from tacita.plan.calibrate import load_texts
@@ -47,7 +47,8 @@ from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
 from tacita.plan.resources import threads as all_threads
 from tacita.protocol import engine
-from tacita.protocol.files import Workdir, write_text
+from tacita.protocol.files import Workdir
+from tacita.protocol.plan_files import save
 from tacita.server.session import MEMORY_GB, Usage
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
@@ -219,9 +220,9 @@ def _planned(task: Task) -> Plan:
 
 def _encrypted(plan: Plan, task: Task, machine: Machine, files: Workdir) -> Ran:
     """Keygen once; encrypt, evaluate and decrypt for each request, through files."""
-    write_text(files.plan, plan.to_text())
+    save(plan, files.plan)
     insecure, ran = machine.allow_insecure, Ran()
-    client = api.Client(plan, task.model, files, allow_insecure=insecure)
+    client = api.Client(api.public_of(plan, task.model), files, allow_insecure=insecure)
     server = api.Server(
         plan, task.model, files, threads=machine.threads, memory=machine.memory, allow_insecure=insecure, resume=False
     )

@@ -48,7 +48,8 @@ from tacita.plan.plan import Plan
 from tacita.plan.resources import peak_memory_gb
 from tacita.plan.resources import threads as all_threads
 from tacita.protocol import engine
-from tacita.protocol.files import Workdir, write_text
+from tacita.protocol.files import Workdir
+from tacita.protocol.plan_files import save
 from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
@@ -158,7 +159,7 @@ def run(
         engine.require_secure(plan.parameters, allow_insecure=allow_insecure)
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         files = Workdir(Path(folder))
-        write_text(files.plan, plan.to_text()) if work else None
+        save(plan, files.plan) if work else None
         limits = _Limits(threads, memory, allow_insecure)
         answerer = _answerer(backend, plan, checkpoint, files, limits, seconds)
         results = _classify(plan, checkpoint, good, answerer)
@@ -213,7 +214,7 @@ def _answerer(
 ) -> Answerer:
     if backend is not BackendName.ckks:
         return lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
-    client = api.Client(plan, checkpoint, files, allow_insecure=limits.allow_insecure)
+    client = api.Client(api.public_of(plan, checkpoint), files, allow_insecure=limits.allow_insecure)
     server = api.Server(
         plan,
         checkpoint,

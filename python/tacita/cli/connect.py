@@ -11,7 +11,6 @@ from typing import Any
 
 import typer
 
-from tacita.checkpoint.embed import tokenize
 from tacita.cli.answers import label_of
 from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.decrypt import UNTRUSTED
@@ -21,6 +20,7 @@ from tacita.cli.two_party import address, cost_line, expectation, show_profile, 
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
 from tacita.errors import InputError, PeerError, TacitaError
+from tacita.front.embed import tokenize
 from tacita.plan.executor import Progress
 from tacita.plan.resources import peak_memory_gb
 from tacita.protocol.party import Identity, Party, dial

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tacita.api import Answer, Client
 from tacita.cli.answers import label_of, numbers
 from tacita.cli.console import err, out, shown
-from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Work
-from tacita.cli.steps import opened, step
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, Work
+from tacita.cli.steps import step
+from tacita.client import Answer, Client
 
 UNTRUSTED = 1  # exit status when a decoded result must not be trusted
 SHOWN = 16  # numbers of an answer
@@ -23,20 +23,20 @@ Count = Annotated[
 
 
 def run(
+    public: Public = PUBLIC_DEFAULT,
     work: Work = WORK_DEFAULT,
-    model: Model = MODEL_DEFAULT,
     count: Count = None,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
     """Decrypt the answers, check them, round them."""
     with step("decrypt", json) as timed:
-        plan, checkpoint, folder = opened(work, model)
-        answers = Client(plan, checkpoint, folder, allow_insecure=allow_insecure).decrypt_batch(count)
+        client = Client(public, work, allow_insecure=allow_insecure)
+        answers = client.decrypt_batch(count)
         timed.fields |= to_json(answers[0])
         timed.fields["answers"] = [to_json(answer) for answer in answers]
     for number, answer in enumerate(answers, 1):
-        place = f"{number}: " if plan.batch > 1 else ""
+        place = f"{number}: " if client.plan.batch > 1 else ""
         _show(answer, place)
     if any(answer.warnings for answer in answers):
         raise typer.Exit(UNTRUSTED)

@@ -36,6 +36,8 @@ SENTENCES = (
     "two hours of my life that i will never get back",
 )
 UNTRUSTED = 1
+PUBLIC = "public"  # what the client gets, inside the demo's folder
+MAKING = ("plan", "publish")  # steps whose arguments are options
 
 
 def run(
@@ -51,9 +53,10 @@ def run(
     """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
         steps = _Steps(Path(folder), model, threads, allow_insecure)
-        out.print("[bold]plan[/bold] (public)")
+        out.print("[bold]server[/bold] plans, and publishes all but the weights")
         asked = ["--pooling", pooling.value] if pooling else []
         steps.call("plan", "--tokens", str(tokens), "--preset", preset, *asked)
+        steps.call("publish", "--planned")
         out.print("[bold]client[/bold]")
         steps.call("keygen")
         plan = Plan.load(Workdir(Path(folder)).plan)
@@ -99,7 +102,8 @@ class _Steps:
 
     def __init__(self, folder: Path, model: Path, threads: int, allow_insecure: bool) -> None:
         self.folder = folder
-        self.common = ["--work", str(folder), "--model", str(model)]
+        self.server = ["--model", str(model)]
+        self.public = str(folder / PUBLIC)
         self.insecure = ["--allow-insecure"] if allow_insecure else []
         self.asked_threads = ["--threads", str(threads)] if threads else []
         self.seconds: dict[str, float] = {}
@@ -111,16 +115,26 @@ class _Steps:
         """The report of one step. Raises TacitaError when it fails; its own message is on the screen already."""
         report = self.folder / f"{name}.report.json"
         report.unlink(missing_ok=True)
-        options = [*self.common, "--json", str(report)]
-        options += self.insecure if name != "plan" else []
-        options += self.asked_threads if name == "evaluate" else []
+        options = ["--work", str(self.folder), "--json", str(report), *self._own(name)]
         command = [sys.executable, "-m", "tacita", name, *options, "--", *arguments]
-        if name == "plan":
+        if name in MAKING:
             command = [sys.executable, "-m", "tacita", name, *options, *arguments]
         status = subprocess.run(command, check=False).returncode
         if status not in accept:
             raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
         return self._collect(name, read_report(report))
+
+    def _own(self, name: str) -> list[str]:
+        """A client's step knows the public folder, a server's the model."""
+        match name:
+            case "plan":
+                return self.server
+            case "publish":
+                return [*self.server, "--output", self.public]
+            case "evaluate":
+                return [*self.server, *self.insecure, *self.asked_threads]
+            case _:
+                return ["--public", self.public, *self.insecure]
 
     def _collect(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
         self.seconds.setdefault(name, found["seconds"][name])

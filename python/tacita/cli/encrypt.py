@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tacita.api import Client
 from tacita.cli.console import duration, out, shown, size
-from tacita.cli.lines import checked, read_lines, report_problems
-from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, TextFile, Work
-from tacita.cli.steps import opened, step
+from tacita.cli.lines import Line, checked, read_lines, report_problems
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, TextFile, Work
+from tacita.cli.steps import step
+from tacita.client import Client
 from tacita.errors import InputError
+from tacita.protocol.files import Workdir
 
 HiddenStates = Annotated[
     Path | None,
@@ -27,8 +28,8 @@ def run(
     text: Annotated[str | None, typer.Argument(help="The text to classify.", show_default=False)] = None,
     file: TextFile = None,
     hidden_states: HiddenStates = None,
+    public: Public = PUBLIC_DEFAULT,
     work: Work = WORK_DEFAULT,
-    model: Model = MODEL_DEFAULT,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
@@ -37,10 +38,10 @@ def run(
         raise InputError("encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three")
     spoiled = False
     with step("encrypt", json) as timed:
-        plan, checkpoint, folder = opened(work, model)
-        client = Client(plan, checkpoint, folder, allow_insecure=allow_insecure)
+        folder = Workdir(work)
+        client = Client(public, folder, allow_insecure=allow_insecure)
         if file is not None:
-            lines = checked(checkpoint, read_lines(file), plan.tokens)
+            lines = _fitting(client, file)
             spoiled = report_problems(file, lines)
             numbers = [line.number for line in lines if not line.problem]
             client.encrypt_batch([line.text for line in lines if not line.problem])
@@ -52,6 +53,14 @@ def run(
     out.print(f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
     if spoiled:
         raise typer.Exit(REJECTED)
+
+
+def _fitting(client: Client, file: Path) -> list[Line]:
+    """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model without a tokenizer."""
+    front = client.public.front
+    if front is None:
+        raise InputError("encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file")
+    return checked(front, read_lines(file), client.plan.tokens)
 
 
 def read_states(path: Path) -> npt.NDArray[np.float64]:

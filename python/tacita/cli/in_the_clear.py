@@ -40,7 +40,7 @@ def answered_locally(
     plan: Plan, model: Path, texts: Sequence[str], *, backend: str, processes: int
 ) -> Iterator[Iterator[Answered]]:
     """Answers in the order of the texts, as they come. The processes end with the block."""
-    work = partial(_answered, plan.to_text(), str(model), backend)
+    work = partial(_answered, plan.to_text(), plan.salt, str(model), backend)
     with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
         with _one_thread_each():  # processes start when work is handed in
             found = workers.map(work, enumerate(texts))
@@ -60,15 +60,15 @@ def _one_thread_each() -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _opened(plan: str, model: str) -> tuple[Plan, Checkpoint]:
+def _opened(plan: str, salt: str, model: str) -> tuple[Plan, Checkpoint]:
     """Plan and model of a process."""
-    found = parse(plan, "plan")
+    found = parse(plan, "plan", salt)
     return found, load(model, pooling=found.model.pooling)
 
 
-def _answered(plan: str, model: str, backend: str, numbered: tuple[int, str]) -> Answered:
+def _answered(plan: str, salt: str, model: str, backend: str, numbered: tuple[int, str]) -> Answered:
     seed, text = numbered
-    found, checkpoint = _opened(plan, model)
+    found, checkpoint = _opened(plan, salt, model)
     began = time.monotonic()
     answer = api.classify_locally(found, checkpoint, text, backend=backend, seed=seed)
     seconds = time.monotonic() - began

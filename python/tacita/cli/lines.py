@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.embed import tokenize
 from tacita.cli.console import err, shown
 from tacita.errors import InputError
+from tacita.front.embed import tokenize
+from tacita.front.front import Embedder
 
 MAX_BYTES = 1 << 28  # of a file of texts
 
@@ -36,7 +36,7 @@ def read_lines(path: Path) -> list[Line]:
     return lines
 
 
-def checked(model: Checkpoint, lines: Sequence[Line], tokens: int) -> list[Line]:
+def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
     """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
 
@@ -70,7 +70,7 @@ def _decoded(number: int, raw: bytes) -> Line:
         return Line(number, "", f"not UTF-8 ({error.reason} at byte {error.start})")
 
 
-def _fitted(model: Checkpoint, line: Line, tokens: int) -> Line:
+def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
     try:
         found = len(tokenize(model, line.text)[0])
     except InputError as error:

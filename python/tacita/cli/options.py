@@ -50,6 +50,7 @@ Pooling = Annotated[
     ),
 ]
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
+Public = Annotated[Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
 Preset = Annotated[
@@ -106,6 +107,7 @@ Threads = Annotated[int, typer.Option("--threads", help="Cores to use (0: all)."
 
 MODEL_DEFAULT = DEFAULT_MODEL
 WORK_DEFAULT = Path("tacita-work")
+PUBLIC_DEFAULT = Path("tacita-public")
 TOKENS_DEFAULT = 128
 PRESET_DEFAULT = "n16"
 VARIANT_DEFAULT = "tacita"

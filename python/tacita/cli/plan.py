@@ -35,9 +35,11 @@ from tacita.cli.options import (
 from tacita.cli.planning import planned
 from tacita.cli.population import told
 from tacita.cli.steps import step
+from tacita.plan.commitment import salt_beside
 from tacita.plan.plan import Plan
 from tacita.plan.typed_json import to_json
-from tacita.protocol.files import Workdir, write_text
+from tacita.protocol.files import Workdir
+from tacita.protocol.plan_files import save
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
@@ -74,8 +76,9 @@ def run(
             objective=objective,
             texts=read_texts(texts),
             prices=read_prices(prices),
+            salt=salt_beside(path),
         )
-        write_text(path, plan.to_text())
+        save(plan, path)
         timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": plan.scheme}
         timed.fields["population"] = to_json(plan.population)
     evaluate = duration(plan.prediction.seconds["evaluate"])

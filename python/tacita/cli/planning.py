@@ -27,8 +27,9 @@ def planned(
     functions: str,
     texts: Sequence[str] | None = None,
     prices: Prices | None = None,
+    salt: str | None = None,
 ) -> Plan:
-    """Plans with a progress bar; says in one line why, when the scheme was ours to choose."""
+    """Plans with a progress bar; salt: of the commitment to the weights. Says in one line why, when the scheme was ours to choose."""
     several = (inputs or 1) > 1
     name = scheme or (SchemeName.auto if several else SchemeName.thor)
     goal = objective or (Objective.throughput if several else Objective.latency)
@@ -43,6 +44,7 @@ def planned(
             functions=functions,
             texts=texts,
             prices=prices,
+            salt=salt,
             progress=report,
             processes=threads(),
         )

@@ -20,7 +20,7 @@ def opened(work: Path, model: Path) -> tuple[Plan, Checkpoint, Workdir]:
     """Plan, checkpoint and files of a step; hidden-state models load without embeddings."""
     folder = Workdir(work)
     plan = Plan.load(require(folder.plan, "plan"))
-    return plan, load(model, pooling=plan.model.pooling, embeddings=plan.model.embeddings), folder
+    return plan, load(model, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None), folder
 
 
 @dataclass

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacita.checkpoint import Checkpoint, embed, pad_hidden
-from tacita.checkpoint.embed import Text
 from tacita.client import keystore
 from tacita.client.rounding import rounded
 from tacita.errors import FileError, InputError
+from tacita.front.embed import Text, embed, pad_hidden
+from tacita.front.front import Embedder
 from tacita.packings.response import Answer as Decoded
-from tacita.plan.circuit import circuit_of, require_model
 from tacita.plan.executor import Progress
 from tacita.plan.plan import Plan
 from tacita.plan.predict import file_bytes
 from tacita.plan.resources import require_disk
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
+from tacita.protocol.public_folder import Public, open_public
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey
@@ -42,36 +42,32 @@ class Answer:
 class Client:
     """Holds the secret key of one folder; every method is one step of the protocol and works on its files.
 
-    model: needs tokenizer and embedding tables; the encoder's weights are not used here.
+    public: what the server published of its model, or the folder that holds it. It has no weights of the encoder.
     """
 
     def __init__(
-        self, plan: Plan, model: Checkpoint, work: Path | str | Workdir, *, allow_insecure: bool = False
+        self, public: Public | Path | str, work: Path | str | Workdir, *, allow_insecure: bool = False
     ) -> None:
-        require_model(plan, model)
-        self.plan, self.model = plan, model
+        self.public = public if isinstance(public, Public) else open_public(Path(public))
+        self.plan = self.public.plan
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.allow_insecure = allow_insecure
 
     def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
-        """Writes secret.key and evaluation.keys, replacing those of the folder.
-
-        The circuit is built first: a plan that lists other rotation keys than it takes is refused before one is made.
-        """
-        circuit_of(self.plan, self.model)
+        """Writes secret.key and evaluation.keys, replacing those of the folder."""
         keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
 
     def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
         """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding LayerNorm."""
-        return self._encrypt([embedded(self.plan, self.model, text, hidden_states)])
+        return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)])
 
     def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:
         """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more or none.
 
         Places left over hold copies of the first text: the server learns neither lengths nor how full the batch is.
         """
-        samples = [embedded(self.plan, self.model, text, None) for text in texts]
-        samples += [embedded(self.plan, self.model, None, states) for states in hidden_states]
+        samples = [embedded(self.plan, self.public.front, text, None) for text in texts]
+        samples += [embedded(self.plan, self.public.front, None, states) for states in hidden_states]
         if not 1 <= len(samples) <= self.plan.batch:
             raise InputError(
                 f"encrypt: {len(samples)} texts, a request of this plan holds 1 to {self.plan.batch}",
@@ -103,12 +99,14 @@ class Client:
         return self.work.request
 
 
-def embedded(plan: Plan, model: Checkpoint, text: Text | None, hidden_states: Array | None) -> tuple[Array, Array]:
+def embedded(plan: Plan, front: Embedder | None, text: Text | None, hidden_states: Array | None) -> tuple[Array, Array]:
     """(hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
     if (text is None) == (hidden_states is None):
         raise InputError("encrypt: give a text or hidden states", hint="exactly one of the two")
     if text is not None:
-        return embed(model, text, plan.tokens)
+        if front is None:
+            raise InputError("encrypt: the model starts from hidden states", hint="embed the text yourself")
+        return embed(front, text, plan.tokens)
     states = np.asarray(hidden_states)
     if states.ndim != 2 or states.shape[1] != plan.model.hidden:
         raise InputError(

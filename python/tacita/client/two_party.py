@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.embed import Text, tokenize
 from tacita.client.rounding import rounded
 from tacita.errors import InputError, PeerError
-from tacita.plan.hidden_embedding import padded_words
+from tacita.front.embed import Text, embed, padded_words, tokenize
+from tacita.front.front import Embedder
 from tacita.plan.two_party import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party, received_table
@@ -115,7 +114,7 @@ def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
     return TwoPartyAnswer(label, logits, (doubt,) if size > plan.answer else ())
 
 
-def rows_of(front: Checkpoint, text: Text, tokens: int) -> tuple[list[int], Array]:
+def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
     """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many tokens."""
     ids, types = tokenize(front, text)
     if any(types):

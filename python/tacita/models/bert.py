@@ -1,6 +1,6 @@
 """BERT: configuration, names of its weights, and the model.
 
-Hidden states after the embedding (from `checkpoint.embed`, from `front`, or given) -> encoder layers with
+Hidden states after the embedding (from `front.embed`, from `front`, or given) -> encoder layers with
 LayerNorm after each block -> pooled vector -> logits or, without a classifier, the pooled vector. Names are
 Hugging Face's, without the prefix `bert.`; matrices are in torch's layout (outputs, inputs).
 """
@@ -13,6 +13,7 @@ from typing import TypeVar
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
 from tacita.blocks.shapes import Shapes
 from tacita.errors import CheckpointError, PlanError
+from tacita.front.front import table_shapes
 from tacita.models.retrained import ORDINARY, Retrained
 
 A = TypeVar("A")  # an interpreter's answer
@@ -140,18 +141,7 @@ def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor that the model needs."""
     walk = Shapes()
     forward(walk, m, (1, m.hidden))
-    return {**(embedding_shapes(m) if m.embeddings else {}), **walk.tensors}
-
-
-def embedding_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the tensors between token ids and hidden states."""
-    sizes = {"word": m.vocab, "position": m.positions, "token_type": m.types}
-    shapes: dict[str, tuple[int, ...]] = {
-        f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items() if size
-    }
-    for part in ("weight", "bias") if m.embedding_norm else ():
-        shapes[f"embeddings.LayerNorm.{part}"] = (m.hidden,)
-    return shapes
+    return {**(table_shapes(m, m.hidden) if m.embeddings else {}), **walk.tensors}
 
 
 def check_names(m: BertConfig) -> None:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError
+from tacita.front.embed import Text
 from tacita.models.reference import reference
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import approximated

@@ -74,7 +74,7 @@ NodeCalibration = AttentionCalibration | NormCalibration | FunctionCalibration
 
 @dataclass(frozen=True)
 class Calibration:
-    """Intervals of a checkpoint (by sha256) at a margin.
+    """Intervals of a checkpoint (by sha256; in a plan, by its commitment) at a margin.
 
     samples: inputs measured. rows: token rows measured, rounded up. nodes: in the order of the walk. entry: bound
     of the hidden states that a model starts from. answer: bound of logits or pooled vector, before it is

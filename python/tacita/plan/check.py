@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS
 from tacita.errors import FileError, ShapeError
+from tacita.front.front import FrontConfig
+from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.packings.layouts import RULES, Layout
 from tacita.plan.decimals import MOST, least_noise, quiet
 from tacita.plan.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
@@ -28,6 +29,11 @@ MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batc
 # from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is compared with the circuit's before keys are made.
 MOST_ROTATIONS = 512
 MOST_COUNT = 1 << 40  # operations of a stage
+ROTATING = (
+    "rotate",
+    "rotate_hoisted",
+    "rotate_shared",
+)  # counted operations that take a rotation key: see `slots.counts`
 MOST_SECONDS = 1e9
 MOST_BOUND = 2.0**60  # magnitude that no bound of a model that works comes near
 MOST_BYTES = 1 << 50
@@ -64,6 +70,7 @@ def _rules(plan: Plan) -> Rules:
     yield from _tensor_rules("response", plan.response, top)
     yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
     yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
+    yield from _key_rules(plan)
     yield from _layout_rules(plan)
     yield from _answer_rules(plan)
     yield from _prediction_rules(plan.prediction, len(plan.stages))
@@ -71,12 +78,21 @@ def _rules(plan: Plan) -> Rules:
 
 
 def _model_rules(model: ModelInfo) -> Rules:
-    yield "sha256", SHA256.fullmatch(model.sha256) is not None
+    yield "commitment", SHA256.fullmatch(model.commitment) is not None
     yield "layers", 1 <= model.layers <= MAX_LAYERS
     yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
     yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
     yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
     yield "labels", len(model.labels) <= MAX_CLASSES
+    if model.embeddings is not None:
+        yield from _embedding_rules(model.embeddings)
+
+
+def _embedding_rules(front: FrontConfig) -> Rules:
+    yield "vocabulary", 1 <= front.vocab <= MAX_VOCAB
+    yield "positions", 1 <= front.positions <= MAX_POSITIONS
+    yield "token types", 0 <= front.types <= MAX_TYPES
+    yield "epsilon of the embedding's norm", 0.0 <= front.norm_eps <= 0.1
 
 
 def _shape_rules(plan: Plan) -> Rules:
@@ -112,6 +128,31 @@ def _rotations_fit(rotations: Sequence[tuple[int, int]], slots: int, top: int) -
     steps = [step for step, _ in rotations]
     inside = all(1 <= step < slots and 0 <= level <= top for step, level in rotations)
     return inside and _unique(steps) and len(steps) <= MOST_ROTATIONS
+
+
+def _key_rules(plan: Plan) -> Rules:
+    """What a client, who cannot build the circuit, can see of the keys: that the plan's own stages could use each of them.
+
+    Levels only fall, but for bootstraps, so no key is used above the highest of them. Every key turns a ciphertext once
+    at least, so there are no more keys than rotations in the stages' counts (those inside bootstraps are not counted).
+    """
+    live = {tensor.name: tensor.level for tensor in plan.request}
+    highest = max(live.values(), default=0)
+    for stage in plan.stages:
+        yield f"stage {stage.name}: levels that rise without a bootstrap", _falling(stage, live)
+        highest = max(highest, *stage.levels.values(), 0)
+        live = {**live, **stage.out_levels}
+    turns = sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATING)
+    yield "levels of the rotations", all(level <= highest for _, level in plan.rotations)
+    yield "rotations beyond those that the stages count", len(plan.rotations) <= turns
+    yield "level of the response", all(tensor.level <= live.get(tensor.name, -1) for tensor in plan.response)
+
+
+def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
+    """Whether a stage takes tensors that are there, no higher than they are unless refreshed, and gives none above them."""
+    taken = all(name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items())
+    there = stage.levels.keys() <= live.keys()
+    return taken and there and max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
 
 
 def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:

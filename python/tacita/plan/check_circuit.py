@@ -88,7 +88,7 @@ def _specs(data: Any) -> CircuitSpecs | None:
 
 
 def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
-    yield "calibrated model", calibration.sha256 == plan.model.sha256
+    yield "calibrated model", calibration.sha256 == plan.model.commitment
     yield "margin of the calibration", 0.0 <= calibration.margin <= 1.0
     yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
     yield "bound of the request", 0.0 < calibration.entry <= MOST

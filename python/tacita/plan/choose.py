@@ -13,10 +13,11 @@ from math import ceil, inf
 
 from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.embed import Text
 from tacita.errors import InputError, PlanError, ShapeError
+from tacita.front.embed import Text
 from tacita.plan.calibrate import Sample
 from tacita.plan.circuit import Goal, calibrate_model, plan_scheme
+from tacita.plan.commitment import draw
 from tacita.plan.cost import Prices
 from tacita.plan.executor import Progress
 from tacita.plan.fitting import Accuracy
@@ -99,6 +100,7 @@ def plan_best(
     hidden_states: Sequence[Sample] = (),
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
+    salt: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Choice:
@@ -106,9 +108,11 @@ def plan_best(
     phases = Phases(progress, list(SCHEMES))
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
 
+    own = salt or draw()
+
     def option(scheme: str) -> Option:
         try:
-            goal = Goal(scheme, inputs, accuracy, functions)
+            goal = Goal(scheme, inputs, accuracy, functions, own)
             plan = plan_scheme(calibrated, parameters, prices, phases, goal)
         except (ShapeError, PlanError, FitError) as error:
             return Option(scheme, inputs, None, str(error))

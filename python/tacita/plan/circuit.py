@@ -11,8 +11,9 @@ import numpy as np
 
 from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
-from tacita.checkpoint.embed import Text
 from tacita.errors import FileError, InputError, PlanError, ShapeError
+from tacita.front.embed import Text
+from tacita.front.front import FrontConfig
 from tacita.models.registry import family_of
 from tacita.packings.base import Circuit
 from tacita.packings.shape import Shape, shapes
@@ -20,6 +21,7 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.plan.build import place_circuit, to_plan
 from tacita.plan.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.plan.check_circuit import require_circuit
+from tacita.plan.commitment import SALT_FILE, commit, draw
 from tacita.plan.cost import Prices
 from tacita.plan.decimals import stated_noise
 from tacita.plan.executor import Progress
@@ -61,12 +63,13 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan is made for; see `make_plan`."""
+    """What a plan is made for; see `make_plan`. salt: of its commitment to the weights."""
 
     scheme: str
     inputs: int | None = None
     accuracy: Accuracy | None = None
     functions: Functions | None = None
+    salt: str = field(default_factory=draw)
 
 
 def make_plan(
@@ -81,6 +84,7 @@ def make_plan(
     hidden_states: Sequence[Sample] = (),
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
+    salt: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Plan:
@@ -88,7 +92,8 @@ def make_plan(
 
     parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor, arion or moai.
     inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds). functions: variants
-    of the approximations. processes: for many texts, see `plan.walk`.
+    of the approximations. salt: of the commitment to the weights, by default a fresh one. processes: for many texts, see
+    `plan.walk`.
 
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
@@ -96,7 +101,7 @@ def make_plan(
     first_shape(scheme, rings[-1].slots, tokens)
     phases = Phases(progress, [scheme])
     calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
-    goal = Goal(scheme, inputs, accuracy, functions)
+    goal = Goal(scheme, inputs, accuracy, functions, salt or draw())
     plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")
     return plan
@@ -157,10 +162,11 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else build(soft, specs, small)
     seen = run_trial(model, placed, trial, small, calibrated.samples)
-    data = {"calibration": calibration.to_dict(), "specs": specs.to_dict()}
+    commitment = commit(goal.salt, model.sha256)
+    data = {"calibration": replace(calibration, sha256=commitment).to_dict(), "specs": specs.to_dict()}
     plan = to_plan(
         placed,
-        model_info(model),
+        model_info(model, commitment),
         calibrated.tokens,
         data,
         table,
@@ -171,13 +177,13 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None,
         shape=shape,
         population=survey.counts.population(shape.texts),
     )
-    return _readable(plan)
+    return _readable(replace(plan, salt=goal.salt))
 
 
 def _readable(plan: Plan) -> Plan:
     """The plan, as who reads its file will have it. Raises PlanError for one that no reader would accept."""
     try:
-        return parse(plan.to_text(), plan.model.name)
+        return parse(plan.to_text(), plan.model.name, plan.salt)
     except FileError as error:
         raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error
 
@@ -194,16 +200,21 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Ci
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
-    """Raises PlanError unless the plan was made for this checkpoint and says of it what is so: sizes, labels, their order.
+    """Raises PlanError unless the plan committed to these weights and says of them what is so: sizes, labels, their order.
 
-    The name may differ: it is that of a folder.
+    The salt opens the commitment. The name may differ: it is that of a folder.
     """
-    if plan.model.sha256 != model.sha256:
+    if not plan.salt:
         raise PlanError(
-            f"plan of model {plan.model.name} ({plan.model.sha256[:12]}), given {model.name} ({model.sha256[:12]})",
-            hint="pass the --model that the plan was made for, or make the plan again",
+            f"plan of model {plan.model.name}, without the salt that opens its commitment to the weights",
+            hint=f"a server keeps {SALT_FILE} beside its plan.json, where `tacita plan` or `publish` wrote both",
         )
-    here = replace(model_info(model), name=plan.model.name)
+    if commit(plan.salt, model.sha256) != plan.model.commitment:
+        raise PlanError(
+            f"plan of model {plan.model.name}, which committed to other weights than those of {model.name}",
+            hint=f"pass the --model that the plan was made for with its {SALT_FILE}, or make the plan again",
+        )
+    here = replace(model_info(model, plan.model.commitment), name=plan.model.name)
     if wrong := [f.name for f in fields(here) if getattr(here, f.name) != getattr(plan.model, f.name)]:
         raise PlanError(
             f"plan: {wrong[0]} of the model is {getattr(plan.model, wrong[0])!s:.80}, here it is "
@@ -213,12 +224,12 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
     shape_of(plan)
 
 
-def model_info(model: Checkpoint) -> ModelInfo:
+def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
     """What a plan says about its checkpoint."""
     c = model.config
     return ModelInfo(
         name=printable(model.name),
-        sha256=model.sha256,
+        commitment=commitment,
         architecture=family_of(c),
         layers=c.layers,
         hidden=c.hidden,
@@ -228,7 +239,7 @@ def model_info(model: Checkpoint) -> ModelInfo:
         pooling=c.pooling,
         normalise=c.normalise,
         labels=c.labels,
-        embeddings=c.embeddings,
+        embeddings=FrontConfig.of(c) if c.embeddings else None,
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacita.blocks.base import Positions
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.embed import Text, tokenize
+from tacita.front.embed import Text, padded_words
 from tacita.plan.calibrate import Sample
 from tacita.plan.outwards import outwards, up
 from tacita.two_party.base import EmbeddingBounds, NormBounds
@@ -40,13 +40,6 @@ def hidden_embedding(
     entry = float(np.abs(tensors[WORDS]).max()) + float(np.abs(known).max())
     samples = [(normalised(checkpoint, total), mask) for total, (_, mask) in zip(sums, rows, strict=True)]
     return EmbeddingBounds(power_above(np.array(entry))), norm, samples
-
-
-def padded_words(checkpoint: Checkpoint, text: Text, tokens: int) -> tuple[list[int], Array]:
-    """Token ids, cut or padded with the first, and the mask."""
-    ids = tokenize(checkpoint, text)[0][:tokens]
-    mask = (np.arange(tokens) < len(ids)).astype(np.float64)
-    return ids + [ids[0]] * (tokens - len(ids)), mask
 
 
 def normalised(checkpoint: Checkpoint, x: Array) -> Array:

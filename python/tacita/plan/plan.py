@@ -10,16 +10,18 @@ import hashlib
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tacita.errors import FileError, PlanError
+from tacita.front.front import FrontConfig
 from tacita.packings.layouts import Layout
 from tacita.plan import strict_json
+from tacita.plan.commitment import salt_beside
 from tacita.plan.population import UNKNOWN, Population
-from tacita.plan.typed_json import canonical, from_json, to_json
+from tacita.plan.typed_json import NOT_STORED, canonical, from_json, to_json
 
 FORMAT = "tacita-plan"
 VERSION = 4
@@ -31,12 +33,13 @@ REMAKE = "make it again with `tacita plan`"
 class ModelInfo:
     """The checkpoint a plan was made for.
 
-    sha256: of its weights and configuration, hex. embeddings: False for a model that starts from hidden states.
+    commitment: salted hash of its weights and configuration, hex (see `plan.commitment`). embeddings: how a client
+    embeds a text; None for a model that starts from hidden states.
     normalise: whether the client divides the decrypted answer by its length.
     """
 
     name: str
-    sha256: str
+    commitment: str
     architecture: str
     layers: int
     hidden: int
@@ -46,7 +49,7 @@ class ModelInfo:
     pooling: str
     normalise: bool
     labels: tuple[str, ...]
-    embeddings: bool
+    embeddings: FrontConfig | None
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ class Plan:
     rotations: (step, highest level at which the key is used), conjugation excluded.
     noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
     before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md). population: how often
-    texts leave the calibrated intervals.
+    texts leave the calibrated intervals. salt: opens the commitment to the weights; no part of the file, and empty at
+    a client.
     """
 
     model: ModelInfo
@@ -138,6 +142,7 @@ class Plan:
     decimals: int
     prediction: Prediction
     population: Population = UNKNOWN
+    salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
     def hash(self) -> str:
@@ -158,12 +163,18 @@ class Plan:
 
     @staticmethod
     def load(path: Path) -> Plan:
-        """Reads and checks a plan file. Raises FileError: missing, too large, no plan, of another version, altered."""
-        return parse(_read_capped(path), str(path))
+        """Reads and checks a plan file, with the salt beside it if it is there.
+
+        Raises FileError: missing, too large, no plan, of another version, altered; or no salt in the salt's place.
+        """
+        return parse(_read_capped(path), str(path), salt_beside(path))
 
 
-def parse(text: str, where: str) -> Plan:
-    """Text -> checked plan. where: named in errors. Raises FileError, whatever the text is; see `check` for what is refused."""
+def parse(text: str, where: str, salt: str = "") -> Plan:
+    """Text -> checked plan. where: named in errors. salt: see `Plan`.
+
+    Raises FileError, whatever the text is; see `check` for what is refused.
+    """
     from tacita.plan.check import check  # which needs the presets, which are made of this module's ParameterInfo
 
     try:
@@ -182,7 +193,7 @@ def parse(text: str, where: str) -> Plan:
     if plan.hash != claimed:
         raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
     check(plan, where)
-    return plan
+    return replace(plan, salt=salt)
 
 
 def _read_capped(path: Path) -> str:

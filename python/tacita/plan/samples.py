@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint, embed
-from tacita.checkpoint.embed import Text, tokenize
+from tacita.front.embed import Text, tokenize
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
@@ -25,7 +25,7 @@ class Samples:
 
     @staticmethod
     def of(checkpoint: Checkpoint, tokens: int, texts: Iterable[Text], given: Sequence[Sample]) -> Samples:
-        """Texts over `tokens` tokens are cut at word boundaries. Errors: as `checkpoint.embed`."""
+        """Texts over `tokens` tokens are cut at word boundaries. Errors: as `front.embed`."""
         return Samples(checkpoint, [_cut(checkpoint, text, tokens) for text in texts], given)
 
     def __len__(self) -> int:

@@ -22,9 +22,9 @@ from tacita.blocks.meaning import Meaning
 from tacita.blocks.shapes import Function, Mean, Node
 from tacita.blocks.tensors import Operations, T, W
 from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.config import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
-from tacita.checkpoint.embed import Text
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.front.embed import Text
+from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.models.registry import FAMILIES, Config, family_of, forward, front, module_of, nodes, shapes, unknown_option
 from tacita.plan.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.plan.correlations import KINDS

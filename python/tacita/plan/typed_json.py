@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+NOT_STORED = {"stored": False}
 LEAVES = frozenset((str, int, float, bool))
 
 
@@ -31,13 +32,19 @@ def to_json(value: Any) -> Any:
         return value
     if dataclasses.is_dataclass(value):
         tag = getattr(type(value), "tag", None)
-        named = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        named = {name: to_json(getattr(value, name)) for name in stored_names(typing.cast(type, type(value)))}
         return {"kind": tag, **named} if tag else named
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     return value
+
+
+@lru_cache
+def stored_names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass but those with `field(metadata=NOT_STORED)`."""
+    return tuple(field.name for field in dataclasses.fields(kind) if field.metadata != NOT_STORED)
 
 
 def from_json(kind: Any, data: Any) -> Any:
@@ -63,7 +70,7 @@ def from_json(kind: Any, data: Any) -> Any:
 
 def _dataclass_from_json(kind: type, data: Any) -> Any:
     hints = _hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
+    names = set(stored_names(kind))
     if unknown := set(_expect(dict, data)) - names:
         raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
     return kind(**{name: _field_from_json(hints[name], name, data[name]) for name in names})

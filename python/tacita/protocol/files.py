@@ -10,17 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacita.errors import FileError
+from tacita.plan.commitment import SALT_FILE
 
 
 @dataclass(frozen=True)
 class Workdir:
-    """The one folder of a party's files. The server's copy never holds `secret_key`."""
+    """The one folder of a party's files. The server's copy never holds `secret_key`, the client's never `salt`."""
 
     path: Path
 
     @property
     def plan(self) -> Path:
         return self.path / "plan.json"
+
+    @property
+    def salt(self) -> Path:
+        return self.path / SALT_FILE
 
     @property
     def secret_key(self) -> Path:

@@ -23,10 +23,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.checkpoint import Checkpoint
-from tacita.checkpoint.load import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.errors import CheckpointError, FileError
-from tacita.models.registry import module_of
+from tacita.front.front import Embedder, Front
+from tacita.front.front import table_shapes as shapes_of
+from tacita.front.tensors import narrowest
+from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.plan.two_party import TwoPartyPlan, parse_plan
 
 Array = NDArray[np.float64]
@@ -52,17 +53,17 @@ class PublicPart:
     encrypted: bytes = field(default=b"", repr=False)
 
     @cached_property
-    def front(self) -> Checkpoint:
+    def front(self) -> Front:
         """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad tokenizer."""
         config = self.plan.config
         try:
-            tokenizer = parse_tokenizer(self.tokenizer, config, "the server's tokenizer")
+            tokenizer = parse_tokenizer(self.tokenizer, config.vocab, "the server's tokenizer")
         except CheckpointError as error:
             raise FileError(str(error), hint=HINT) from None
-        return Checkpoint(self.plan.name, config, MappingProxyType(dict(self.tables)), tokenizer, sha256="")
+        return Front(config, MappingProxyType(dict(self.tables)), tokenizer)
 
 
-def public_part(plan: TwoPartyPlan, checkpoint: Checkpoint, encrypted: bytes = b"") -> PublicPart:
+def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b"") -> PublicPart:
     """What the plan says is published of this checkpoint. Raises CheckpointError when it has no tokenizer.
 
     encrypted: the word table, for a plan that hides it.
@@ -77,7 +78,7 @@ def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
     """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown embeddings."""
     match plan.embeddings:
         case "published":
-            return dict(sorted(module_of(plan.config).embedding_shapes(plan.config).items()))
+            return dict(sorted(shapes_of(plan.config, plan.config.hidden).items()))
         case "hidden":
             return {}
         case unknown:
@@ -87,7 +88,7 @@ def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
 def encode(part: PublicPart) -> bytes:
     """The bytes that are sent and hashed. Floats take the fewest bytes that keep them exactly."""
     plan, tokenizer = part.plan.to_bytes(), part.tokenizer.encode()
-    tables = [_narrowest(part.tables[name]) for name in table_shapes(part.plan)]
+    tables = [narrowest(part.tables[name]) for name in table_shapes(part.plan)]
     head = HEAD.pack(MAGIC, len(plan), len(tokenizer), len(part.encrypted), len(tables))
     sizes = bytes(table.dtype.itemsize for table in tables)
     return b"".join([head, sizes, plan, tokenizer, part.encrypted, *(table.tobytes() for table in tables)])
@@ -149,12 +150,6 @@ class _Reader:
     def end(self) -> None:
         if self._at != len(self._data):
             raise _damaged(f"{len(self._data) - self._at} bytes too many")
-
-
-def _narrowest(table: Array) -> NDArray[np.floating]:
-    with np.errstate(over="ignore"):
-        kept = (table.astype(kind) for kind in ELEMENT.values())
-        return next(narrow for narrow in kept if np.array_equal(narrow.astype(np.float64), table))
 
 
 def _damaged(what: str) -> FileError:

@@ -13,9 +13,9 @@ import numpy as np
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, load
-from tacita.checkpoint.embed import tokenize
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
+from tacita.front.embed import tokenize
 from tacita.measure.two_party.case import Array, Floats, Options, Prepared, Report
 from tacita.measure.two_party.models import DefaultModel, Walk, agreed
 from tacita.models.reference import reference

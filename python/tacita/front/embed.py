@@ -17,7 +17,7 @@ from tacita.errors import CheckpointError, InputError
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
-    from tacita.checkpoint.load import Checkpoint
+    from tacita.front.front import Embedder
 
 Array = NDArray[np.float64]
 Text = str | tuple[str, str]  # one sentence, or a pair as in RTE and QNLI
@@ -25,40 +25,40 @@ Text = str | tuple[str, str]  # one sentence, or a pair as in RTE and QNLI
 MAX_CHARACTERS = 1 << 20
 
 
-def embed(checkpoint: Checkpoint, text: Text, tokens: int) -> tuple[Array, Array]:
+def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
     """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
 
     tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers of two.
     Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
-    CheckpointError for a checkpoint without embeddings.
+    CheckpointError for a front without a tokenizer.
     """
-    positions = checkpoint.config.positions
+    positions = front.config.positions
     if not 1 <= tokens <= 1 << (positions - 1).bit_length():
         raise InputError(f"embed: {tokens} tokens, the model has {positions} positions", hint="use fewer tokens")
-    ids, types = tokenize(checkpoint, text)
+    ids, types = tokenize(front, text)
     if len(ids) > min(tokens, positions):
         limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
         raise InputError(f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more")
-    return pad_hidden(_embedding(checkpoint, ids, types), tokens)
+    return pad_hidden(_embedding(front, ids, types), tokens)
 
 
-def tokenize(checkpoint: Checkpoint, text: Text) -> tuple[list[int], list[int]]:
+def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
     """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or huge text,
     or on a word that a closed vocabulary lacks; CheckpointError.
     """
-    if checkpoint.tokenizer is None:
+    if front.tokenizer is None:
         raise CheckpointError(
-            "embed: the checkpoint has no tokenizer", hint="load it with embeddings, or pass hidden states"
+            "embed: the model has no tokenizer", hint="load it with embeddings, or pass hidden states"
         )
     parts = (text,) if isinstance(text, str) else text
     if not all(part.strip() for part in parts):
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
-    encoding = _encoding(checkpoint.tokenizer, parts)
+    encoding = _encoding(front.tokenizer, parts)
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
-    if checkpoint.config.first_token and not encoding.special_tokens_mask[0]:
+    if front.config.first_token and not encoding.special_tokens_mask[0]:
         raise CheckpointError("embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing")
     return list(encoding.ids), list(encoding.type_ids)
 
@@ -81,9 +81,16 @@ def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
     return np.concatenate([hidden, np.repeat(hidden[:1], tokens - len(hidden), axis=0)]), mask
 
 
-def _embedding(checkpoint: Checkpoint, ids: list[int], types: list[int]) -> Array:
+def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
+    """Token ids, cut or padded with the first, and the mask."""
+    ids = tokenize(front, text)[0][:tokens]
+    mask = (np.arange(tokens) < len(ids)).astype(np.float64)
+    return ids + [ids[0]] * (tokens - len(ids)), mask
+
+
+def _embedding(front: Embedder, ids: list[int], types: list[int]) -> Array:
     """Sum of the tables, then LayerNorm where the model has one."""
-    table, config = checkpoint.tensors, checkpoint.config
+    table, config = front.tensors, front.config
     x = table["embeddings.word_embeddings.weight"][ids]
     x = x + table["embeddings.position_embeddings.weight"][: len(ids)]
     if config.types:

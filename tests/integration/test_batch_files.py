@@ -61,13 +61,15 @@ def test_five_steps_answer_every_text_of_a_batch(scheme: str, model: Path, tmp_p
         texts_file(tmp_path, "c.txt", CALIBRATION),
         texts_file(tmp_path, "t.txt", [*TEXTS, "very " * 30]),
     )
-    common = ["--work", str(tmp_path), "--model", str(model)]
-    assert tacita("plan", *common, *TOY, "--scheme", scheme, "--texts", calibration)[0] == 0
+    served, public = ["--work", str(tmp_path), "--model", str(model)], str(tmp_path / "public")
+    common = ["--work", str(tmp_path), "--public", public]
+    planning = [*TOY, "--scheme", scheme, "--texts", calibration]
+    assert tacita("publish", *served, "--output", public, *planning)[0] == 0
     assert tacita("keygen", *common, INSECURE)[0] == 0
     status, _, err = tacita("encrypt", *common, INSECURE, "--file", file)
     assert status == 1  # the fifth line
     assert "t.txt:5: the text has" in err
-    status, _, err = tacita("evaluate", *common, INSECURE)
+    status, _, err = tacita("evaluate", *served, INSECURE)
     assert status == 0, err
     report = tmp_path / "decrypt.json"
     status, out, _ = tacita("decrypt", *common, INSECURE, "--count", "4", "--json", str(report))

@@ -290,7 +290,7 @@ def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> Non
         client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
 
         def die(step: str) -> None:
-            if step == "layer 0 feed-forward":
+            if step == "layer0.feed_forward":
                 served.process.kill()
 
         with pytest.raises(PeerError):

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from random_checkpoint import make_random_checkpoint
 
+from tacita.blocks.weights import Weights
 from tacita.cli.two_party import Stopwatch, address, cost_line, expectation, identity_of, steps
 from tacita.errors import InputError
+from tacita.front.embed import embed
 from tacita.plan.executor import Progress
 from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
 from tacita.plan.two_party_cost import expected_bytes
+from tacita.two_party.fixed import FixedTensors
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
@@ -46,13 +49,32 @@ def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan)
     assert [now.index for now in told] == list(range(len(steps(plan))))
     assert set(watch.seconds) == set(steps(plan))
     hidden = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings="hidden")
-    assert set(steps(hidden)) - set(steps(plan)) == {"embedding"}
+    assert set(steps(hidden)) - set(steps(plan)) == {"embedding.positions"}
+
+
+class Told(FixedTensors):
+    """Keeps what a watcher would be told."""
+
+    nodes: tuple[str, ...] = ()
+
+    def enter(self, name, x=None):
+        self.nodes += (name,)
+
+
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
+def test_the_steps_are_those_that_a_walk_tells(pooling: str) -> None:
+    model = make_random_checkpoint(pooling=pooling)
+    plan = make_two_party_plan(model, 16, TEXTS)
+    hidden, mask = embed(model, TEXTS[0], 16)
+    ops = Told(plan.formats, plan.bounds, Weights(model.tensors), mask)
+    plan.run(ops, ops.input(hidden))
+    assert ["set-up", *dict.fromkeys(ops.nodes)] == steps(plan)
 
 
 def test_the_time_left_is_that_of_an_earlier_text(plan: TwoPartyPlan) -> None:
     told: list[Progress] = []
     watch = Stopwatch(plan, told.append, expected=dict.fromkeys(steps(plan), 2.0))
-    watch("layer 0 attention")
+    watch("layer0.attention")
     assert told[0].left == 2.0 * (len(steps(plan)) - 1)
 
 

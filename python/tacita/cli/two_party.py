@@ -58,8 +58,7 @@ def address(text: str) -> tuple[str, int]:
 
 def steps(plan: TwoPartyPlan) -> list[str]:
     """The steps of one text, in the order in which they are told."""
-    layers = [f"layer {i} {part}" for i in range(plan.config.layers) for part in ("attention", "feed-forward")]
-    return ["set-up", *(["embedding"] if plan.embedding else []), *layers, "pooler"]
+    return ["set-up", *dict.fromkeys(counted(plan).nodes)]
 
 
 @dataclass

@@ -57,12 +57,15 @@ class Response:
 
 @dataclass
 class Cost:
-    """Of one text, both directions together. bits: sent. transfers: correlated ones used. multiplications: of weights with values."""
+    """Of one text, both directions together. nodes: in the order in which they begin.
+
+    bits: sent. transfers: correlated ones used. multiplications: of weights with values."""
 
     bits: float = 0.0
     transfers: int = 0
     multiplications: float = 0.0
     responses: list[Response] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
 
 
 class CountTensors:
@@ -73,7 +76,8 @@ class CountTensors:
         self.cost = Cost()
 
     def enter(self, name: str, x: Shape | None = None) -> None:
-        """Nothing to tell."""
+        """Keeps the names in their order: what a watcher will be told."""
+        self.cost.nodes.append(name)
 
     def words(self, rows: int, size: int, ring: int) -> Shape:
         """Rows of a hidden table, shared modulo 2^ring, and their extension."""

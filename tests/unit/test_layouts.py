@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 import tiny
-from tacita.slots.greedy import run_greedily
+from greedy import run_greedily
 
 from tacita.errors import PlanError, ShapeError
 from tacita.packings.layouts import Layout, layout_of

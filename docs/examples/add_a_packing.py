@@ -13,8 +13,9 @@ from tacita.blocks.base import Blocks, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import InputError, PlanError
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, Sample, Target, refuse_node
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
 from tacita.packings.conformance import CASES, Case, check, counts
+from tacita.packings.request import Sample
 from tacita.packings.response import Answer
 from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs

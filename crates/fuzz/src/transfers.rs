@@ -30,13 +30,15 @@ pub(crate) const SET_UP: Target = Target {
     name: "ot_setup",
     cap: 1 << 20,
     longest: 1 << 13,
-    body: |data| match data.split_first() {
-        Some((first, rest)) => match first % 3 {
+    body: |data| {
+        let Some((first, rest)) = data.split_first() else {
+            return;
+        };
+        match first % 3 {
             0 => drop(soft_spoken_trees(&of_length(rest, TREES_BYTES))),
             1 => assert_eq!(soft_spoken_batch(&of_length(rest, SOFT_BYTES)), 0),
             _ => drop(ferret_batch(&of_length(rest, FERRET_BYTES))),
-        },
-        None => {}
+        }
     },
 };
 

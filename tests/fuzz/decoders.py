@@ -21,12 +21,15 @@ import tiny
 from random_checkpoint import make_random_checkpoint
 
 from tacita.errors import PeerError, TacitaError
+from tacita.front.front import table_shapes
+from tacita.front.tensors import to_bytes
+from tacita.plan.check_circuit import require_circuit
 from tacita.plan.circuit import make_plan
 from tacita.plan.plan import Plan, parse
 from tacita.plan.presets import PRESETS
 from tacita.plan.two_party import make_two_party_plan, parse_plan
 from tacita.plan.typed_json import canonical
-from tacita.protocol import envelope, handshake, public_part
+from tacita.protocol import envelope, handshake, public_folder, public_part
 from tacita.server import resume
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -79,6 +82,21 @@ def public_parts(data: bytes) -> None:
     _tacita_errors(lambda: public_part.decode(data).front)
 
 
+def public_list(data: bytes) -> None:
+    """The list of a public folder, as it is and under its right hash; the files behind it have targets of their own."""
+    _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), data)
+    fields = _parsed(data)
+    if isinstance(fields, dict) and (body := _spelled({k: v for k, v in fields.items() if k != "sha256"})) is not None:
+        sealed = json.dumps({**fields, "sha256": hashlib.sha256(body).hexdigest()}).encode()
+        _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), sealed)
+
+
+def embedding_tables(data: bytes) -> None:
+    """The embedding tables of a public folder."""
+    config = CHECKPOINT.config
+    _tacita_errors(public_folder.parse_tables, "tables", data, table_shapes(config, config.hidden))
+
+
 def two_party_plan(data: bytes) -> None:
     """A server's two-party plan, as it is and in its one spelling."""
     _tacita_errors(parse_plan, data)
@@ -87,13 +105,18 @@ def two_party_plan(data: bytes) -> None:
 
 
 def ckks_plan(data: bytes) -> None:
-    """A CKKS plan file under its right hash; and as it is, unless it differs in nothing but the hash."""
+    """A CKKS plan file as a server takes it, under its right hash; and as it is, unless it differs in nothing but the hash."""
     text = data.decode("utf-8", errors="replace")
     fields = _parsed(text)
     if (hashed := _rehashed(fields)) is not None:
-        _tacita_errors(parse, hashed, "plan.json")
+        _tacita_errors(_checked, hashed)
     if hashed is None or _spelled(fields) != data:
-        _tacita_errors(parse, text, "plan.json")
+        _tacita_errors(_checked, text)
+
+
+def _checked(text: str) -> None:
+    """What both sides check, and then what the server alone does."""
+    require_circuit(parse(text, "plan.json"))
 
 
 def request_file(data: bytes) -> None:
@@ -121,6 +144,8 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
     "public_part": public_parts,
+    "public_list": public_list,
+    "embedding_tables": embedding_tables,
     "two_party_plan": two_party_plan,
     "ckks_plan": ckks_plan,
     "request_file": request_file,
@@ -133,6 +158,8 @@ MODULES: dict[str, list[str]] = {
     "client_greeting": ["protocol/handshake.py"],
     "server_greeting": ["protocol/handshake.py"],
     "public_part": ["protocol/public_part.py", "plan/two_party.py"],
+    "public_list": ["protocol/public_folder.py", "plan/strict_json.py"],
+    "embedding_tables": ["front/tensors.py"],
     "two_party_plan": ["plan/two_party.py", "plan/typed_json.py"],
     "ckks_plan": ["plan/plan.py", "plan/typed_json.py"],
     "request_file": ["protocol/envelope.py"],
@@ -155,6 +182,13 @@ def seeds(name: str) -> list[bytes]:
         return [hello + asked + agreed + wishes for asked in (handshake.HAVE, handshake.SEND)]
     if name == "public_part":
         return [PUBLIC_PART]
+    if name == "public_list":
+        files = dict.fromkeys(public_folder.CAPS, "00" * 32)
+        body = {"format": public_folder.FORMAT, "version": public_folder.VERSION, "files": files}
+        return [canonical({**body, "sha256": hashlib.sha256(canonical(body)).hexdigest()})]
+    if name == "embedding_tables":
+        shapes = table_shapes(CHECKPOINT.config, CHECKPOINT.config.hidden)
+        return [to_bytes({name: CHECKPOINT.tensors[name] for name in shapes})]
     if name == "two_party_plan":
         hidden = make_two_party_plan(CHECKPOINT, 16, TEXTS, embeddings="hidden")
         return [TWO_PARTY_PLAN.to_bytes(), hidden.to_bytes()]

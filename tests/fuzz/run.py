@@ -13,9 +13,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
-INSTRUMENTED = ("protocol", "plan", "server", "checkpoint")
-EVERY = {"two_party_plan": 2, "ckks_plan": 4, "resume_manifest": 2}  # of so many mutations one is a tree's
-LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 14}
+INSTRUMENTED = ("protocol", "plan", "server", "checkpoint", "front")
+EVERY = {
+    "two_party_plan": 2,
+    "ckks_plan": 4,
+    "resume_manifest": 2,
+    "public_list": 2,
+}  # of so many mutations one is a tree's
+LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 14, "embedding_tables": 1 << 14}
 
 
 def main() -> None:

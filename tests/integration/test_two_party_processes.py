@@ -144,6 +144,38 @@ def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_pat
     assert {"path", "wall", "sent", "received", "rounds", "calls"} <= set(figures["profile"][0])
 
 
+WATCHED = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+from pathlib import Path
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyClient
+from tacita.protocol.party import dial
+party = dial("127.0.0.1", int(sys.argv[1]), trust=Path("certificate.pem"))
+client = TwoPartyClient(party, PublicCache(Path("cache")))
+answers = [client.classify(text) for text in json.load(open("texts.json"))]
+client.end()
+json.dump([{"label": a.label, "logits": a.logits} for a in answers], open("answers.json", "w"))
+assert not [path for path in opened if path.endswith("model.safetensors")], opened
+"""
+
+
+def test_a_client_opens_no_weights_and_needs_no_folder_but_its_own(server: Served, tmp_path: Path) -> None:
+    (tmp_path / "certificate.pem").write_bytes(server.certificate.read_bytes())
+    (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:2]))
+    source = str(Path(native.__file__).parents[1])
+    program = f"import sys; sys.path.insert(0, {source!r})\n{WATCHED}"
+    command = [sys.executable, "-I", "-c", program, str(server.port)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    model = load(server.model)
+    for text, found in zip(TEXTS, json.loads((tmp_path / "answers.json").read_text()), strict=False):
+        wanted = reference(model, *embed(model, text, 16)).logits
+        assert found["logits"] == pytest.approx(list(wanted), abs=0.0016)
+        assert found["label"] == model.config.labels[int(wanted.argmax())]
+
+
 def test_costs_do_not_depend_on_the_text(server: Served, tmp_path: Path) -> None:
     costs = []
     for text in ("bad", "never boring , very good film"):

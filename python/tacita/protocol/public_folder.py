@@ -83,7 +83,8 @@ def write_public(public: Public, folder: Path) -> str:
 
 def open_public(folder: Path) -> Public:
     """Reads and checks a folder. Raises FileError: missing, too large, of another version, altered, no plan, bad tables."""
-    whole, files = _manifest(folder / MANIFEST)
+    path = folder / MANIFEST
+    whole, files = parse_manifest(path, _read(path, MAX_MANIFEST_BYTES))
     contents = {name: _checked(folder / name, CAPS[name], sha256) for name, sha256 in files.items()}
     plan = plans.parse(_text(folder / PLAN, contents[PLAN]), str(folder / PLAN))
     if (plan.model.embeddings is not None) != (len(files) > 1):
@@ -108,9 +109,9 @@ def _require_own(folder: Path) -> None:
         )
 
 
-def _manifest(path: Path) -> tuple[str, dict[str, str]]:
-    """(sha256 of the whole, sha256 of each file)."""
-    data = _parsed(path, _read(path, MAX_MANIFEST_BYTES))
+def parse_manifest(path: Path, content: bytes) -> tuple[str, dict[str, str]]:
+    """(sha256 of the whole, sha256 of each file). Raises FileError, whatever the content is."""
+    data = _parsed(path, content)
     if data.pop("format", None) != FORMAT:
         raise FileError(f"{path}: not a public folder's list", hint="expected a file made by `tacita publish`")
     if (version := data.pop("version", None)) != VERSION:
@@ -169,13 +170,16 @@ def _front(folder: Path, model: ModelInfo, contents: Mapping[str, bytes]) -> Fro
     try:
         text = _text(folder / TOKENIZER, contents[TOKENIZER])
         tokenizer = parse_tokenizer(text, model.embeddings.vocab, str(folder / TOKENIZER))
-        tables = _tables(str(folder / EMBEDDING), contents[EMBEDDING], table_shapes(model.embeddings, model.hidden))
+        tables = parse_tables(
+            str(folder / EMBEDDING), contents[EMBEDDING], table_shapes(model.embeddings, model.hidden)
+        )
     except CheckpointError as error:
         raise FileError(str(error), hint=REMAKE) from error
     return Front(model.embeddings, tables, tokenizer)
 
 
-def _tables(where: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Array]:
+def parse_tables(where: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Array]:
+    """Exactly these tensors. Raises CheckpointError, whatever the data is."""
     raw = parse_raw(data, where)
     if set(raw) != set(shapes):
         raise CheckpointError(f"{where}: {len(raw)} tensors, the plan has {len(shapes)} others", hint=REMAKE)

@@ -15,6 +15,7 @@ from tacita import api
 from tacita.cli import main
 from tacita.cli.console import duration, size
 from tacita.plan.plan import Plan
+from tacita.protocol.public_folder import open_public
 
 SMALL = ["--preset", "insecure_toy_n12", "--tokens", "16"]
 
@@ -167,3 +168,18 @@ def test_an_interrupt_leaves_no_half_written_file(tmp_path: Path, monkeypatch: p
 def test_times_and_sizes_for_people() -> None:
     assert [duration(s) for s in (0.44, 12.3, 185)] == ["0.4 s", "12 s", "3 min 05 s"]
     assert [size(n) for n in (999, 14_800_000, 1_890_000_000)] == ["999 B", "14.8 MB", "1.89 GB"]
+
+
+def test_a_plan_that_was_made_before_is_published_as_it_is(texts: Path, tmp_path: Path) -> None:
+    work, output = ["--work", str(tmp_path / "work")], ["--output", str(tmp_path / "public")]
+    assert run("plan", *SMALL, "--texts", str(texts), *work)[0] == 0
+    status, out, _ = run("publish", "--planned", *work, *output)
+    assert status == 0
+    public = open_public(tmp_path / "public")
+    assert public.plan == Plan.load(tmp_path / "work" / "plan.json")
+    assert public.sha256 in out
+    assert not (tmp_path / "public" / "weights.salt").exists()
+    (tmp_path / "work" / "weights.salt").unlink()
+    status, _, err = run("publish", "--planned", *work, *output)
+    assert status == 2
+    assert "without the salt that opens its commitment" in err.replace("\n", " ")

@@ -251,7 +251,8 @@ def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
         model = load(served.model)
         for text in TEXTS[1:]:
             wanted = reference(model, *embed(model, text, 16)).logits
-            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.0016)
+            # twice the largest of several runs: truncations of shares are random
+            assert client.classify(text).logits == pytest.approx(list(wanted), abs=0.0045)
         with pytest.raises(InputError, match="pair"):
             client.classify(("bad", "good"))
         with pytest.raises(InputError, match="tokens"):

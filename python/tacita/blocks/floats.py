@@ -1,9 +1,10 @@
 """The meaning of a model: float64, any number of texts in front. The reference, and the recorder of values.
 
-Values are recorded by node: `NODE.input` of attention and feed-forward; of attention `.scores` (heads,
-tokens, tokens; all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context` (tokens, features);
-of a function, also that inside a feed-forward, `.argument` and `.result`; of a norm `.sum` (what it
-normalises), `.centred`, `.variance` (tokens,; with epsilon) and `.result`; of a mean `.result`.
+Values are recorded by node: `NODE.input` of attention, feed-forward, linear and mean; of attention
+`.scores` (heads, tokens, tokens; all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context`
+(tokens, features); of a function, also that inside a feed-forward, `.argument` and `.result`; of a norm
+`.sum` (what it normalises), `.centred`, `.variance` (tokens,; with epsilon) and `.result`; of a mean
+`.result`.
 """
 
 from __future__ import annotations

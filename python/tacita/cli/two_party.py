@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,11 +73,16 @@ class Stopwatch:
     _began: float = field(default_factory=time.monotonic)
     _step: str = ""
 
+    @cached_property
+    def names(self) -> list[str]:
+        """All steps: counted once, not at every step."""
+        return steps(self.plan)
+
     def __call__(self, step: str) -> None:
         """A step begins."""
         self.stop()
         self._step, self._began = step, time.monotonic()
-        names = steps(self.plan)
+        names = self.names
         index = names.index(step) if step in names else 0
         spent = sum(self.seconds.values())
         self.report(Progress(step, index, len(names), spent, self._left(names[index:], spent, index)))

@@ -6,12 +6,13 @@ import copy
 import dataclasses
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_changes import Change, all_of, copied, drop, nested, put
 from plans import altered, model, real_plan, rehashed
 
 from tacita.client.session import Client
@@ -23,62 +24,8 @@ from tacita.plan.plan import Plan, parse
 from tacita.plan.predict import file_bytes
 from tacita.protocol.public_folder import public_of
 
-Change = Callable[[Any], None]
 SCHEMES = ("thor", "arion")
 MUTATIONS = {"thor": 3000, "arion": 300}  # one text is quicker
-
-
-def put(*path: Any, value: Any) -> Change:
-    """Sets one field of the plan's data."""
-
-    def change(data: Any) -> None:
-        for key in path[:-1]:
-            data = data[key]
-        data[path[-1]] = value
-
-    return change
-
-
-def drop(*path: Any) -> Change:
-    """Removes one field."""
-
-    def change(data: Any) -> None:
-        for key in path[:-1]:
-            data = data[key]
-        del data[path[-1]]
-
-    return change
-
-
-def all_of(*changes: Change) -> Change:
-    """One after the other."""
-
-    def change(data: Any) -> None:
-        for one in changes:
-            one(data)
-
-    return change
-
-
-def nested(depth: int) -> Any:
-    found: Any = 0
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-def copied(here: tuple[Any, ...], there: tuple[Any, ...]) -> Change:
-    """Sets one field to the value of another."""
-
-    def change(data: Any) -> None:
-        value = data
-        for key in here:
-            value = value[key]
-        put(*there, value=value)(data)
-
-    return change
-
-
 CALIBRATION, SPECS = ("circuit", "calibration"), ("circuit", "specs")
 ATTENTION, NORM = "layer0.attention", "layer0.norm1"
 FITTED = (*SPECS, "nodes", ATTENTION)

@@ -59,7 +59,7 @@ class Swap(Case):
     name = "swap"
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
-        share = mine(self.rng().standard_normal(LENGTH), self.rng(), client=party.is_client)
+        share = mine(self.rng("inputs").standard_normal(LENGTH), self.rng("shares"), client=party.is_client)
 
         def run() -> Array:
             party.used += 500
@@ -72,7 +72,7 @@ class Swap(Case):
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         assert np.array_equal(client, server)
-        return errors(decode(client), self.rng().standard_normal(LENGTH))
+        return errors(decode(client), self.rng("inputs").standard_normal(LENGTH))
 
 
 class Failing(Swap):

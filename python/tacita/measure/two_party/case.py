@@ -71,9 +71,12 @@ class Case(ABC):
         """Fields of the case's own, from its figures and what the client ended with."""
         return {}
 
-    def rng(self) -> np.random.Generator:
-        """The case's own source of inputs, the same in every process."""
-        return np.random.default_rng(zlib.crc32(self.name.encode()))
+    def rng(self, use: str) -> np.random.Generator:
+        """A source of the case's own for a use (weights, inputs, shares), the same in every process.
+
+        Uses are independent: an input drawn like the weights from one source would meet its own numbers in them.
+        """
+        return np.random.default_rng([zlib.crc32(self.name.encode()), zlib.crc32(use.encode())])
 
 
 def encode(values: Floats, fraction: int = FRACTION) -> Shares:

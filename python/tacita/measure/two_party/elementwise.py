@@ -31,10 +31,10 @@ class Gelu(Case):
 
     def inputs(self, options: Options) -> Floats:
         """The values before they are shared."""
-        return self.rng().standard_normal(SMALL if options.small else 65536) * 4
+        return self.rng("inputs").standard_normal(SMALL if options.small else 65536) * 4
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
-        x = mine(self.inputs(options), self.rng(), client=party.is_client)
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
         return Prepared(lambda: party.gelu(x[:SMALL]), lambda: party.gelu(x))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
@@ -48,10 +48,10 @@ class Softmax(Case):
 
     def inputs(self, options: Options) -> Floats:
         """The scores before they are shared."""
-        return self.rng().standard_normal((2, 20) if options.small else (960, 180)) * 3
+        return self.rng("inputs").standard_normal((2, 20) if options.small else (960, 180)) * 3
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
-        x = mine(self.inputs(options), self.rng(), client=party.is_client)
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
         return Prepared(lambda: party.softmax(x[:1]), lambda: party.softmax(x))
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
@@ -68,10 +68,10 @@ class Less(Case):
 
     def inputs(self, options: Options) -> Floats:
         """The values before they are shared."""
-        return self.rng().uniform(-1.0, 1.0, SMALL if options.small else 65536)
+        return self.rng("inputs").uniform(-1.0, 1.0, SMALL if options.small else 65536)
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
-        x = mine(self.inputs(options), self.rng(), client=party.is_client)
+        x = mine(self.inputs(options), self.rng("shares"), client=party.is_client)
         if party.is_client:
             x = x - encode(np.full(1, self.CONSTANT))
         return Prepared(lambda: party.negative(x[:SMALL], 64), lambda: party.negative(x, 64))

@@ -32,12 +32,12 @@ class ShareTimesWeights(Case):
 
     def inputs(self, options: Options) -> tuple[Floats, Floats]:
         """(x, weights)."""
-        rng, (rows, inner, columns) = self.rng(), self.shape(options)
+        rng, (rows, inner, columns) = self.rng("inputs"), self.shape(options)
         return rng.uniform(-1.0, 1.0, (rows, inner)), rng.uniform(-1.0, 1.0, (inner, columns))
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         x, weights = self.inputs(options)
-        share = mine(x, self.rng(), client=party.is_client)
+        share = mine(x, self.rng("shares"), client=party.is_client)
         known = None if party.is_client else encode(weights).view(np.int64)
         return Prepared(
             lambda: product(party, corner(share, 2, 16), None if known is None else corner(known, 16, 8), (2, 16, 8)),
@@ -63,7 +63,7 @@ class PrivateTimesPrivate(Case):
     def table(self, options: Options) -> Floats:
         """The server's table, uniform in [-1, 1)."""
         _, inner, columns = self.shape(options)
-        return self.rng().uniform(-1.0, 1.0, (inner, columns))
+        return self.rng("inputs").uniform(-1.0, 1.0, (inner, columns))
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         rows, inner, _ = shape = self.shape(options)

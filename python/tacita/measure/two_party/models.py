@@ -162,12 +162,12 @@ class BertBaseShape(Model):
         return found
 
     def checkpoint(self, options: Options) -> Checkpoint:
-        config, rng = self.config(options), self.rng()
+        config, rng = self.config(options), self.rng("weights")
         tensors = {key: _random(key, shape, rng) for key, shape in module_of(config).tensor_shapes(config).items()}
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def sample(self, model: Checkpoint) -> Sample:
-        return self.rng().normal(size=(self.tokens, model.config.hidden)), np.ones(self.tokens)
+        return self.rng("inputs").normal(size=(self.tokens, model.config.hidden)), np.ones(self.tokens)
 
     def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
         rng = np.random.default_rng(7)

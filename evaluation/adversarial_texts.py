@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from tacita import api
+from tacita.calibrate.calibrate import calibrate, load_texts
+from tacita.calibrate.excesses import excesses
+from tacita.calibrate.row_estimates import Rows
+from tacita.calibrate.samples import Samples
+from tacita.calibrate.temper import tempered
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint
 from tacita.front.embed import tokenize
-from tacita.plan.calibrate import calibrate, load_texts
-from tacita.plan.excesses import excesses
-from tacita.plan.rows import Rows
-from tacita.plan.samples import Samples
-from tacita.plan.temper import tempered
-from tacita.plan.walk import walk
 
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)

@@ -24,9 +24,9 @@ def main() -> None:
 
     from tacita.api import classify_locally, describe
     from tacita.checkpoint import pad_hidden
-    from tacita.plan.circuit import make_plan
-    from tacita.plan.cost import Prices
-    from tacita.plan.formulas import formula_prices
+    from tacita.placement.cost import Prices
+    from tacita.placement.formulas import formula_prices
+    from tacita.planning.circuit import make_plan
 
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--preset", default="n16")
@@ -61,10 +61,10 @@ def main() -> None:
 
 def excess_of(plan: Any, model: Any, hidden: np.ndarray, mask: np.ndarray) -> float:
     """Of the sentence over the plan's intervals."""
-    from tacita.plan.calibrate import Calibration
-    from tacita.plan.excesses import largest_excess
-    from tacita.plan.temper import tempered
-    from tacita.plan.walk import walk
+    from tacita.calibrate.calibrate import Calibration
+    from tacita.calibrate.excesses import largest_excess
+    from tacita.calibrate.temper import tempered
+    from tacita.calibrate.walk import walk
 
     found = Calibration.from_dict(plan.circuit["calibration"])
     soft = tempered(model, found.temperatures)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from large_models import SHAPES, random_inputs, random_model
 
-from tacita.plan.circuit import make_plan
-from tacita.plan.cost import Prices
-from tacita.plan.plan import Plan
-from tacita.plan.presets import PRESETS
+from tacita.placement.cost import Prices
+from tacita.planning.circuit import make_plan
+from tacita.plans.plan import Plan
+from tacita.plans.presets import PRESETS
 
 # seconds per input at 256 inputs of 128 tokens on 64 threads, as printed: (MOAI, ARION), None where not given
 TABLE_7 = {

@@ -1,4 +1,4 @@
-"""Prices of correlated transfers: `PRICES` of `tacita.plan.correlations`.
+"""Prices of correlated transfers: `PRICES` of `tacita.plans.two_party.correlations`.
 
     python evaluation/correlation_prices.py
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tacita.plan.correlations import KINDS
+from tacita.plans.two_party.correlations import KINDS
 from tacita.protocol import compiled
 
 FEW, MANY = 10_000, 20_000_000

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from tacita.approx.spec import Spec, free_depth
+from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.measure.batch import probabilities
 from tacita.measure.dashformer import split
-from tacita.plan.calibrate import calibrate
-from tacita.plan.fitting import Accuracy, fit_circuit
+from tacita.planning.fitting import Accuracy, fit_circuit
 
 TOKENS = 50
 LAYER = "encoder.layer.0."

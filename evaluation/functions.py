@@ -19,20 +19,23 @@ import statistical_max
 from figures import replaced
 from statistical_shift import shift_cost
 
-from tacita.approx import exp, exp_limit, fit, gelu, inverse, inverse_newton, rsqrt
+from tacita.approx import fit
+from tacita.approx.activations import gelu
+from tacita.approx.exponentials import exp, exp_limit
+from tacita.approx.inverses import inverse, inverse_newton, rsqrt
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
+from tacita.approx.variants.functions import FITS, Functions
 from tacita.blocks.base import Norm
+from tacita.calibrate.calibrate import calibrate, load_texts
+from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration, NormCalibration
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.front.embed import tokenize
 from tacita.models.bert import layer
 from tacita.models.reference import reference
 from tacita.packings.specs import CircuitSpecs
-from tacita.plan.calibrate import calibrate, load_texts
-from tacita.plan.calibration import AttentionCalibration, Calibration, FunctionCalibration, NormCalibration
-from tacita.plan.fitting import fit_circuit
-from tacita.plan.functions import FITS, Functions
+from tacita.planning.fitting import fit_circuit
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 BEGIN, END = "<!-- functions: begin -->\n", "<!-- functions: end -->\n"

@@ -16,11 +16,11 @@ import numpy as np
 
 from tacita.checkpoint import Checkpoint
 from tacita.models.reference import reference
-from tacita.plan import executor
-from tacita.plan.build import RESPONSE
-from tacita.plan.circuit import circuit_of
-from tacita.plan.plan import Plan
+from tacita.planning.build import RESPONSE
+from tacita.planning.circuit import circuit_of
+from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
+from tacita.run import executor
 from tacita.slots.ckks import CkksBackend
 
 

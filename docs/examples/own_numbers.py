@@ -8,9 +8,9 @@ from tacita import api
 from tacita.checkpoint import from_tensors, pad_hidden
 from tacita.models.bert import BertConfig, tensor_shapes
 from tacita.models.reference import reference
-from tacita.plan.circuit import make_plan
-from tacita.plan.formulas import formula_prices
-from tacita.plan.presets import PRESETS
+from tacita.placement.formulas import formula_prices
+from tacita.planning.circuit import make_plan
+from tacita.plans.presets import PRESETS
 
 config = BertConfig(
     layers=1,

@@ -23,30 +23,30 @@ from large_models import SHAPES, random_tensors
 
 from tacita import api
 from tacita.blocks.weights import Weights
+from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.dashformer import SEQUENCES, convert
-from tacita.cli.bench_batch import DASHFORMER_TOKENS
-from tacita.cli.labelled import read_examples
+from tacita.cli.ask.labelled import read_examples
+from tacita.cli.bench.batch import DASHFORMER_TOKENS
 from tacita.client.public_cache import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.measure.dashformer import split
 from tacita.models.bert import BertConfig
 from tacita.models.reference import reference
-from tacita.plan import executor
-from tacita.plan.build import RESPONSE
-from tacita.plan.calibrate import load_texts
-from tacita.plan.circuit import circuit_of
-from tacita.plan.cost import Prices
-from tacita.plan.plan import PlacedStage, Plan, TensorInfo
-from tacita.plan.scheme import shape_of
-from tacita.plan.two_party import TwoPartyPlan
-from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.placement.cost import Prices
+from tacita.planning.build import RESPONSE
+from tacita.planning.circuit import circuit_of
+from tacita.plans.plan import PlacedStage, Plan, TensorInfo
+from tacita.plans.scheme import shape_of
+from tacita.plans.two_party.cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.party import Party, pair
+from tacita.run import executor
 from tacita.two_party.fixed import FixedTensors
 
 Facts = dict[str, Any]
 TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
-PRICES = ("tacita.plan", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
+PRICES = ("tacita.placement", "prices", f"n{RING}.json")  # the shipped table: package, folder, file
 # name of today -> frozen name, as patterns: stages were called by layer, now by node
 STAGES: Mapping[str, str] = {
     r"(layer\d+)\.norm(\d)\.variance": r"\1.variance\2",

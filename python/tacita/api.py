@@ -25,6 +25,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tacita.approx.variants.functions import Functions
+from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint, load
 from tacita.client import Answer, Client
 from tacita.client.session import embedded, judge
@@ -33,19 +35,18 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.models.reference import reference
-from tacita.plan import executor
-from tacita.plan.build import RESPONSE
-from tacita.plan.calibrate import Sample
-from tacita.plan.choose import Choice, Objective, Option, objective_of, plan_best
-from tacita.plan.circuit import circuit_of, make_plan, require_model
-from tacita.plan.cost import Prices
-from tacita.plan.executor import Progress
-from tacita.plan.functions import Functions
-from tacita.plan.leveled import candidates, noise_of
-from tacita.plan.plan import ParameterInfo, Plan
-from tacita.plan.scheme import shape_of
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.placement.cost import Prices
+from tacita.planning.build import RESPONSE
+from tacita.planning.choose import Choice, Objective, Option, objective_of, plan_best
+from tacita.planning.circuit import circuit_of, make_plan, require_model
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.plan import ParameterInfo, Plan
+from tacita.plans.presets import candidates, noise_of
+from tacita.plans.scheme import shape_of
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.public_folder import Public, open_public, public_of, write_public
+from tacita.run import executor
+from tacita.run.executor import Progress
 from tacita.server import Server
 from tacita.server.two_party import TwoPartyServer
 from tacita.slots.plain import PlainBackend

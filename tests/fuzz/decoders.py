@@ -23,12 +23,13 @@ from random_checkpoint import make_random_checkpoint
 from tacita.errors import PeerError, TacitaError
 from tacita.front.front import table_shapes
 from tacita.front.tensors import to_bytes
-from tacita.plan.check_circuit import require_circuit
-from tacita.plan.circuit import make_plan
-from tacita.plan.plan import Plan, parse
-from tacita.plan.presets import PRESETS
-from tacita.plan.two_party import make_two_party_plan, parse_plan
-from tacita.plan.typed_json import canonical
+from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import make_plan
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.plan import Plan, parse
+from tacita.plans.presets import PRESETS
+from tacita.plans.two_party.check import parse_plan
+from tacita.plans.typed_json import canonical
 from tacita.protocol import envelope, handshake, public_folder, public_part
 from tacita.server import resume
 
@@ -157,11 +158,11 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 MODULES: dict[str, list[str]] = {
     "client_greeting": ["protocol/handshake.py"],
     "server_greeting": ["protocol/handshake.py"],
-    "public_part": ["protocol/public_part.py", "plan/two_party.py"],
-    "public_list": ["protocol/public_folder.py", "plan/strict_json.py"],
+    "public_part": ["protocol/public_part.py", "plans/two_party/plan.py"],
+    "public_list": ["protocol/public_folder.py", "plans/strict_json.py"],
     "embedding_tables": ["front/tensors.py"],
-    "two_party_plan": ["plan/two_party.py", "plan/typed_json.py"],
-    "ckks_plan": ["plan/plan.py", "plan/typed_json.py"],
+    "two_party_plan": ["plans/two_party/plan.py", "plans/typed_json.py"],
+    "ckks_plan": ["plans/plan.py", "plans/typed_json.py"],
     "request_file": ["protocol/envelope.py"],
     "response_file": ["protocol/envelope.py"],
     "resume_manifest": ["server/resume.py"],

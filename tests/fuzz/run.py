@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
-INSTRUMENTED = ("protocol", "plan", "server", "checkpoint", "front")
+INSTRUMENTED = ("protocol", "plans", "server", "checkpoint", "front")
 EVERY = {
     "two_party_plan": 2,
     "ckks_plan": 4,

@@ -15,7 +15,7 @@ from tacita import api
 from tacita.checkpoint import load
 from tacita.cli import main
 from tacita.errors import InputError
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

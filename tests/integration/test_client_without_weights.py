@@ -18,7 +18,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita import api
 from tacita.errors import InputError
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

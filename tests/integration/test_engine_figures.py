@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacita.cli import main
-from tacita.plan.cost import Prices
-from tacita.plan.presets import PRESETS
+from tacita.placement.cost import Prices
+from tacita.plans.presets import PRESETS
 from tacita.protocol import engine
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -22,7 +22,7 @@ from tacita import api
 from tacita.checkpoint import embed, load
 from tacita.cli import main
 from tacita.errors import FileError, KeyMissingError, TacitaError
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 
@@ -225,7 +225,7 @@ def test_a_missing_rotation_key_is_named(work: Path) -> None:
 
 
 def test_too_little_memory_is_said_before_the_run(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacita.plan.resources.available_memory", lambda: int(1e6))
+    monkeypatch.setattr("tacita.run.resources.available_memory", lambda: int(1e6))
     _, _, server = opened(work)
     with pytest.raises(TacitaError, match="evaluation needs"):
         server.evaluate()

@@ -11,9 +11,9 @@ import pytest
 from tacita import api
 from tacita.checkpoint import embed, load
 from tacita.models.reference import reference
-from tacita.plan import executor
-from tacita.plan.circuit import circuit_of
+from tacita.planning.circuit import circuit_of
 from tacita.protocol import compiled, engine
+from tacita.run import executor
 from tacita.slots.ckks import CkksBackend
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -20,11 +20,11 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.models import registry
 from tacita.models.reference import reference
-from tacita.plan import executor
-from tacita.plan.circuit import circuit_of
-from tacita.plan.two_party import make_two_party_plan
+from tacita.planning.circuit import circuit_of
+from tacita.planning.two_party import make_two_party_plan
 from tacita.protocol import compiled
 from tacita.protocol.party import Party, pair
+from tacita.run import executor
 from tacita.two_party.shares import Known, SharedTensors
 
 pytestmark = pytest.mark.native

@@ -11,11 +11,11 @@ from circuits import build_circuit
 from greedy import run_greedily
 from test_circuit_ckks import PRESET, TOKENS, engine
 
+from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import from_tensors
 from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
-from tacita.plan.calibrate import calibrate
-from tacita.plan.fitting import fit_circuit
+from tacita.planning.fitting import fit_circuit
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from service import CHECKPOINT, TEXTS, Service, make_server, service
 
-from tacita.cli.renewable import RenewableSession
+from tacita.cli.two_party.renewable import RenewableSession
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import GoneError, RefusedError

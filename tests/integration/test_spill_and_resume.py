@@ -18,7 +18,7 @@ import pytest
 from tacita import api
 from tacita.checkpoint import load
 from tacita.errors import ResourceError
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 from tacita.server.budget import ciphertext_budget
 from tacita.server.session import FOLDER
 from tacita.server.spill import Codec, SpillingBackend, SpillStore
@@ -38,7 +38,7 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from tacita import api
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 
 def progress(now):
     if now.index == int(sys.argv[2]):

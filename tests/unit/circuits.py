@@ -5,10 +5,10 @@ from __future__ import annotations
 from tacita.checkpoint import Checkpoint
 from tacita.packings.base import Circuit
 from tacita.packings.columns.layout import BatchShape
+from tacita.packings.lowered import build
 from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs
-from tacita.plan.lowered import build
-from tacita.plan.scheme import scheme_named
+from tacita.plans.scheme import scheme_named
 
 
 def build_circuit(model: Checkpoint, specs: CircuitSpecs, slots: int, tokens: int) -> Circuit:

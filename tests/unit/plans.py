@@ -10,10 +10,10 @@ from typing import Any
 import tiny
 
 from tacita.checkpoint import Checkpoint
-from tacita.plan.circuit import make_plan
-from tacita.plan.plan import FORMAT, VERSION, Plan
-from tacita.plan.presets import PRESETS
-from tacita.plan.typed_json import from_json
+from tacita.planning.circuit import make_plan
+from tacita.plans.plan import FORMAT, VERSION, Plan
+from tacita.plans.presets import PRESETS
+from tacita.plans.typed_json import from_json
 
 TOKENS = 8
 

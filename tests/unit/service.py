@@ -15,7 +15,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import Checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.plan.two_party import make_two_party_plan
+from tacita.planning.two_party import make_two_party_plan
 from tacita.protocol.party import Identity, Listener, Party, dial
 from tacita.server.admission import Admission, Caps
 from tacita.server.limits import limits_of

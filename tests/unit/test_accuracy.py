@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
-from tacita.cli import in_the_clear, main
-from tacita.cli.labelled import read_examples, read_labelled
+from tacita.cli import main
+from tacita.cli.ask import in_the_clear
+from tacita.cli.ask.labelled import read_examples, read_labelled
 from tacita.errors import InputError
 
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]

@@ -9,10 +9,10 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.cli.console import err, out
-from tacita.cli.serve_log import MOST, ServeLog
+from tacita.cli.two_party.log import MOST, ServeLog
 from tacita.errors import PeerError
-from tacita.plan.two_party import make_two_party_plan
-from tacita.plan.two_party_cost import expected_bytes
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.cost import expected_bytes
 from tacita.protocol.refusal import Reason, Refusal
 from tacita.server.admission import Admission, Caps, Guest, network
 from tacita.server.limits import limits_of

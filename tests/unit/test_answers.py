@@ -15,16 +15,21 @@ from typing import Any
 import pytest
 
 from tacita.api import Answer, plan
-from tacita.cli import accuracy, bench_batch, connect, console, decrypt, demo, estimate, evaluate, lines, report
-from tacita.cli import plan as plan_command
+from tacita.cli import console, report
 from tacita.cli.answers import label_of, numbers
+from tacita.cli.ask import accuracy, lines
+from tacita.cli.bench import batch as bench_batch
 from tacita.cli.console import Screen, reporting
-from tacita.cli.planning import why
+from tacita.cli.plans import estimate
+from tacita.cli.plans import plan as plan_command
+from tacita.cli.plans.making import why
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
+from tacita.cli.steps import decrypt, demo, evaluate
+from tacita.cli.two_party import connect
 from tacita.errors import FileError
-from tacita.plan.choose import Choice, Objective, Option
-from tacita.plan.plan import Plan
-from tacita.plan.typed_json import from_json
+from tacita.planning.choose import Choice, Objective, Option
+from tacita.plans.plan import Plan
+from tacita.plans.typed_json import from_json
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita import approx
-from tacita.approx import FitError, exp, fit, gelu, inverse, relu, rsqrt, softmax, tanh
+from tacita.approx import FitError, fit, softmax
+from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.exponentials import exp
+from tacita.approx.inverses import inverse, rsqrt
 from tacita.approx.iterative import goldschmidt_spec, newton_spec
 from tacita.approx.poly import series_depth
 from tacita.slots.plain import PlainBackend, PlainCt

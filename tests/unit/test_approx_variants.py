@@ -10,21 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita import approx
-from tacita.approx import (
-    FitError,
-    arion,
-    constant,
-    exp,
-    exp_limit,
-    gelu,
-    gelu_extended,
-    inverse,
-    inverse_newton,
-    moai,
-    power,
-    rsqrt,
-    rsqrt_coupled,
-)
+from tacita.approx import FitError
+from tacita.approx.activations import gelu, gelu_extended
+from tacita.approx.exponentials import exp, exp_limit, power
+from tacita.approx.inverses import constant, inverse, inverse_newton, rsqrt, rsqrt_coupled
+from tacita.approx.variants import arion, moai
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

@@ -14,7 +14,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.cli import main
 from tacita.measure.batch import StageClock, quality
-from tacita.plan.executor import Progress
+from tacita.run.executor import Progress
 
 FIELDS = {
     "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy", "max_abs_error",

@@ -26,10 +26,10 @@ from tacita.cli import main
 from tacita.errors import TacitaError
 from tacita.measure.two_party import measure_case
 from tacita.measure.two_party.bench import Settings, cases
-from tacita.measure.two_party.case import Options, decode, encode, errors, mine
+from tacita.measure.two_party.cases.case import Options, decode, encode, errors, mine
+from tacita.measure.two_party.cases.models import BertBaseShape, TinyShape
 from tacita.measure.two_party.cost import Cost, Run, difference, refills
 from tacita.measure.two_party.links import LAN, LINKS, LOOPBACK, WAN
-from tacita.measure.two_party.models import BertBaseShape, TinyShape
 from tacita.measure.two_party.pair import cores
 from tacita.models.reference import reference
 from tacita.models.registry import forward
@@ -60,11 +60,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command on the fake world, without the engine's yardstick."""
     monkeypatch.setattr("tacita.measure.two_party.bench.WORLD", "two_party_world")
     monkeypatch.setattr(
-        "tacita.cli.bench_two_party.Settings", lambda **fields: Settings(**fields, world="two_party_world")
+        "tacita.cli.bench.two_party.Settings", lambda **fields: Settings(**fields, world="two_party_world")
     )
-    monkeypatch.setattr("tacita.cli.bench_two_party.cases", lambda how: cases(how))
+    monkeypatch.setattr("tacita.cli.bench.two_party.cases", lambda how: cases(how))
     machine = {"machine": "a test", "threads": 1, "transport": "none", "yardstick_ms": 1.0}
-    monkeypatch.setattr("tacita.cli.bench_two_party.summary", lambda how: dict(machine))
+    monkeypatch.setattr("tacita.cli.bench.two_party.summary", lambda how: dict(machine))
 
 
 def test_a_case_reports_what_both_processes_did() -> None:

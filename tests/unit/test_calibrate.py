@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from tacita.approx import gelu, inverse, rsqrt
+from tacita.approx.activations import gelu
+from tacita.approx.inverses import inverse, rsqrt
+from tacita.calibrate.calibrate import calibrate, load_texts
+from tacita.calibrate.calibration import AttentionCalibration, Calibration
+from tacita.calibrate.excesses import BOUNDS, INTERVALS
+from tacita.calibrate.outwards import outwards, up
+from tacita.calibrate.temper import LIMIT, tempered
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.reference import reference
-from tacita.plan.calibrate import calibrate, load_texts
-from tacita.plan.calibration import AttentionCalibration, Calibration
-from tacita.plan.excesses import BOUNDS, INTERVALS
-from tacita.plan.outwards import outwards, up
-from tacita.plan.temper import LIMIT, tempered
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
 

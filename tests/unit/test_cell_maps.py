@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.cells.cells import CellMap
 from tacita.packings.columns.layout import BatchShape, Cells
 from tacita.slots.plain import PlainBackend
 

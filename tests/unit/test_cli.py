@@ -14,7 +14,7 @@ import pytest
 from tacita import api
 from tacita.cli import main
 from tacita.cli.console import duration, size
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 from tacita.protocol.public_folder import open_public
 
 SMALL = ["--preset", "insecure_toy_n12", "--tokens", "16"]

@@ -16,10 +16,10 @@ from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
-from tacita.cli.lines import Line, checked
+from tacita.cli.ask.lines import Line, checked
 from tacita.errors import InputError, PlanError
-from tacita.plan.choose import Objective, Option, choose
-from tacita.plan.plan import Plan
+from tacita.planning.choose import Objective, Option, choose
+from tacita.plans.plan import Plan
 
 WORDS = ("a", "fine", "dull", "film", "the", "plot", "is", "never", "boring", "good", "bad", "very")
 SENTENCES = [" ".join(np.random.default_rng(seed).choice(WORDS, 1 + seed % 12)) for seed in range(20)]

@@ -8,12 +8,13 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.blocks.weights import Weights
-from tacita.cli.two_party import Stopwatch, address, cost_line, expectation, identity_of, steps
+from tacita.cli.two_party.connection import Stopwatch, address, cost_line, expectation, identity_of, steps
 from tacita.errors import InputError
 from tacita.front.embed import embed
-from tacita.plan.executor import Progress
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
-from tacita.plan.two_party_cost import expected_bytes
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.cost import expected_bytes
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.run.executor import Progress
 from tacita.two_party.fixed import FixedTensors
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]

@@ -11,9 +11,9 @@ import pytest
 from plans import model, real_plan
 
 from tacita.errors import FileError, PlanError
-from tacita.plan import commitment
-from tacita.plan.circuit import circuit_of
-from tacita.plan.plan import Plan, parse
+from tacita.planning.circuit import circuit_of
+from tacita.plans import commitment
+from tacita.plans.plan import Plan, parse
 from tacita.protocol.plan_files import save
 from tacita.server import Server
 

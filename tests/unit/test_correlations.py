@@ -8,9 +8,11 @@ import pytest
 
 from tacita import api
 from tacita.errors import FileError
-from tacita.plan.correlations import KINDS, PRICES, quicker, seconds
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, parse_plan
-from tacita.plan.two_party_cost import expected_transfers, for_link
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.check import parse_plan
+from tacita.plans.two_party.correlations import KINDS, PRICES, quicker, seconds
+from tacita.plans.two_party.cost import expected_transfers, for_link
+from tacita.plans.two_party.plan import TwoPartyPlan
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.client import session, two_party
 from tacita.errors import PlanError
 from tacita.packings.response import Answer
-from tacita.plan.circuit import make_plan
-from tacita.plan.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
-from tacita.plan.plan import Plan
-from tacita.plan.presets import PRESETS
+from tacita.planning.circuit import make_plan
+from tacita.plans.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
+from tacita.plans.plan import Plan
+from tacita.plans.presets import PRESETS
 
 
 def louder(factor: float) -> Checkpoint:

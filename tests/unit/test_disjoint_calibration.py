@@ -12,18 +12,18 @@ from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint
 
 from tacita import api
+from tacita.calibrate.calibrate import Calibration, calibrate
+from tacita.calibrate.excesses import largest_excess
+from tacita.calibrate.samples import Sample
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint, pad_hidden
-from tacita.cli import bench_batch
 from tacita.cli.app import main
+from tacita.cli.bench import batch as bench_batch
 from tacita.errors import InputError
 from tacita.measure.dashformer import split
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
-from tacita.plan.calibrate import Calibration, calibrate
-from tacita.plan.excesses import largest_excess
-from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.samples import Sample
-from tacita.plan.walk import walk
+from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.plain import PlainBackend
 
 TOKENS = 16

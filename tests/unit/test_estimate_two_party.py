@@ -13,9 +13,10 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
-from tacita.plan.two_party import counted as of_plan
-from tacita.plan.two_party_cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.plans.two_party.plan import counted as of_plan
 from tacita.protocol.party import Party, pair
 
 TEXTS = ["a film of quiet beauty", "a waste of time"]

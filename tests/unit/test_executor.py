@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tacita.errors import PlanError
-from tacita.plan import executor
-from tacita.plan.formulas import formula_prices
-from tacita.plan.placement import Placement, place, place_greedily
-from tacita.plan.plan import PlacedStage
-from tacita.plan.simulate import StageSimulator
+from tacita.placement.formulas import formula_prices
+from tacita.placement.placement import Placement, place, place_greedily
+from tacita.placement.simulate import StageSimulator
+from tacita.plans.plan import PlacedStage
+from tacita.run import executor
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Stage

@@ -12,16 +12,16 @@ from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import config_json, make_random_checkpoint, write_folder
 
-from tacita.approx.constant import is_constant
+from tacita.approx.inverses.constant import is_constant
+from tacita.approx.variants.functions import FITS, Functions
+from tacita.calibrate.calibrate import Calibration, calibrate
 from tacita.checkpoint import from_tensors, load
 from tacita.errors import CheckpointError, InputError
 from tacita.models.reference import reference
 from tacita.models.retrained import Retrained
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.specs import CircuitSpecs
-from tacita.plan.calibrate import Calibration, calibrate
-from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.functions import FITS, Functions
+from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tacita.plan.presets import PRESETS
+from tacita.plans.presets import PRESETS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "evaluation" / "lattice"

@@ -12,9 +12,9 @@ from greedy import run_greedily
 
 from tacita.errors import PlanError, ShapeError
 from tacita.packings.layouts import Layout, layout_of
+from tacita.packings.lowered import build
 from tacita.packings.shape import Shape
-from tacita.plan.lowered import build
-from tacita.plan.typed_json import from_json, to_json
+from tacita.plans.typed_json import from_json, to_json
 from tacita.slots.plain import PlainBackend
 
 TOKENS = 16

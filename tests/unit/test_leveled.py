@@ -10,11 +10,11 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.errors import InputError, PlanError
-from tacita.plan.circuit import make_plan
-from tacita.plan.fitting import Accuracy
-from tacita.plan.leveled import candidates, noise_of, prices_of
-from tacita.plan.plan import Plan
-from tacita.plan.presets import PRESETS
+from tacita.placement.leveled import prices_of
+from tacita.planning.circuit import make_plan
+from tacita.planning.fitting import Accuracy
+from tacita.plans.plan import Plan
+from tacita.plans.presets import PRESETS, candidates, noise_of
 
 TEXTS = ["a fine film .", "the plot is never boring", "a dull film , very bad", "good"]
 ROUGH = Accuracy(0.05, 0.1, 0.1, 0.1, 0.1, 0.1)  # a layer in fewer levels than the deepest chain has

@@ -14,7 +14,8 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models.reference import reference
 from tacita.models.registry import forward, shapes
-from tacita.plan.two_party import counted, make_two_party_plan
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.plan import counted
 
 TEXTS = ["dull", "a fine film", "never boring , very good"]
 POOLINGS = ["pooler", "cls", "mean"]

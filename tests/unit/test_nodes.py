@@ -15,18 +15,18 @@ from random_checkpoint import make_random_checkpoint
 from tacita.approx.fit import FitError
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.shapes import Shapes
+from tacita.calibrate.calibrate import calibrate
+from tacita.calibrate.excesses import excesses
+from tacita.calibrate.temper import tempered
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, PlanError
 from tacita.models import registry
 from tacita.models.reference import reference
+from tacita.packings.lowered import check_specs
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
-from tacita.plan.calibrate import calibrate
-from tacita.plan.excesses import excesses
-from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.lowered import check_specs
-from tacita.plan.temper import tempered
-from tacita.plan.two_party import magnitudes, node_bounds
-from tacita.plan.walk import walk
+from tacita.planning.fitting import Accuracy, fit_circuit
+from tacita.planning.two_party import magnitudes, node_bounds
 
 TOKENS = 8
 KINDS = {

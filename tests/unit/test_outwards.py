@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.plan.outwards import BITS, down, nearest, outwards, share, up
-from tacita.plan.two_party import make_two_party_plan
+from tacita.calibrate.outwards import BITS, down, nearest, outwards, share, up
+from tacita.planning.two_party import make_two_party_plan
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 SIZES = st.floats(1e-200, 1e200)

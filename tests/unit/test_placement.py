@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita.errors import LevelError, PlanError
-from tacita.plan.cost import Prices, Sizes
-from tacita.plan.placement import Boundary, place, place_greedily
-from tacita.plan.simulate import StageSimulator
+from tacita.placement.cost import Prices, Sizes
+from tacita.placement.placement import Boundary, place, place_greedily
+from tacita.placement.simulate import StageSimulator
 from tacita.slots.stage import Stage
 
 MAX = 6

@@ -14,17 +14,9 @@ from tacita.front.front import FrontConfig
 from tacita.packings.layouts import Layout
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
-from tacita.plan.plan import (
-    MAX_BYTES,
-    ModelInfo,
-    PlacedStage,
-    Plan,
-    Prediction,
-    TensorInfo,
-    parse,
-)
-from tacita.plan.presets import PRESETS
-from tacita.plan.typed_json import from_json, to_json
+from tacita.plans.plan import MAX_BYTES, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo, parse
+from tacita.plans.presets import PRESETS
+from tacita.plans.typed_json import from_json, to_json
 
 FRONT = FrontConfig(30522, 512, 2, 1e-12, True, True)
 

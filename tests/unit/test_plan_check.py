@@ -17,12 +17,12 @@ from plans import altered, model, real_plan, rehashed
 
 from tacita.client.session import Client
 from tacita.errors import FileError, PlanError, ResourceError
-from tacita.plan import resources
-from tacita.plan.check_circuit import require_circuit
-from tacita.plan.circuit import circuit_of, require_model
-from tacita.plan.plan import Plan, parse
-from tacita.plan.predict import file_bytes
+from tacita.placement.predict import file_bytes
+from tacita.planning.check_circuit import require_circuit
+from tacita.planning.circuit import circuit_of, require_model
+from tacita.plans.plan import Plan, parse
 from tacita.protocol.public_folder import public_of
+from tacita.run import resources
 
 SCHEMES = ("thor", "arion")
 MUTATIONS = {"thor": 3000, "arion": 300}  # one text is quicker
@@ -255,7 +255,7 @@ def test_the_name_of_the_models_folder_may_differ() -> None:
 
 
 def test_a_name_or_label_that_a_terminal_would_obey_does_not_get_into_a_plan() -> None:
-    from tacita.plan.circuit import model_info
+    from tacita.planning.circuit import model_info
 
     assert model_info(dataclasses.replace(model(), name="\x1b[2Jx" + "y" * 300), "").name == "?[2Jx" + "y" * 195
 

@@ -26,8 +26,9 @@ from tacita.front.embed import tokenize
 from tacita.models.bert import POOLINGS
 from tacita.models.reference import reference
 from tacita.models.registry import shapes
-from tacita.plan.plan import Plan
-from tacita.plan.two_party import check, make_two_party_plan
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.plan import Plan
+from tacita.plans.two_party.check import check
 from tacita.two_party.fixed import FixedTensors
 
 TEXTS = ["a fine film", "the plot is dull , dull , dull", "never boring"]

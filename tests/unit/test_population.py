@@ -12,15 +12,15 @@ from random_checkpoint import WORDS, make_random_checkpoint, write_folder
 from typer.testing import CliRunner
 
 from tacita import api
+from tacita.calibrate.calibrate import calibrate, survey
+from tacita.calibrate.excesses import Counts, binomial_bound, excesses, folds, held_out
+from tacita.calibrate.samples import Samples
+from tacita.calibrate.temper import tempered
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import from_tensors
 from tacita.cli.app import app
-from tacita.plan import population
-from tacita.plan.calibrate import calibrate, survey
-from tacita.plan.excesses import Counts, binomial_bound, excesses, folds, held_out
-from tacita.plan.plan import parse
-from tacita.plan.samples import Samples
-from tacita.plan.temper import tempered
-from tacita.plan.walk import walk
+from tacita.plans import population
+from tacita.plans.plan import parse
 
 MODEL = make_random_checkpoint()
 

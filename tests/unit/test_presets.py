@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacita.plan.presets import LEVELED, PRESETS, can_bootstrap, leveled
+from tacita.plans.presets import LEVELED, PRESETS, can_bootstrap, leveled
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from test_plan import make_plan
 
 from tacita.errors import FileError, ResourceError
-from tacita.plan import resources
-from tacita.plan.plan import TensorInfo
+from tacita.plans.plan import TensorInfo
 from tacita.protocol import envelope
 from tacita.protocol.envelope import MAGIC, PREFIX, Envelope
 from tacita.protocol.files import replacing, require, write_text
+from tacita.run import resources
 
 KEY = "ab" * 16
 

@@ -19,8 +19,8 @@ from tacita.checkpoint import embed
 from tacita.errors import FileError, PlanError
 from tacita.front.front import table_shapes
 from tacita.front.tensors import to_bytes
-from tacita.plan.plan import Plan
-from tacita.plan.typed_json import canonical
+from tacita.plans.plan import Plan
+from tacita.plans.typed_json import canonical
 from tacita.protocol import public_folder
 from tacita.protocol.public_folder import EMBEDDING, MANIFEST, PLAN, TOKENIZER, open_public
 
@@ -164,7 +164,7 @@ def test_files_are_hashed_before_they_are_parsed(folder: Path, monkeypatch: pyte
 
     for name in ("parse_raw", "parse_tokenizer"):
         monkeypatch.setattr(public_folder, name, never)
-    monkeypatch.setattr("tacita.plan.plan.parse", never)
+    monkeypatch.setattr("tacita.plans.plan.parse", never)
     (folder / EMBEDDING).write_bytes(b"other")
     with pytest.raises(FileError, match="does not match its hash"):
         open_public(folder)

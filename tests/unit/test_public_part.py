@@ -14,7 +14,8 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import embed
 from tacita.client.public_cache import PublicCache, default_folder
 from tacita.errors import FileError, PeerError, RefusedError, TacitaError
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol import handshake
 from tacita.protocol.public_part import PublicPart, decode, digest, encode, public_part
 from tacita.protocol.refusal import Reason, Refusal

@@ -10,7 +10,7 @@ ALONE = {
     "tacita.blocks.conformance": "exported suite of interpreters",
     "tacita.packings.conformance": "exported suite of packings",
     "tacita.slots.conformance": "exported suite of backends",
-    "tacita.measure.two_party.catalogue": "`bench two-party` names it in its orders to its two processes",
+    "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two processes",
     "tacita.packings.multidiagonal": "THOR's products, tested and counted; they are no packing yet",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.approx import relu
+from tacita.approx.activations import relu
 from tacita.approx.fit import FitError
 
 INTERVAL = (-40.0, 15.0)

@@ -13,7 +13,7 @@ import pytest
 from test_plan import make_plan
 
 from tacita.errors import FileError
-from tacita.plan.plan import TensorInfo
+from tacita.plans.plan import TensorInfo
 from tacita.protocol import envelope
 from tacita.protocol.envelope import MAGIC
 from tacita.server.session import _check_ciphertext

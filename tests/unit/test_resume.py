@@ -14,9 +14,9 @@ import spilling
 from spilling import decrypt, encrypt
 
 from tacita.errors import FileError
-from tacita.plan import executor
-from tacita.plan.executor import Reached
-from tacita.plan.plan import PlacedStage
+from tacita.plans.plan import PlacedStage
+from tacita.run import executor
+from tacita.run.executor import Reached
 from tacita.server import resume
 from tacita.server.resume import MANIFEST, Checkpoints, Run
 from tacita.server.spill import SpillStore

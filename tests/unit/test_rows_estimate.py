@@ -7,16 +7,16 @@ import tiny
 from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 
+from tacita.calibrate.calibrate import Calibration, calibrate
+from tacita.calibrate.row_estimates import RowSamples, estimator
+from tacita.calibrate.temper import tempered
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
 from tacita.models.reference import reference
+from tacita.packings.columns.cells.row_estimate import RowEstimate
 from tacita.packings.columns.layout import BatchShape
-from tacita.packings.columns.row_estimate import RowEstimate
 from tacita.packings.specs import CircuitSpecs
-from tacita.plan.calibrate import Calibration, calibrate
-from tacita.plan.fitting import Accuracy, fit_circuit
-from tacita.plan.rows import RowSamples, estimator
-from tacita.plan.temper import tempered
+from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.plain import PlainBackend
 
 TOKENS = 16

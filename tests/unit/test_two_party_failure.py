@@ -12,12 +12,14 @@ import pytest
 
 from tacita import api
 from tacita.blocks.base import Norm
-from tacita.cli.estimate_two_party import estimate
-from tacita.cli.two_party import expectation
+from tacita.cli.plans.two_party_estimate import estimate
+from tacita.cli.two_party.connection import expectation
 from tacita.errors import FileError
-from tacita.plan import two_party_failure
-from tacita.plan.two_party import TwoPartyPlan, check, counted, make_two_party_plan
-from tacita.plan.two_party_failure import failure_log2
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party import failure as two_party_failure
+from tacita.plans.two_party.check import check
+from tacita.plans.two_party.failure import failure_log2
+from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.two_party.base import Bounds, Formats
 from tacita.two_party.count import CountTensors, Response
 
@@ -70,7 +72,7 @@ def test_sums_of_many_products_count_for_more(plan: TwoPartyPlan) -> None:
 
 def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     check(plan)
-    monkeypatch.setattr("tacita.plan.two_party.MOST_FAILURE", chance(plan) - 0.1)
+    monkeypatch.setattr("tacita.plans.two_party.check.MOST_FAILURE", chance(plan) - 0.1)
     with pytest.raises(FileError, match=r"chance of a wrong answer 2\^-45\.2 is out of range"):
         check(plan)
 

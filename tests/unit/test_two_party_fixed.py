@@ -11,13 +11,13 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.approx import gelu
+from tacita.approx.activations import gelu
 from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
+from tacita.calibrate.hidden_embedding import WORDS, padded_words
 from tacita.checkpoint import Checkpoint, embed
 from tacita.models.reference import reference
-from tacita.plan.hidden_embedding import WORDS, padded_words
-from tacita.plan.two_party import make_two_party_plan
+from tacita.planning.two_party import make_two_party_plan
 from tacita.two_party import chains, functions
 from tacita.two_party.base import Formats, hiding, mixed_fraction, range_bits
 from tacita.two_party.chains import Chain, Stage

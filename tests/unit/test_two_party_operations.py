@@ -163,7 +163,7 @@ class TestProducts:
 
 
 def gelu(x: Array) -> Array:
-    from tacita.approx import gelu
+    from tacita.approx.activations import gelu
 
     return np.asarray(gelu.exact(x))
 

@@ -12,8 +12,10 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import from_tensors
 from tacita.errors import CheckpointError, FileError, InputError
 from tacita.models.retrained import Retrained
-from tacita.plan.two_party import TwoPartyPlan, make_two_party_plan, parse_plan
-from tacita.plan.typed_json import canonical
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.check import parse_plan
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.plans.typed_json import canonical
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 

@@ -19,9 +19,10 @@ from tacita.checkpoint import Checkpoint, embed
 from tacita.client.two_party import TwoPartyClient
 from tacita.front.embed import tokenize
 from tacita.models.reference import reference
-from tacita.plan.two_party import TwoPartyPlan, counted, make_two_party_plan
-from tacita.plan.two_party_cost import expected_bytes
-from tacita.plan.two_party_failure import failure_log2
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.cost import expected_bytes
+from tacita.plans.two_party.failure import failure_log2
+from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Party, pair
 from tacita.server.two_party import TwoPartyServer
 from tacita.two_party.base import AttentionBounds, Bounds, Formats, NormBounds

@@ -15,6 +15,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file
 
 from tacita import api
+from tacita.approx.variants.functions import Functions
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import from_tensors, load
@@ -24,13 +25,14 @@ from tacita.measure.two_party.pair import Pair, _take
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.shape import Shape
-from tacita.plan.choose import Option, objective_of
-from tacita.plan.functions import Functions
-from tacita.plan.phases import Phases
-from tacita.plan.plan import Plan
-from tacita.plan.scheme import scheme_named, shape_of
-from tacita.plan.two_party import TwoPartyPlan, check, make_two_party_plan, parse_plan
-from tacita.plan.two_party_cost import expected_bytes
+from tacita.planning.choose import Option, objective_of
+from tacita.planning.phases import Phases
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.plan import Plan
+from tacita.plans.scheme import scheme_named, shape_of
+from tacita.plans.two_party.check import check, parse_plan
+from tacita.plans.two_party.cost import expected_bytes
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol import envelope
 from tacita.protocol.public_part import table_shapes
 from tacita.slots.linear import LinearPlan

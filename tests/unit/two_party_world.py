@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacita.errors import InputError
-from tacita.measure.two_party.case import Array, Case, Options, Prepared, Report, decode, errors, mine
+from tacita.measure.two_party.cases.case import Array, Case, Options, Prepared, Report, decode, errors, mine
 from tacita.measure.two_party.child import Order, Reading
 from tacita.measure.two_party.cost import Cost
 

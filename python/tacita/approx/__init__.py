@@ -1,17 +1,22 @@
 """Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU and softmax, one file each.
 
-    spec = gelu.fit((-8.0, 8.0), error=1e-3)      # calibrated interval -> frozen Spec, stored in the plan
-    as JSON y = gelu.evaluate(be, ct, spec)               # any Backend gelu.numpy(x, spec),
-    gelu.depth(spec)         # its float64 value, its levels gelu.candidates((-8.0, 8.0))                  #
-    several (depth, products, error) for the placement to pick from
+    spec = gelu.fit((-8.0, 8.0), error=1e-3)  # calibrated interval -> frozen Spec, stored in the plan as JSON
+    y = spec.evaluate(be, ct)                 # on any Backend
+    spec.numpy(x)                             # its float64 value
+    spec.depth()                              # its levels
+    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) for the placement to pick from
 
 `arion` and `moai` hold the papers' choices for the same functions, `power` and `constant` those of retrained models.
 `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
-from tacita.approx import arion, constant, exp, gelu, inverse, moai, power, relu, rsqrt, softmax, tanh
+from tacita.approx import softmax
+from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.exponentials import exp, power
 from tacita.approx.fit import FitError
+from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec, choose, depth, evaluate, free_depth, free_scale, from_dict, numpy, pareto
+from tacita.approx.variants import arion, moai
 
 __all__ = [
     "FitError",

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacita.approx import exp, inverse
+from tacita.approx.exponentials import exp
 from tacita.approx.fit import Array, FitError, Interval
+from tacita.approx.inverses import inverse
 from tacita.approx.spec import Spec, free_depth, from_dict
 
 if TYPE_CHECKING:

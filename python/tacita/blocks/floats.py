@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx import gelu, power, relu
+from tacita.approx.activations import gelu, relu
+from tacita.approx.exponentials import power
 from tacita.blocks import arrays
 from tacita.blocks.base import Dense, Norm, Positions, Powers
 from tacita.blocks.weights import Weights

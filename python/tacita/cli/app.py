@@ -9,9 +9,13 @@ import sys
 
 import typer
 
-from tacita.cli import accuracy, bench, classify, decrypt, demo, encrypt, estimate, evaluate, keygen, publish, serve
-from tacita.cli import plan as plan_command
+from tacita.cli.ask import accuracy, classify
+from tacita.cli.bench import engine as bench
 from tacita.cli.console import err, fail
+from tacita.cli.plans import estimate, publish
+from tacita.cli.plans import plan as plan_command
+from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
+from tacita.cli.two_party import serve
 from tacita.errors import TacitaError
 
 INTERRUPTED = 130

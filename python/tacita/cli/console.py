@@ -16,8 +16,8 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from tacita.errors import FileError, TacitaError
-from tacita.plan.executor import Progress
 from tacita.protocol.files import write_text
+from tacita.run.executor import Progress
 
 
 class Screen(Console):

@@ -11,7 +11,7 @@ import typer
 from tacita.api import DEFAULT_MODEL, Objective
 from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
-from tacita.plan import cost
+from tacita.placement import cost
 
 
 class BackendName(StrEnum):

@@ -14,7 +14,7 @@ from tacita.api import Answer
 from tacita.cli.answers import label_of, numbers
 from tacita.cli.console import duration, out, several, shown, size
 from tacita.errors import FileError
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
 
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 

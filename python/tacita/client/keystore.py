@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacita.errors import FileError
-from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan
-from tacita.plan.predict import file_bytes
-from tacita.plan.resources import require_disk
+from tacita.placement.predict import file_bytes
+from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.protocol.files import Workdir, replacing, require
+from tacita.run.executor import Progress
+from tacita.run.resources import require_disk
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey

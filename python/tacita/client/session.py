@@ -16,13 +16,13 @@ from tacita.errors import FileError, InputError
 from tacita.front.embed import Text, embed, pad_hidden
 from tacita.front.front import Embedder
 from tacita.packings.response import Answer as Decoded
-from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan
-from tacita.plan.predict import file_bytes
-from tacita.plan.resources import require_disk
+from tacita.placement.predict import file_bytes
+from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
+from tacita.run.executor import Progress
+from tacita.run.resources import require_disk
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey

@@ -13,7 +13,7 @@ from tacita.client.rounding import rounded
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text, embed, padded_words, tokenize
 from tacita.front.front import Embedder
-from tacita.plan.two_party import TwoPartyPlan, words_ring
+from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party, received_table
 from tacita.protocol.public_part import PublicPart

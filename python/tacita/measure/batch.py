@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan
+from tacita.plans.plan import Plan
+from tacita.run.executor import Progress
 
 Array = NDArray[np.float64]
 ROTATIONS = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate")

@@ -17,9 +17,9 @@ import numpy as np
 
 from tacita.measure.clock import best_ms
 from tacita.measure.prices import HOIST_STEPS, price_table
-from tacita.plan.executor import Progress
-from tacita.plan.resources import peak_memory_gb, require_disk, threads
 from tacita.protocol import compiled, engine
+from tacita.run.executor import Progress
+from tacita.run.resources import peak_memory_gb, require_disk, threads
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5

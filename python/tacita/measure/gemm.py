@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tacita.measure.clock import best_ms
-from tacita.plan.executor import Progress
-from tacita.plan.resources import peak_memory_gb, threads
 from tacita.protocol import compiled, engine
+from tacita.run.executor import Progress
+from tacita.run.resources import peak_memory_gb, threads
 
 PRESET, LIMBS = "n16_leveled", 10
 SHAPES = ((128, 128), (768, 768), (768, 3072))  # inputs, outputs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacita.measure.clock import best_ms
-from tacita.plan.cost import Sizes
+from tacita.placement.cost import Sizes
 
 if TYPE_CHECKING:
     from tacita.measure.engine import Bench
@@ -30,7 +30,7 @@ PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
 
 
 def price_table(bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """The JSON content of a table that `tacita.plan.cost.Prices` reads."""
+    """The JSON content of a table that `tacita.placement.cost.Prices` reads."""
     rows = {level + LIMBS_AT_LEVEL_0: _row(bench, level) for level in LEVELS}
     ops = next(iter(rows.values()))
     return {

@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx import constant, exp, gelu, inverse, power, relu, rsqrt, tanh
+from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.exponentials import exp, power
+from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Powers, Softmax
 from tacita.blocks.floats import FloatTensors

@@ -1,6 +1,6 @@
 """The layouts of requests and responses, of every packing: all that a client knows of a packing.
 
-A layout is a dataclass of numbers. `plan.build` writes it into the plan and the client reads it there: it packs texts
+A layout is a dataclass of numbers. `planning.build` writes it into the plan and the client reads it there: it packs texts
 and reads answers without the circuit, which takes the weights.
 
     plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt

@@ -17,7 +17,7 @@ from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
-from tacita.packings.columns.row_estimate import RowEstimate
+from tacita.packings.columns.cells.row_estimate import RowEstimate
 
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN

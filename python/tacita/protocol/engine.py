@@ -17,7 +17,7 @@ from tacita.errors import (
     PlanError,
     TacitaError,
 )
-from tacita.plan.plan import ParameterInfo
+from tacita.plans.plan import ParameterInfo
 from tacita.protocol import compiled
 
 if TYPE_CHECKING:

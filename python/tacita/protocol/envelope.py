@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
 from tacita.errors import FileError
-from tacita.plan.plan import ParameterInfo, Plan, TensorInfo
-from tacita.plan.typed_json import canonical
+from tacita.plans.plan import ParameterInfo, Plan, TensorInfo
+from tacita.plans.typed_json import canonical
 from tacita.protocol.files import replacing
 
 MAGIC = b"TACITA-CT\0"

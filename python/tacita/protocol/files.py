@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacita.errors import FileError
-from tacita.plan.commitment import SALT_FILE
+from tacita.plans.commitment import SALT_FILE
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacita.plan.commitment import SALT_FILE
-from tacita.plan.plan import Plan
+from tacita.plans.commitment import SALT_FILE
+from tacita.plans.plan import Plan
 from tacita.protocol.files import replacing, write_text
 
 

@@ -24,10 +24,10 @@ from tacita.errors import CheckpointError, FileError
 from tacita.front.front import Embedder, Front, table_shapes
 from tacita.front.tensors import Array, check_tensors, decode, parse_raw, to_bytes
 from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
-from tacita.plan import plan as plans
-from tacita.plan import strict_json
-from tacita.plan.plan import ModelInfo, Plan
-from tacita.plan.typed_json import canonical
+from tacita.plans import plan as plans
+from tacita.plans import strict_json
+from tacita.plans.plan import ModelInfo, Plan
+from tacita.plans.typed_json import canonical
 from tacita.protocol.files import replacing, require
 
 FORMAT, VERSION = "tacita-public", 1

@@ -28,7 +28,8 @@ from tacita.front.front import Embedder, Front
 from tacita.front.front import table_shapes as shapes_of
 from tacita.front.tensors import narrowest
 from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
-from tacita.plan.two_party import TwoPartyPlan, parse_plan
+from tacita.plans.two_party.check import parse_plan
+from tacita.plans.two_party.plan import TwoPartyPlan
 
 Array = NDArray[np.float64]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tacita.errors import ResourceError
-from tacita.plan.plan import Plan
-from tacita.plan.resources import GB
+from tacita.plans.plan import Plan
+from tacita.run.resources import GB
 
 RESULTS = 8  # one part in so many is free for results
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacita.plan.two_party import TwoPartyPlan
-from tacita.plan.two_party_cost import LINKS, LinkSpeed, expected_bytes, expected_seconds
+from tacita.plans.two_party.cost import LINKS, LinkSpeed, expected_bytes, expected_seconds
+from tacita.plans.two_party.plan import TwoPartyPlan
 
 GREETING = 10.0  # seconds from the connection to the choice of a plan, TLS included
 LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tacita.errors import FileError, ResourceError
-from tacita.plan.executor import Reached
-from tacita.plan.typed_json import canonical, from_json, to_json
+from tacita.plans.typed_json import canonical, from_json, to_json
+from tacita.run.executor import Reached
 from tacita.server.spill import Handle, SpillFile, SpillingBackend, SpillStore
 from tacita.server.spill.store import MANIFEST
 from tacita.slots.stage import Live

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from tacita import __version__
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, KeyMissingError, PlanError
-from tacita.plan import executor
-from tacita.plan.circuit import circuit_of, require_model
-from tacita.plan.executor import Progress
-from tacita.plan.plan import Plan, TensorInfo
-from tacita.plan.predict import file_bytes
-from tacita.plan.resources import GB, require_disk, require_memory, threads
+from tacita.placement.predict import file_bytes
+from tacita.planning.circuit import circuit_of, require_model
+from tacita.plans.plan import Plan, TensorInfo
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir, require
+from tacita.run import executor
+from tacita.run.executor import Progress
+from tacita.run.resources import GB, require_disk, require_memory, threads
 from tacita.server import resume
 from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
 from tacita.server.resume import Checkpoints, Run

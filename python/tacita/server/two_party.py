@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
-from tacita.plan.two_party import TwoPartyPlan, require_ordinary, words_ring
+from tacita.planning.two_party import require_ordinary
+from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party
 from tacita.server.admission import Guest, anybody

@@ -1,6 +1,6 @@
 """`sim`: levels, operation counts and a noise estimate; with values on request. It defines what a circuit costs.
 
-Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `plan.cost`. The noise of a
+Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `placement.cost`. The noise of a
 handle is an estimated standard deviation per slot; operands are taken to have magnitude 1 unless values are carried,
 and with `inject=True` Gaussian noise of the estimated size is added to the values wherever `ckks` would add it.
 """

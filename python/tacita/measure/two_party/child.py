@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacita.errors import TacitaError
-from tacita.measure.two_party.case import Case, Options
+from tacita.measure.two_party.cases.case import Case, Options
 from tacita.measure.two_party.cost import Cost, Costs, Run, difference, refills
 
 BOOTSTRAP = (
@@ -234,6 +234,6 @@ def peak_gb() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
-        from tacita.plan.resources import peak_memory_gb
+        from tacita.run.resources import peak_memory_gb
 
         return peak_memory_gb()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.cells.cells import CellMap
 from tacita.packings.columns.layout import Array, Cells, Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
 from tacita.packings.columns.response import BatchResponse

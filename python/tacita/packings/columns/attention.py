@@ -23,14 +23,14 @@ from math import isqrt
 import numpy as np
 
 from tacita.approx.spec import Spec
+from tacita.packings.columns.cells.row_estimate import RowEstimate, RowSquares
 from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
-from tacita.packings.columns.row_estimate import RowEstimate, RowSquares
+from tacita.packings.pairs import doubled_parts, doubled_real, joined
 from tacita.packings.sizes import ceil_power
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
-from tacita.slots.pairs import doubled_parts, doubled_real, joined
 
 AT_ONCE = 4  # pairs of columns whose rotations are alive together
 PROJECTED = 16  # columns of Q and K that one matrix product makes: the inputs are read once for each

@@ -19,13 +19,13 @@ from tacita.errors import PlanError
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
 from tacita.packings.columns.answer import CellAnswering, MeanAnswering, norm_check
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
-from tacita.packings.columns.cells import CellMap
+from tacita.packings.columns.cells.cells import CellMap
+from tacita.packings.columns.cells.first_token import BatchFirstToken, CellForward, CellNorm
+from tacita.packings.columns.cells.pooler import CellPooler
 from tacita.packings.columns.feed_forward import BatchForward
-from tacita.packings.columns.first_token import BatchFirstToken, CellForward, CellNorm
 from tacita.packings.columns.layout import ROTATIONS, Array, BatchShape, Cells, Columns
 from tacita.packings.columns.linear import ColumnMap, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm
-from tacita.packings.columns.pooler import CellPooler
 from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
 from tacita.packings.columns.response import BatchResponse
 from tacita.packings.sizes import refuse

@@ -9,7 +9,7 @@ import numpy as np
 from tacita.approx.spec import Spec
 from tacita.packings.rows.layout import Array, Diagonal, FeatureLayout, rotate_sum
 from tacita.packings.rows.response import RowsResponse
-from tacita.packings.rows.vector import VectorLayout
+from tacita.packings.rows.vectors.vector import VectorLayout
 from tacita.packings.sizes import refuse
 from tacita.packings.stored import Stored, output_bound
 from tacita.slots.base import Backend, Ct

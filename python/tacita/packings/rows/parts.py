@@ -23,20 +23,20 @@ from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target,
 from tacita.packings.rows.answer import Answering, norm_check
 from tacita.packings.rows.attention import Attention, AttentionSpecs
 from tacita.packings.rows.feed_forward import FeedForward
-from tacita.packings.rows.first_token import (
+from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, can_carry, restore_copies
+from tacita.packings.rows.linear import residual as residual_of
+from tacita.packings.rows.norm import Norm
+from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
+from tacita.packings.rows.response import RowsResponse
+from tacita.packings.rows.vectors.first_token import (
     FirstTokenAttention,
     VectorForward,
     VectorNorm,
     exact_bound,
     without_mean,
 )
-from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, can_carry, restore_copies
-from tacita.packings.rows.linear import residual as residual_of
-from tacita.packings.rows.norm import Norm
-from tacita.packings.rows.pooler import Pooler, mean
-from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
-from tacita.packings.rows.response import RowsResponse
-from tacita.packings.rows.vector import VectorLayout, select_token
+from tacita.packings.rows.vectors.pooler import Pooler, mean
+from tacita.packings.rows.vectors.vector import VectorLayout, select_token
 from tacita.packings.rows.windows import head_windows
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionWeights

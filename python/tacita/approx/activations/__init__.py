@@ -1,0 +1,1 @@
+"""Functions of a feed-forward block and of a pooler: GELU, ReLU, tanh."""

@@ -1,0 +1,158 @@
+"""GELU as x (1 + g(x)) / 2 with g a short odd polynomial behind domain extensions: MOAI's form (appendix F.2), refitted.
+
+g stands for tanh(sqrt(2/pi) (x + 0.044715 x^3)) or, here, for the exact erf(x / sqrt(2)): it is fitted directly, so that the
+cubic inside costs no level and its own error of 5e-4 is gone. An extension (Cheon, Kim, Park, "Efficient homomorphic
+evaluation on large intervals", 2022) maps an L times wider interval onto the one before,
+
+    E(w) = L w - (4/27) L^3 w^3,   |E| <= 1 on [-1, 1] for L < 1.5 sqrt(3),
+
+and does no harm where g is 1 on both; g is fitted to the inverse of all extensions near 0, where they rise. Each costs two
+levels and two products, so a wide interval takes fewer products but more levels than one series: 11 (21 products) against
+8 (24) for 2e-2 on BERT-base's [-61, 108]. The error of g/2 is a share of |x|: |p - gelu| <= min(error, share |x|).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacita.approx import fit as fitting
+from tacita.approx import poly
+from tacita.approx.activations.gelu import exact
+from tacita.approx.fit import Array, Interval
+from tacita.approx.spec import MARGIN, Spec, depth, evaluate, map_levels, normalise, numpy, pareto, unit, unreachable
+
+if TYPE_CHECKING:
+    from tacita.slots.base import Backend, Ct
+
+__all__ = ["ExtendedGeluSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+
+PEAK = 1.5  # E rises up to w = PEAK / L
+FACTORS = (1.7, 1.9, 2.1, 2.2, 2.3, 2.4)  # L tried; from 1.5 sqrt(3) = 2.598 on E would return to 0 inside
+MOST = 8  # extensions
+LEVELS = (3, 4, 5, 6)  # of the odd polynomial
+RISE = 2.0  # g must rise up to here, at least, before an extension turns back
+GRID = 4001
+
+
+@dataclass(frozen=True)
+class ExtendedGeluSpec(Spec):
+    """x (1 + g) / 2, g = sum_k coefficients[k] T_k of w after `extensions` steps of E with factor L; w = x / domain[1].
+
+    share: largest |p - gelu| / |x| on the domain, which is symmetric. Depth: 2 an extension, the series', 1.
+    """
+
+    kind = "extended_gelu"
+    share: float
+    factor: float
+    extensions: int
+    coefficients: tuple[float, ...]
+
+    def depth(self, input_scale: float = 1.0) -> int:
+        series = poly.series_depth(len(self.coefficients) - 1)
+        return 2 * self.extensions + series + 1 + map_levels(self.domain, input_scale)
+
+    def multiplications(self) -> int:
+        return 2 * self.extensions + poly.series_multiplications(len(self.coefficients) - 1) + 1
+
+    def numpy(self, x: Array) -> Array:
+        w = unit(x, self.domain)
+        for _ in range(self.extensions):
+            w = _extend(w, self.factor)
+        g = fitting.evaluate_series(np.array(self.coefficients), w)
+        return np.asarray(0.5 * np.asarray(x, dtype=np.float64) * (1.0 + g))
+
+    def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
+        u = w = normalise(be, ct, self.domain, input_scale)
+        cubic = -4.0 / 27.0 * self.factor**3
+        for _ in range(self.extensions):
+            w = be.add(be.mul(be.square(w), be.mul_const(w, cubic)), be.mul_const(w, self.factor))
+        g = be.add_const(be.poly(w, np.array(self.coefficients)), 1.0)
+        # x is at its entry level, far above g: its factor takes no level that counts
+        return be.mul(g, be.mul_const(u, 0.5 * self.domain[1] * output_scale))
+
+
+def fit(interval: Interval, error: float, *, share: float = 0.0, max_depth: int = 22) -> Spec:
+    """Least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the domain. Errors: FitError."""
+    found: list[ExtendedGeluSpec] = []
+    for extensions, levels in _forms(max_depth):
+        found += _specs(interval, extensions, levels)
+        fair = [spec for spec in found if _meets(spec, error, share)]
+        if fair:
+            return min(fair, key=lambda spec: spec.error)
+    raise unreachable("gelu (extended)", interval, error, min((s.error for s in found), default=np.inf), max_depth)
+
+
+def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:
+    """The best factor for each number of extensions and levels of the polynomial, dominated ones left out."""
+    return pareto(spec for form in _forms(max_depth) for spec in _specs(interval, *form))
+
+
+def extended_spec(interval: Interval, bound: float, degree: int, extensions: int, factor: float) -> ExtendedGeluSpec:
+    """Minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured errors."""
+    coefficients = _odd_series(_target(bound, extensions, factor), degree)
+    domain = (-bound, bound)
+    spec = ExtendedGeluSpec("gelu", interval, domain, 0.0, False, 0.0, factor, extensions, coefficients)
+    x, wrong = _wrong(spec)
+    return replace(spec, error=float(wrong.max()), share=float(np.max(wrong / np.abs(x))))
+
+
+def _forms(max_depth: int) -> list[tuple[int, int]]:
+    """(extensions, levels of the polynomial) by depth, then by products."""
+    every = [(e, n) for e in range(MOST + 1) for n in LEVELS if 2 * e + n + 1 <= max_depth]
+    return sorted(every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + poly.series_multiplications(2 ** f[1] - 1)))
+
+
+def _specs(interval: Interval, extensions: int, levels: int) -> Iterator[ExtendedGeluSpec]:
+    """One for each factor that leaves g its rising part."""
+    fitting.check_interval("gelu (extended)", interval)
+    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    for factor in FACTORS if extensions else (1.0,):
+        if not extensions or bound * (PEAK / factor) / factor ** (extensions - 1) >= RISE:
+            yield extended_spec(interval, bound, 2**levels - 1, extensions, factor)
+
+
+def _extend(w: Array, factor: float) -> Array:
+    return np.asarray(factor * w - 4.0 / 27.0 * (factor * w) ** 3)
+
+
+def _target(bound: float, extensions: int, factor: float) -> tuple[Array, Array]:
+    """(v, erf(x / sqrt 2)) on the rising part of the extensions: v ascending from 0 to 1."""
+    x = np.concatenate([[0.0], np.geomspace(1e-6 * bound, bound, GRID)])
+    v = x / bound
+    for _ in range(extensions):
+        rising = v <= PEAK / factor
+        x, v = x[rising], _extend(v[rising], factor)
+    return v / v[-1], np.array([math.erf(t / math.sqrt(2.0)) for t in x])
+
+
+def _odd_series(target: tuple[Array, Array], degree: int) -> tuple[float, ...]:
+    v, g = target
+    found = fitting.remez(lambda w: np.sign(w) * np.interp(np.abs(w), v, g), (-1.0, 1.0), degree)
+    return tuple(float(c) if k % 2 else 0.0 for k, c in enumerate(found.coefficients))
+
+
+@lru_cache(maxsize=8)
+def _samples(bound: float) -> tuple[Array, Array]:
+    """x of both signs, dense near 0, without 0 itself, and gelu(x)."""
+    half = np.concatenate([np.linspace(0.0, bound, GRID)[1:], np.linspace(0.0, min(bound, 8.0), GRID)[1:]])
+    x = np.sort(np.concatenate([-half, half]))
+    return x, exact(x)
+
+
+def _wrong(spec: ExtendedGeluSpec) -> tuple[Array, Array]:
+    """(x, |p - gelu|) on the samples."""
+    x, values = _samples(spec.domain[1])
+    return x, np.abs(spec.numpy(x) - values)
+
+
+def _meets(spec: ExtendedGeluSpec, error: float, share: float) -> bool:
+    if spec.error <= error or spec.share <= share:
+        return True
+    x, wrong = _wrong(spec)
+    return bool(np.all(wrong <= np.maximum(error, share * np.abs(x))))

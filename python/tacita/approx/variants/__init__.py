@@ -1,0 +1,1 @@
+"""Which approximation stands for which function: ours, or those of a paper."""

@@ -1,0 +1,64 @@
+"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, or a mixture by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.exponentials import exp
+from tacita.approx.inverses import inverse, rsqrt
+from tacita.approx.spec import Spec
+from tacita.approx.variants import arion, moai
+from tacita.errors import InputError, PlanError
+
+Fit = Callable[..., Spec]
+
+FITS: Mapping[str, Mapping[str, Fit]] = {
+    "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
+    "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
+    "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
+}
+# in none of the papers' models: one approximation in all variants
+SHARED: Mapping[str, Fit] = {"tanh": tanh.fit, "relu": relu.fit_density}
+WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The variant of each function: "tacita" (least depth of all that we know), "moai" or "arion". Errors: InputError."""
+
+    exp: str = "tacita"
+    inverse: str = "tacita"
+    rsqrt: str = "tacita"
+    activation: str = "tacita"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            variant = getattr(self, field.name)
+            if variant not in FITS:
+                raise InputError(f"functions: no variant {variant!r} of {field.name}", hint=f"one of {', '.join(FITS)}")
+
+    @staticmethod
+    def of(variant: str) -> Functions:
+        """All functions of one variant."""
+        return Functions(variant, variant, variant, variant)
+
+    def fit(self, name: str, *args: Any, **options: Any) -> Spec:
+        """The approximation of a function in `FITS` or `SHARED` to the given interval and error, and to the
+        density for those in `WEIGHTED`.
+
+        The field `activation` chooses the variant of all functions that have no field of their own. Errors: FitError,
+        and PlanError for another function.
+        """
+        variant = getattr(self, name) if name in OWN else self.activation
+        known = {**SHARED, **FITS[variant]}
+        if name not in known:
+            raise PlanError(
+                f"functions: no approximation of {name!r} in variant {variant}", hint=f"there are {', '.join(known)}"
+            )
+        return known[name](*args, **options)
+
+
+OWN = frozenset(field.name for field in fields(Functions)) - {"activation"}

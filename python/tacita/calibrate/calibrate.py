@@ -1,0 +1,232 @@
+"""Calibration: intervals of every node, measured with the float model on sample text, widened, stored.
+
+Intervals are properties of a checkpoint and a node. Every approximation of a plan is fitted on them, and
+every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
+signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
+min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore rounded outwards
+to 8 bits (`calibrate.outwards`); what follows from an interval, such as the shift of the scores, follows from the rounded one.
+The fits widen their domain once more (`approx.spec.MARGIN`).
+
+Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
+their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.approx.variants.functions import WEIGHTED
+from tacita.blocks.shapes import function_of
+from tacita.calibrate.calibration import Calibration as Calibration
+from tacita.calibrate.excesses import Counts, counted, folds, held_out, largest_excess
+from tacita.calibrate.intervals import Intervals
+from tacita.calibrate.outwards import up
+from tacita.calibrate.ranges import INPUT, Ranges
+from tacita.calibrate.row_estimates import Rows, RowSamples
+from tacita.calibrate.samples import Sample as Sample
+from tacita.calibrate.samples import Samples
+from tacita.calibrate.temper import choose_temperatures, tempered, untempered
+from tacita.calibrate.walk import Progress as Progress
+from tacita.calibrate.walk import walk
+from tacita.checkpoint import Checkpoint
+from tacita.errors import InputError, PlanError
+from tacita.front.embed import Text
+from tacita.models.reference import reference
+from tacita.models.registry import Config, nodes
+from tacita.packings.lowered import inputs_of_sums
+from tacita.packings.specs import approximated
+from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED
+
+Array = NDArray[np.float64]
+
+MARGIN = 0.1
+MAX_TEXT_BYTES = 16 << 20
+SAMPLED = 2000  # inputs of a function that a sample adds to its density, about
+MOST_SAMPLED = 1_000_000  # of all samples together
+MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A calibration, and how many of the texts that did not make it left its intervals."""
+
+    calibration: Calibration
+    counts: Counts
+
+
+def calibrate(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+    row_estimates: bool = False,
+    temper: bool = True,
+) -> Calibration:
+    """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
+    texts are not) and over given samples; record, widen, round outwards.
+
+    tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
+    total) of each pass. row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where
+    they are worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not.
+    Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for tempering.
+    Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
+    """
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    how = _How(row_estimates, temper, margin, progress or (lambda done, total: None))
+    return _made(_measured(checkpoint, samples, range(len(samples)), how), how)
+
+
+def survey(
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None = None,
+    *,
+    hidden_states: Sequence[Sample] = (),
+    margin: float = MARGIN,
+    progress: Progress | None = None,
+    row_estimates: bool = False,
+    processes: int = 1,
+) -> Survey:
+    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds (`calibrate.excesses`).
+
+    processes: see `calibrate.walk`; the result is the same for any number.
+    """
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    how = _How(row_estimates, True, margin, progress or (lambda done, total: None), processes)
+    held = held_out(len(samples))
+    kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
+    measured = _measured(checkpoint, samples, kept, how)
+    calibration = _made(measured, how)
+    if held:
+        tested = [largest_excess(measured.ranges.of(held), calibration)]
+        return Survey(calibration, counted(HELD_OUT, tested))
+    tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
+    return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
+
+
+def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
+    """One text a line, `#` lines left out; default: the shipped file. Errors: InputError (absent, too
+    large, empty).
+    """
+    shipped = resources.files("tacita.data").joinpath("calibration.txt")
+    content = shipped.read_text(encoding="utf-8") if path is None else _read(Path(path))
+    texts = tuple(line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#"))
+    if not texts:
+        raise InputError(f"load_texts: {path} holds no text", hint="one text a line")
+    return texts
+
+
+def _read(path: Path) -> str:
+    if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
+        raise InputError(f"load_texts: {path} is absent or over {MAX_TEXT_BYTES} bytes", hint="one text a line")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from None
+
+
+@dataclass(frozen=True)
+class _How:
+    """Options of a calibration."""
+
+    row_estimates: bool
+    temper: bool
+    margin: float
+    progress: Progress
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make intervals."""
+
+    checkpoint: Checkpoint
+    ranges: Ranges
+    kept: Sequence[int]
+    rows: Rows
+    temperatures: Mapping[str, tuple[float, ...]]
+
+
+def _samples(
+    checkpoint: Checkpoint, tokens: int, texts: Iterable[Text] | None, given: Sequence[Sample], margin: float
+) -> Samples:
+    if not 0.0 <= margin <= 1.0:
+        raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
+    if texts is None and not given:
+        texts = load_texts()
+    found = Samples.of(checkpoint, tokens, texts or (), given)
+    if not len(found):
+        raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
+    return found
+
+
+def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
+    ranges, rows = _walked(checkpoint, samples, kept, how)
+    config = checkpoint.config
+    temperatures = choose_temperatures(ranges.of(kept), config) if how.temper else untempered(config)
+    if (model := tempered(checkpoint, temperatures)) is not checkpoint:
+        ranges, rows = _walked(model, samples, kept, how)
+    return _Measured(checkpoint, ranges, kept, rows, temperatures)
+
+
+def _walked(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> tuple[Ranges, Rows]:
+    """Ranges of all samples and, if wanted and worth it, the row estimates that they are after."""
+    rows = _fitted_rows(model, samples, kept) if how.row_estimates else {}
+    count = len(samples)
+    found = walk(
+        model,
+        samples.at(range(count)),
+        count,
+        rows=rows,
+        kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
+        progress=how.progress,
+        processes=how.processes,
+    )
+    return found, rows
+
+
+def _weighted(config: Config) -> list[str]:
+    """The nodes whose functions are fitted to the density of their inputs."""
+    return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
+
+
+def _fitted_rows(model: Checkpoint, samples: Samples, kept: Sequence[int]) -> Rows:
+    """Of at most MOST_FOR_ROWS samples in the same distance."""
+    seen = RowSamples(model)
+    for hidden, mask in samples.at(kept[:: -(-len(kept) // MOST_FOR_ROWS)]):
+        seen.start(mask)
+        reference(model, hidden, mask, seen.see)
+    return seen.fit()
+
+
+def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
+    """Excesses of some samples over intervals of others."""
+    return largest_excess(measured.ranges.of(test), _made(replace(measured, kept=made), how))
+
+
+def _made(measured: _Measured, how: _How) -> Calibration:
+    """Intervals of the kept samples, widened and rounded."""
+    ranges = measured.ranges.of(measured.kept)
+    intervals = Intervals(ranges, how.margin)
+    kinds = approximated(nodes(measured.checkpoint.config))
+    return Calibration(
+        sha256=measured.checkpoint.sha256,
+        margin=how.margin,
+        samples=len(measured.kept),
+        rows=int(up(sum(ranges.rows))),
+        nodes={name: intervals.of(name, kind, measured.rows.get(name)) for name, kind in kinds.items()},
+        entry=intervals.bound(INPUT),
+        answer=intervals.bound("answer"),
+        temperatures=measured.temperatures,
+        row_estimates=measured.rows,
+        inputs={name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()},
+    )

@@ -1,0 +1,135 @@
+"""What calibration finds, by node: intervals (lo, hi) and bounds (largest magnitudes), margin included.
+
+    calibration.attention("layer0.attention").scores    # (-4.4, 4.9)
+    calibration.norm("layer0.norm1").variance           # (0.3, 2.8)
+
+The names are those of the model's nodes (see `blocks.base`). A field has the name of the value that the float
+reference records of the node (see `blocks.floats`), wherever it is one of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from tacita.calibrate.outwards import Interval
+from tacita.errors import PlanError
+from tacita.packings.columns.cells.row_estimate import RowEstimate
+from tacita.packings.specs import ATTENTION, FUNCTION, NORM, of_kind
+from tacita.plans.typed_json import from_json, to_json
+
+
+@dataclass(frozen=True)
+class AttentionCalibration:
+    """input: bound of x. scores: scaled scores, excluded keys too. shift: the upper end of the scores, which is
+    subtracted before exp.
+
+    sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij - shift) V_j|.
+    means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that holds 1/n (softmax
+    is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k square-and-normalise
+    rounds. context: bound after normalisation.
+    """
+
+    tag: ClassVar[str] = ATTENTION
+    input: float
+    scores: Interval
+    shift: float
+    sums: Interval
+    mixed: float
+    means: tuple[Interval, ...]
+    mixed_mean: float
+    context: float
+
+
+@dataclass(frozen=True)
+class NormCalibration:
+    """sum: bound of what it normalises. centred: of that minus its mean. variance: with epsilon. result: bound
+    of the output."""
+
+    tag: ClassVar[str] = NORM
+    sum: float
+    centred: float
+    variance: Interval
+    result: float
+
+
+@dataclass(frozen=True)
+class FunctionCalibration:
+    """Of a function, also of that inside a feed-forward. argument: interval of its input. result: bound.
+
+    density: share of the inputs in equal parts of that interval, as half powers of two; empty for functions
+    whose fits do not ask.
+    """
+
+    tag: ClassVar[str] = FUNCTION
+    argument: Interval
+    density: tuple[float, ...]
+    result: float
+
+
+NodeCalibration = AttentionCalibration | NormCalibration | FunctionCalibration
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Intervals of a checkpoint (by sha256; in a plan, by its commitment) at a margin.
+
+    samples: inputs measured. rows: token rows measured, rounded up. nodes: in the order of the walk. entry: bound
+    of the hidden states that a model starts from. answer: bound of logits or pooled vector, before it is
+    normalised. temperatures: factor of the scores by attention and head, 1 but for heads too peaked; all intervals
+    are those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates:
+    what that circuit takes from the scores, for the attentions where it is worth it; the intervals of scores and
+    sums are after it. inputs: bound of what a node takes, for the readers of sums that a circuit stores.
+    """
+
+    sha256: str
+    margin: float
+    samples: int
+    rows: int
+    nodes: Mapping[str, NodeCalibration]
+    entry: float
+    answer: float
+    temperatures: Mapping[str, tuple[float, ...]]
+    row_estimates: Mapping[str, RowEstimate]
+    inputs: Mapping[str, float]
+
+    def attention(self, name: str) -> AttentionCalibration:
+        """Of the attention with this name. Raises PlanError where there is none."""
+        return of_kind("calibration", self.nodes, name, AttentionCalibration)
+
+    def norm(self, name: str) -> NormCalibration:
+        """Of the norm with this name. Raises PlanError where there is none."""
+        return of_kind("calibration", self.nodes, name, NormCalibration)
+
+    def function(self, name: str) -> FunctionCalibration:
+        """Of the feed-forward or function with this name. Raises PlanError where there is none."""
+        return of_kind("calibration", self.nodes, name, FunctionCalibration)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; intervals become lists of two."""
+        return cast(dict[str, Any], to_json(self))
+
+    @staticmethod
+    def from_dict(data: Any) -> Calibration:
+        """Inverse of `to_dict`, bit for bit. Raises PlanError on missing, extra or ill-typed fields."""
+        try:
+            _require_finite("calibration", data)
+            return cast(Calibration, from_json(Calibration, data))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise PlanError(
+                f"calibration: the stored fields are not the expected ones ({error!s:.200})",
+                hint="made by another version? make the plan again",
+            ) from None
+
+
+def _require_finite(where: str, data: Any) -> None:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            _require_finite(str(name), value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            _require_finite(where, value)
+    elif isinstance(data, float) and not math.isfinite(data):
+        raise ValueError(f"{where} is {data!r}")

@@ -1,0 +1,159 @@
+"""Observed ranges of a float run: minimum and maximum of every intermediate of every sample, by the reference's names.
+
+Sums of exponentials and unnormalised contexts are kept as logarithms, so that any shift can be applied
+afterwards and scores of any size do not overflow. Means over the real keys are kept beside the sums: a
+client that encrypts 1/n instead of 1 in the mask makes the circuit see means, whose range does not grow
+with the lengths of the texts. Samples are kept apart, so that some can make the intervals and others test them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.calibrate.outwards import share
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+Estimate = Callable[[str, Array], Array | None]  # attention's name, its input -> (heads, tokens)
+INPUT = "input"  # name of the hidden states that a model starts from, which belong to no node
+
+ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+BINS = 64  # of the density of a function's inputs
+TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for which means are kept, by head
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """names: index of each in values. values: (samples, names, 2), smallest and largest. rows: token rows of each sample.
+    heads: of each attention. inputs: of functions by node, some of each sample's, where a density was asked for.
+    """
+
+    heads: Mapping[str, int]
+    names: Mapping[str, int]
+    values: Array
+    rows: tuple[int, ...]
+    inputs: tuple[Mapping[str, Array], ...]
+
+    @staticmethod
+    def joined(parts: Sequence[Ranges]) -> Ranges:
+        """Samples of all parts, in their order."""
+        values = np.concatenate([part.values for part in parts])
+        rows = tuple(count for part in parts for count in part.rows)
+        inputs = tuple(found for part in parts for found in part.inputs)
+        return Ranges(parts[0].heads, parts[0].names, values, rows, inputs)
+
+    def of(self, samples: Sequence[int]) -> Ranges:
+        """Some of the samples."""
+        rows, inputs = tuple(self.rows[i] for i in samples), tuple(self.inputs[i] for i in samples)
+        return Ranges(self.heads, self.names, self.values[list(samples)], rows, inputs)
+
+    def each(self, name: str) -> Array:
+        """(samples, 2): smallest and largest value of each sample."""
+        return self.values[:, self.names[name]]
+
+    def interval(self, name: str) -> Interval:
+        """Smallest and largest value seen."""
+        return _span(self.each(name))
+
+    def bound(self, name: str) -> float:
+        """Largest magnitude seen."""
+        return float(np.abs(self.each(name)).max())
+
+    def each_log_mean(self, node: str, temperature: float, head: int | None = None) -> Array:
+        """(samples, 2): range of the log of the mean over real keys of exp(temperature * score), of one head or of all."""
+        chosen = range(self.heads[node]) if head is None else (head,)
+        found = np.stack([self.each(f"{node}.log_mean.{temperature}.{h}") for h in chosen])
+        return np.stack([found[..., 0].min(axis=0), found[..., 1].max(axis=0)], axis=-1)
+
+    def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval:
+        """The same over all samples."""
+        return _span(self.each_log_mean(node, temperature, head))
+
+    def density(self, node: str, interval: Interval) -> tuple[float, ...]:
+        """Share of a function's inputs of real tokens in each of BINS equal parts of the interval, as half powers of two;
+        empty where they were not kept."""
+        found = [inputs[node] for inputs in self.inputs if node in inputs]
+        if not found:
+            return ()
+        counts, _ = np.histogram(np.concatenate(found), BINS, interval)
+        return tuple(share(float(c)) for c in counts / counts.sum())
+
+
+class Watch:
+    """Collects (name, value) pairs of `models.reference` for one sample; pass `see` as its record.
+
+    heads: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of every row before exp
+    (`packings.columns.cells.row_estimate`), if anything. kept: how many inputs of which functions are kept for the density,
+    about.
+    """
+
+    def __init__(
+        self,
+        heads: Mapping[str, int],
+        mask: Array,
+        estimate: Estimate | None = None,
+        kept: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._heads, self._mask, self._estimate, self._kept = heads, mask, estimate, kept
+        self._taken: Array | None = None  # from the scores of the present attention: (heads, tokens)
+        self._log_sums: Array = np.zeros((0, 0))  # of the present attention: (heads, tokens)
+        self._inputs: dict[str, Array] = {}
+        self._seen: dict[str, Interval] = {}
+
+    def ranges(self) -> Ranges:
+        """What was seen."""
+        names = {name: index for index, name in enumerate(self._seen)}
+        return Ranges(self._heads, names, np.array([list(self._seen.values())]), (len(self._mask),), (self._inputs,))
+
+    def see(self, name: str, value: Array) -> None:
+        """Keep the range of `name`. From scores also that of `log_mean`; from context also log_mixed and
+        log_mixed_mean, of |sum_j w exp(score_ij) V_j| with weights w = 1 and 1/n.
+        """
+        node, _, key = name.rpartition(".")
+        if key == INPUT and self._estimate is not None:
+            self._taken = self._estimate(node, value)
+        elif key in ("scores", "log_sum_exp") and self._taken is not None:
+            value = value - (self._taken[..., None] if key == "scores" else self._taken)
+        self._keep(name, value)
+        if key == "scores":
+            self._means(node, value[:, :, self._mask > 0.0])
+        elif key == "log_sum_exp":
+            self._log_sums = value
+        elif key == "argument" and node in self._kept:
+            real = value[self._mask > 0.0] if len(value) == len(self._mask) else value
+            self._inputs[node] = _sampled(real, self._kept[node])
+        elif key == "context":
+            mixed = self._log_mixed(value, self._heads[node])
+            self._keep(f"{node}.log_mixed", mixed)
+            self._keep(f"{node}.log_mixed_mean", mixed - np.log(self._mask.sum()))
+
+    def _keep(self, name: str, value: Array) -> None:
+        self._seen[name] = (float(value.min()), float(value.max()))
+
+    def _means(self, node: str, scores: Array) -> None:
+        top = scores.max(axis=-1, keepdims=True)
+        for t in TEMPERATURES:
+            logs = np.log(np.exp(t * (scores - top)).mean(axis=-1)) + t * top[..., 0]
+            for head, values in enumerate(logs):
+                self._keep(f"{node}.log_mean.{t}.{head}", values)
+
+    def _log_mixed(self, context: Array, heads: int) -> Array:
+        """Largest log |context| + log sum of each token and head: (tokens, heads)."""
+        tokens = len(context)
+        largest = np.abs(context.reshape(tokens, heads, -1)).max(axis=-1)
+        return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)) + self._log_sums.T)
+
+
+def _span(each: Array) -> Interval:
+    return float(each[:, 0].min()), float(each[:, 1].max())
+
+
+def _sampled(values: Array, kept: int) -> Array:
+    """About so many of the values, in the same distance; an odd one, so that all features take part."""
+    flat = values.ravel()
+    return flat[:: (len(flat) // kept) | 1]

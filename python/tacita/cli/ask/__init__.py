@@ -1,0 +1,1 @@
+"""Commands that answer texts, one or many, in the clear or by a connection."""

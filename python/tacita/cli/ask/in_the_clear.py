@@ -1,0 +1,75 @@
+"""Many texts on plain or sim: one process a core, each with one thread, so that no two share a core.
+
+The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not depend on how
+many processes there are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita import api
+from tacita.checkpoint import Checkpoint, load
+from tacita.plans.plan import Plan, parse
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # numpy reads them when it is imported
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer, the float model's, and the seconds of the first."""
+
+    answer: api.Answer
+    reference: npt.NDArray[np.float64]
+    seconds: float
+
+
+@contextmanager
+def answered_locally(
+    plan: Plan, model: Path, texts: Sequence[str], *, backend: str, processes: int
+) -> Iterator[Iterator[Answered]]:
+    """Answers in the order of the texts, as they come. The processes end with the block."""
+    work = partial(_answered, plan.to_text(), plan.salt, str(model), backend)
+    with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
+        with _one_thread_each():  # processes start when work is handed in
+            found = workers.map(work, enumerate(texts))
+        yield found
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """The environment of processes that start inside; what the user has set stays."""
+    added = [name for name in BLAS_THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+@lru_cache(maxsize=1)
+def _opened(plan: str, salt: str, model: str) -> tuple[Plan, Checkpoint]:
+    """Plan and model of a process."""
+    found = parse(plan, "plan", salt)
+    return found, load(model, pooling=found.model.pooling)
+
+
+def _answered(plan: str, salt: str, model: str, backend: str, numbered: tuple[int, str]) -> Answered:
+    seed, text = numbered
+    found, checkpoint = _opened(plan, salt, model)
+    began = time.monotonic()
+    answer = api.classify_locally(found, checkpoint, text, backend=backend, seed=seed)
+    seconds = time.monotonic() - began
+    return Answered(answer, api.reference_logits(found, checkpoint, text), seconds)

@@ -1,0 +1,1 @@
+"""`tacita bench`: measurements of the engine, of batches and of two parties."""

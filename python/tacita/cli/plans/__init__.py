@@ -1,0 +1,1 @@
+"""Commands that make, price and publish plans."""

@@ -1,0 +1,144 @@
+"""`tacita demo`: the five steps as two parties would run them, each in its own process, through files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacita import api
+from tacita.checkpoint import Checkpoint, load
+from tacita.cli.console import out, reporting, shown
+from tacita.cli.options import (
+    MODEL_DEFAULT,
+    PRESET_DEFAULT,
+    TOKENS_DEFAULT,
+    Insecure,
+    Json,
+    Model,
+    Pooling,
+    Preset,
+    Threads,
+    Tokens,
+)
+from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
+from tacita.errors import TacitaError
+from tacita.plans.plan import Plan
+from tacita.protocol.files import Workdir
+
+SENTENCES = (
+    "a film of quiet beauty, and the ending stayed with me for days",
+    "two hours of my life that i will never get back",
+)
+UNTRUSTED = 1
+PUBLIC = "public"  # what the client gets, inside the demo's folder
+MAKING = ("plan", "publish")  # steps whose arguments are options
+
+
+def run(
+    json: Json = None,
+    model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
+    tokens: Tokens = TOKENS_DEFAULT,
+    preset: Preset = PRESET_DEFAULT,
+    threads: Threads = 0,
+    text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
+    with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
+        steps = _Steps(Path(folder), model, threads, allow_insecure)
+        out.print("[bold]server[/bold] plans, and publishes all but the weights")
+        asked = ["--pooling", pooling.value] if pooling else []
+        steps.call("plan", "--tokens", str(tokens), "--preset", preset, *asked)
+        steps.call("publish", "--planned")
+        out.print("[bold]client[/bold]")
+        steps.call("keygen")
+        plan = Plan.load(Workdir(Path(folder)).plan)
+        checkpoint = load(model, pooling=plan.model.pooling)
+        sentences = enumerate(text or SENTENCES, 1)
+        results = [_classify(steps, plan, checkpoint, sentence, number) for number, sentence in sentences]
+        figures = run_report(
+            plan,
+            results,
+            backend="ckks",
+            seconds={name: steps.seconds[name] for name in ("plan", "keygen")},
+            sizes=steps.sizes,
+            peak_rss_gb=max(steps.peaks.values()),
+            threads=steps.threads,
+        )
+    figures["peak_rss_gb_by_step"] = steps.peaks
+    with reporting(json, figures):
+        show_results(results)
+        show_run(figures)
+    if any(result.answer.warnings for result in results):
+        raise typer.Exit(UNTRUSTED)
+
+
+def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Classified:
+    """One request: its three steps, each in a process of its own."""
+    out.print(f'[bold]client[/bold] encrypts "{shown(sentence)}"')
+    taken = {"encrypt": steps.call("encrypt", sentence)["seconds"]["encrypt"]}
+    out.print("[bold]server[/bold] sees ciphertexts only")
+    taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
+    out.print("[bold]client[/bold] decrypts")
+    found = steps.call("decrypt", accept=(0, UNTRUSTED))
+    taken["decrypt"] = found["seconds"]["decrypt"]
+    answer = api.Answer(found["label"], tuple(found["logits"]), tuple(found["warnings"]))
+    reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
+    return Classified(sentence, answer, reference, taken, line=number, request=number)
+
+
+class _Steps:
+    """Runs `tacita STEP` processes on one folder and collects the figures that they report.
+
+    seconds: of each step's first call. sizes: of the files. peaks: largest resident set of each step, GB.
+    """
+
+    def __init__(self, folder: Path, model: Path, threads: int, allow_insecure: bool) -> None:
+        self.folder = folder
+        self.server = ["--model", str(model)]
+        self.public = str(folder / PUBLIC)
+        self.insecure = ["--allow-insecure"] if allow_insecure else []
+        self.asked_threads = ["--threads", str(threads)] if threads else []
+        self.seconds: dict[str, float] = {}
+        self.sizes: dict[str, int] = {}
+        self.peaks: dict[str, float] = {}
+        self.threads = 0
+
+    def call(self, name: str, *arguments: str, accept: Sequence[int] = (0,)) -> dict[str, Any]:
+        """The report of one step. Raises TacitaError when it fails; its own message is on the screen already."""
+        report = self.folder / f"{name}.report.json"
+        report.unlink(missing_ok=True)
+        options = ["--work", str(self.folder), "--json", str(report), *self._own(name)]
+        command = [sys.executable, "-m", "tacita", name, *options, "--", *arguments]
+        if name in MAKING:
+            command = [sys.executable, "-m", "tacita", name, *options, *arguments]
+        status = subprocess.run(command, check=False).returncode
+        if status not in accept:
+            raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
+        return self._collect(name, read_report(report))
+
+    def _own(self, name: str) -> list[str]:
+        """A client's step knows the public folder, a server's the model."""
+        match name:
+            case "plan":
+                return self.server
+            case "publish":
+                return [*self.server, "--output", self.public]
+            case "evaluate":
+                return [*self.server, *self.insecure, *self.asked_threads]
+            case _:
+                return ["--public", self.public, *self.insecure]
+
+    def _collect(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
+        self.seconds.setdefault(name, found["seconds"][name])
+        self.sizes.update(found.get("bytes", {}))
+        self.peaks[name] = max(self.peaks.get(name, 0.0), found["peak_rss_gb"])
+        self.threads = found.get("threads", self.threads)
+        return found

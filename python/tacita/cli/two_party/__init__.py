@@ -1,0 +1,1 @@
+"""`tacita serve`, and its client: answers by two interacting parties."""

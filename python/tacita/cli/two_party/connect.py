@@ -1,0 +1,203 @@
+"""`tacita classify --connect`: texts classified together with a server that does not see them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacita.cli.answers import label_of
+from tacita.cli.ask.lines import Line, checked, report_problems
+from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
+from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.cli.two_party.connection import address, cost_line, expectation, show_profile, watching
+from tacita.cli.two_party.renewable import RenewableSession
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.errors import InputError, PeerError, TacitaError
+from tacita.front.embed import tokenize
+from tacita.protocol.party import Identity, Party, dial
+from tacita.run.executor import Progress
+from tacita.run.resources import peak_memory_gb
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Who may be the server: one of this certificate file, for a name or the dialled host; the one of this
+    hash; anybody.
+    """
+
+    certificate: Path | None
+    fingerprint: str | None
+    name: str | None
+    insecure_plain: bool
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach the server, and whether to show what operations cost."""
+
+    target: str
+    trusted: Trusted
+    identity: Identity | None
+    timeout: float
+    threads: int
+    profile: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """One text's answer, its seconds by step, and bytes and rounds of it alone."""
+
+    line: Line
+    answer: TwoPartyAnswer
+    steps: dict[str, float]
+    cost: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """All steps."""
+        return sum(self.steps.values())
+
+
+def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Path | None) -> None:
+    """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be trusted."""
+    began = time.monotonic()
+    session = RenewableSession(lambda: _dialled(how), _greeted)
+    try:
+        good, spoiled = _fitting(session.client, lines, file)
+        results = _classified(session, good, json, began)
+        with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
+            session.client.end()
+        figures = _report(session, results, time.monotonic() - began)
+    finally:
+        session.close()
+    with reporting(json, figures):
+        out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
+        if how.profile:
+            show_profile(figures["profile"])
+    if spoiled or any(result.answer.warnings for result in results):
+        raise typer.Exit(UNTRUSTED)
+
+
+def _dialled(how: Connection) -> Party:
+    host, port = address(how.target)
+    return dial(
+        host,
+        port,
+        trust=how.trusted.certificate,
+        fingerprint=how.trusted.fingerprint,
+        name=how.trusted.name,
+        identity=how.identity,
+        insecure_plain=how.trusted.insecure_plain,
+        timeout=how.timeout,
+        threads=how.threads,
+    )
+
+
+def _greeted(party: Party) -> TwoPartyClient:
+    began = time.monotonic()
+    with progress("public part of the model") as report:
+
+        def loaded(done: int, total: int) -> None:
+            spent = time.monotonic() - began
+            report(Progress(size(done), done, total, spent, spent * (total - done) / done))
+
+        client = TwoPartyClient(party, PublicCache(), loaded)
+    plan = client.plan
+    labels = ", ".join(plan.config.labels[:8]) or "a vector"
+    out.print(
+        f"{shown(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
+        f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}",
+        soft_wrap=True,
+    )
+    out.print(f"expected: {expectation(plan)}", soft_wrap=True)
+    return client
+
+
+def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
+    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an error."""
+    front, tokens = client.part.front, client.plan.tokens
+    if file is None:
+        for line in lines:
+            if (count := len(tokenize(front, line.text)[0])) > tokens:
+                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
+        return list(lines), False
+    lines = checked(front, lines, tokens)
+    spoiled = report_problems(file, lines)
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
+    return good, spoiled
+
+
+def _classified(session: RenewableSession, lines: Sequence[Line], json: Path | None, began: float) -> list[Result]:
+    """All answers. When the session breaks, those that came are written before the error goes on."""
+    results: list[Result] = []
+    try:
+        for line in lines:
+            results.append(_answered(session, line, len(lines), results))
+            _show(results[-1])
+    except (TacitaError, KeyboardInterrupt):
+        if results:
+            figures = _report(session, results, time.monotonic() - began)
+            write_report(json, {**figures, "unanswered": [line.number for line in lines[len(results) :]]})
+        raise
+    return results
+
+
+def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequence[Result]) -> Result:
+    before = session.cost
+    title = f"text {len(earlier) + 1} of {count}" if count > 1 else "classify"
+    with watching(session.client.plan, title, earlier[-1].steps if earlier else {}) as watch:
+        answer = session.classify(line.text, watch)
+    cost = {name: value - before[name] for name, value in session.cost.items()}
+    return Result(line, answer, watch.seconds, cost)
+
+
+def _show(result: Result) -> None:
+    answer = result.answer
+    logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
+    more = ", ..." if len(answer.logits) > 8 else ""
+    label = label_of(answer.label, answer.logits)
+    out.print(f"[bold]{label}[/bold]  \\[{logits}{more}]  {shown(result.line.text)}", soft_wrap=True)
+    out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
+
+
+def _report(session: RenewableSession, results: Sequence[Result], seconds: float) -> dict[str, Any]:
+    plan = session.client.plan
+    return {
+        "scheme": "bumblebee",
+        "model": plan.name,
+        "tokens": plan.tokens,
+        "plan_hash": plan.hash,
+        "results": [_row(result) for result in results],
+        "seconds": seconds,
+        **session.cost,
+        "peak_rss_gb": peak_memory_gb(),
+        "profile": session.profile(),
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    answer = result.answer
+    return {
+        "line": result.line.number,
+        "label": answer.label,
+        "logits": list(answer.logits),
+        "warnings": list(answer.warnings),
+        "seconds": result.seconds,
+        "steps": result.steps,
+        **result.cost,
+    }
+
+
+def party_cost(figures: dict[str, Any]) -> dict[str, float]:
+    """Bytes and rounds of a report."""
+    return {name: figures[name] for name in ("bytes_sent", "bytes_received", "rounds")}

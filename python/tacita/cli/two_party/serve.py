@@ -1,0 +1,246 @@
+"""`tacita serve`: a model that two-party clients can ask, some at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import duration, err, out, progress, several, shown, size
+from tacita.cli.options import (
+    MODEL_DEFAULT,
+    TOKENS_DEFAULT,
+    Model,
+    Pooling,
+    Texts,
+    Threads,
+    load_model,
+    read_texts,
+)
+from tacita.cli.two_party.connection import (
+    TIMEOUT_DEFAULT,
+    Certificate,
+    Key,
+    Plain,
+    Profile,
+    Timeout,
+    expectation,
+    identity_of,
+)
+from tacita.cli.two_party.identity import beyond_loopback, identity
+from tacita.cli.two_party.log import ServeLog
+from tacita.errors import InputError
+from tacita.planning.two_party import make_two_party_plan
+from tacita.plans.two_party.cost import for_link
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol.party import Identity, Listener, fingerprint, share_threads
+from tacita.run.executor import Progress
+from tacita.server.admission import Admission, Caps
+from tacita.server.limits import limits_of
+from tacita.server.publication import LONGEST_SAFE, texts_of_a_key
+from tacita.server.reception import Reception, Visit, accept_until
+from tacita.server.two_party import TwoPartyServer
+
+BANDWIDTH = 1000.0
+
+
+class ServedScheme(StrEnum):
+    """Schemes with a server that listens."""
+
+    bumblebee = "bumblebee"
+
+
+def run(
+    scheme: Annotated[ServedScheme, typer.Option("--scheme", help="Two-party protocol.")] = ServedScheme.bumblebee,
+    model: Model = MODEL_DEFAULT,
+    pooling: Pooling = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)] = 0,
+    tokens: Annotated[
+        int, typer.Option("--tokens", help="Tokens of every request, so that its length does not show.")
+    ] = TOKENS_DEFAULT,
+    certificate: Certificate = None,
+    key: Key = None,
+    new_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--new-certificate", help="Make a self-signed certificate in this folder, or use it.", show_default=False
+        ),
+    ] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option("--client-ca", help="Admit only clients with a certificate signed by this.", show_default=False),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            help="With --new-certificate: a host name or IP address that clients dial (may be repeated).",
+            show_default=False,
+        ),
+    ] = None,
+    insecure_any_client: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-any-client",
+            help="With --hidden-embeddings: serve clients that are not known, who can work on the table's key.",
+            show_default=False,
+        ),
+    ] = False,
+    insecure_plain_tcp: Plain = False,
+    public_embeddings: Annotated[
+        bool,
+        typer.Option(
+            "--public-embeddings/--hidden-embeddings",
+            help="Give clients the embedding tables, or let them look words up in an encrypted one.",
+        ),
+    ] = True,
+    bandwidth: Annotated[
+        float,
+        typer.Option(
+            "--bandwidth", help="Of the link to the clients, Mbit/s: decides how transfers are made.", min=0.1
+        ),
+    ] = BANDWIDTH,
+    clients: Annotated[
+        int, typer.Option("--clients", help="Sessions at the same time; more are refused.", min=1, max=256)
+    ] = 4,
+    clients_per_address: Annotated[
+        int | None,
+        typer.Option(
+            "--clients-per-address",
+            help="Of these, sessions of one address (default: all but one; from this machine, all).",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    max_texts: Annotated[
+        int | None,
+        typer.Option(
+            "--max-texts",
+            help="Texts of one client until the server ends: by certificate, or else by address (default: any number).",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    max_texts_per_key: Annotated[
+        int | None,
+        typer.Option(
+            "--max-texts-per-key",
+            help="With --hidden-embeddings: texts of all clients before the table gets a new key "
+            "(default: what answers cannot betray it by; 0: any number).",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once",
+            help="Serve one client at a time, and end after the first that asked for a text.",
+            show_default=False,
+        ),
+    ] = False,
+    timeout: Timeout = TIMEOUT_DEFAULT,
+    profile: Profile = False,
+    calibration: Texts = None,
+    threads: Threads = 0,
+) -> None:
+    """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
+    own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
+    _require_known_clients(public_embeddings, client_ca, insecure_any_client)
+    cores = share_threads(threads)
+    embeddings = "published" if public_embeddings else "hidden"
+    checkpoint = load_model(model, pooling)
+    plan = _planned(checkpoint, tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
+    caps = Caps(1 if once else clients, clients_per_address, max_texts)
+    limits = limits_of(plan, bits_per_second=1e6 * bandwidth, crowding=caps.sessions / cores)
+    server = TwoPartyServer(plan, checkpoint, limits, _texts_of_a_key(plan, max_texts_per_key))
+    listener = Listener(host, port, identity=own, client_ca=client_ca, insecure_plain=insecure_plain_tcp)
+    _announce(server, caps, host, listener.port, own)
+    _warn(plan, host, client_ca)
+    _receive(server, caps, listener, timeout, profile=profile, once=once)
+
+
+def _require_known_clients(public_embeddings: bool, client_ca: Path | None, anybody: bool) -> None:
+    """Raises InputError where a client that deviates could work on the table's key and is not known."""
+    if not (public_embeddings or client_ca or anybody):
+        raise InputError(
+            "serve: --hidden-embeddings keeps the table from clients that run this program unchanged, not from others",
+            hint="admit those that you know by --client-ca PEM, or all by --insecure-any-client",
+        )
+
+
+def _texts_of_a_key(plan: TwoPartyPlan, given: int | None) -> int | None:
+    if plan.embedding is None:
+        return None
+    return texts_of_a_key(plan.config.outputs) if given is None else given or None
+
+
+def _receive(
+    server: TwoPartyServer, caps: Caps, listener: Listener, timeout: float, *, profile: bool, once: bool
+) -> None:
+    """Accepts until Ctrl-C, or with `once` until the first session that was admitted is over."""
+    over, log = threading.Event(), ServeLog(profile=profile)
+
+    def told(visit: Visit) -> None:
+        log.visit(visit)
+        if once and visit.admitted:
+            over.set()
+
+    reception = Reception(server, Admission(caps), timeout, told)
+    accept_until(over.is_set, listener, reception.receive, log.accepting)
+
+
+def _planned(
+    checkpoint: Checkpoint, tokens: int, texts: list[str] | None, embeddings: str, link: float
+) -> TwoPartyPlan:
+    began = time.monotonic()
+    with progress("calibrate") as report:
+
+        def seen(done: int, total: int) -> None:
+            spent = time.monotonic() - began
+            report(Progress("text", done, total, spent, spent / done * (total - done)))
+
+        plan = make_two_party_plan(checkpoint, tokens, texts, embeddings=embeddings, progress=seen)
+    return for_link(plan, link)
+
+
+def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Identity | None) -> None:
+    plan, limits = server.plan, server.limits
+    layers = several(plan.config.layers, "layer")
+    out.print(f"{shown(plan.name)}: {layers}, {plan.tokens} tokens, plan {plan.hash[:12]}")
+    what = "encrypted embedding" if plan.embedding else "embedding"
+    part = f"sizes, calibrated ranges, tokenizer, {what} ({size(server.public_bytes)})"
+    out.print(f"sent to every new client: {part}", soft_wrap=True)
+    out.print(f"traffic: {expectation(plan)}", soft_wrap=True)
+    out.print(
+        f"limits: {several(caps.sessions, 'session')}; {duration(limits.greeting)} to agree and "
+        f"{duration(limits.part(server.public_bytes))} with the part, {duration(limits.text)} a text, "
+        f"{duration(limits.idle)} between texts, {size(limits.queue)} unread",
+        soft_wrap=True,
+    )
+    if own:
+        out.print(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}", soft_wrap=True)
+    out.print(f"listening on {shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+    out.file.flush()
+
+
+def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
+    """Says what an operator may not have meant."""
+    if beyond_loopback(host) and client_ca is None:
+        err.print(
+            "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from the protocol "
+            "learns the weights far faster than answers tell them (--client-ca admits clients that you know)",
+            soft_wrap=True,
+        )
+    if plan.embedding and plan.config.outputs > LONGEST_SAFE:
+        err.print(
+            f"[yellow]warning:[/yellow] an answer of {plan.config.outputs} numbers can carry the hidden table's key to "
+            "a client that deviates from the protocol, in one or two texts",
+            soft_wrap=True,
+        )

@@ -1,0 +1,1 @@
+"""What is measured: products, functions of many numbers, whole models."""

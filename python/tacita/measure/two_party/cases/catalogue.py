@@ -1,0 +1,30 @@
+"""All cases, and how their parties connect: what a child process runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacita.measure.two_party.cases.accuracy import Accuracy
+from tacita.measure.two_party.cases.case import Case
+from tacita.measure.two_party.cases.correlations import Ferret
+from tacita.measure.two_party.cases.elementwise import Gelu, Less, Softmax
+from tacita.measure.two_party.cases.matrices import PrivateTimesPrivate, ShareTimesWeights
+from tacita.measure.two_party.cases.models import BertBaseShape, DefaultModel, MiniLm, TinyShape
+from tacita.measure.two_party.session import connect, listen
+
+__all__ = ["CASES", "connect", "listen"]
+
+ALL: tuple[Case, ...] = (
+    ShareTimesWeights(),
+    PrivateTimesPrivate(),
+    Gelu(),
+    Softmax(),
+    Less(),
+    Ferret(),
+    DefaultModel(),
+    TinyShape(),
+    MiniLm(),
+    BertBaseShape(),
+    Accuracy(),
+)
+CASES: Mapping[str, Case] = {case.name: case for case in ALL}

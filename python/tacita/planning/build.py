@@ -1,0 +1,152 @@
+"""From a circuit to a plan: placement, keys, levels of the request, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tacita.errors import LevelError
+from tacita.packings.base import Circuit
+from tacita.packings.layouts import layout_of
+from tacita.packings.shape import Shape
+from tacita.placement import predict
+from tacita.placement.cost import Counts, Prices
+from tacita.placement.memory import MemorySim
+from tacita.placement.placement import Placement, place
+from tacita.placement.rehearsal import rehearse, simulated
+from tacita.placement.simulate import StageSimulator
+from tacita.plans.decimals import decimals_for
+from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
+from tacita.plans.population import UNKNOWN, Population
+
+RESPONSE = "answer"  # the live tensor after the last stage
+RESPONSE_LEVEL = 0  # the lowest level is the smallest file
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A circuit with its placement. fixed_levels: of the encrypted masks, as low as no stage notices.
+
+    stage_bytes: working memory of each stage.
+    """
+
+    circuit: Circuit
+    parameters: ParameterInfo
+    placement: Placement
+    stages: tuple[PlacedStage, ...]
+    fixed_levels: Mapping[str, int]
+    rotations: tuple[tuple[int, int], ...]
+    stage_bytes: tuple[int, ...]
+
+
+def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
+    """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.fixed)
+    placement = place(circuit.stages, circuit.request.counts, simulator, prices)
+    stages = tuple(
+        PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
+    )
+    levels = _fixed_levels(circuit, parameters, placement, stages)
+    be = MemorySim(parameters.slots, parameters.max_level, prices)
+    rehearse(be, circuit, stages, {**placement.request, **levels})
+    rotations = tuple(sorted(be.rotation_levels.items()))
+    memory = tuple(be.stage_bytes[stage.name] for stage in stages)
+    return Placed(circuit, parameters, placement, stages, levels, rotations, memory)
+
+
+def to_plan(
+    placed: Placed,
+    model: ModelInfo,
+    tokens: int,
+    calibrated: Mapping[str, Any],
+    prices: Prices,
+    *,
+    answer: float,
+    noise: float,
+    max_abs_error: float,
+    scheme: str,
+    shape: Shape,
+    population: Population = UNKNOWN,
+) -> Plan:
+    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data.
+    answer: bound of the answers.
+
+    noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
+    """
+    levels = {**placed.placement.request, **placed.fixed_levels}
+    request = tuple(
+        TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
+    )
+    response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
+    return Plan(
+        model=model,
+        tokens=tokens,
+        scheme=scheme,
+        batch=shape.texts,
+        lanes=shape.lanes,
+        parameters=placed.parameters,
+        circuit=calibrated,
+        layout=layout_of(placed.circuit.request, placed.circuit.response),
+        answer=answer,
+        stages=placed.stages,
+        rotations=placed.rotations,
+        request=request,
+        response=response,
+        noise=noise,
+        decimals=decimals_for(noise),
+        prediction=_prediction(placed, request, response, prices, max_abs_error),
+        population=population,
+    )
+
+
+def _prediction(
+    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], prices: Prices, error: float
+) -> Prediction:
+    top = placed.parameters.max_level
+    keygen = predict.keygen_seconds(placed.rotations, top, prices)
+    return Prediction(
+        machine=prices.machine,
+        threads=prices.threads,
+        stage_seconds=tuple(s.seconds + s.bootstrap_seconds for s in placed.placement.steps),
+        seconds={"keygen": keygen, "evaluate": placed.placement.seconds},
+        bytes=predict.run_bytes(placed.rotations, request, response, top, max(placed.stage_bytes), prices),
+        stage_bytes=placed.stage_bytes,
+        max_abs_error=error,
+    )
+
+
+def _fixed_levels(
+    circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
+) -> dict[str, int]:
+    """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
+    top = dict.fromkeys(circuit.fixed, parameters.max_level)
+    wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
+
+    def enough(name: str, level: int) -> bool:
+        try:
+            levels = {**placement.request, **top, name: level}
+            found = _counts(circuit, parameters, stages, levels)
+        except LevelError:
+            return False
+        return bool(found == wanted)
+
+    return {name: _lowest(partial(enough, name), parameters.max_level) for name in sorted(top)}
+
+
+def _counts(
+    circuit: Circuit, parameters: ParameterInfo, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+) -> Counts:
+    be = simulated(parameters)
+    rehearse(be, circuit, stages, levels)
+    return be.counts
+
+
+def _lowest(enough: Callable[[int], bool], top: int) -> int:
+    """Smallest level for which `enough` holds; it holds at the top and is monotone."""
+    low, high = 0, top
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low

@@ -1,0 +1,198 @@
+"""The part of a plan from which its circuit is built: calibrated intervals and approximations, typed and within limits.
+
+The server's, who builds it. A client takes nothing from this part and checks the others (`check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tacita.approx.fit import Interval
+from tacita.approx.inverses.constant import is_constant
+from tacita.approx.spec import Spec, free_depth
+from tacita.blocks.base import Attention
+from tacita.blocks.shapes import Node
+from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration, NodeCalibration
+from tacita.calibrate.ranges import BINS, ROUNDS
+from tacita.errors import FileError, TacitaError
+from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
+from tacita.packings.columns.cells.row_estimate import RowEstimate
+from tacita.packings.layouts import RULES
+from tacita.packings.lowered import inputs_of_sums
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
+from tacita.plans.plan import REMAKE, ModelInfo, Plan
+from tacita.plans.scheme import SCHEMES
+from tacita.plans.typed_json import from_json
+
+Rules = Iterable[tuple[str, bool]]
+
+MOST = 2.0**60  # magnitude that no interval of a model that works comes near
+MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
+MOST_STEPS = 64  # of an iteration; the fits take up to 12
+POSITIVE = ("sums", "variance")  # intervals of a node that are above zero
+SIGNED = ("scores", "argument")
+CALIBRATED = ("calibration", "specs")
+
+
+def require_circuit(plan: Plan, where: str = "plan") -> None:
+    """Raises FileError naming the first field outside its limits. Cost: milliseconds; builds no circuit."""
+    for what, good in _rules(plan):
+        if not good:
+            raise FileError(f"{where}: {what} out of range", hint=REMAKE)
+
+
+def _rules(plan: Plan) -> Rules:
+    """Of the model's names and `planning.circuit`, in an order in which later rules rely on earlier ones."""
+    yield "architecture", plan.model.architecture in FAMILIES
+    unknown = unknown_option(plan.model.architecture, plan.model)
+    yield unknown or "options", unknown is None
+    yield "fields of the circuit", set(plan.circuit) == set(CALIBRATED)
+    calibration = _calibration(plan.circuit["calibration"])
+    yield "fields of the calibration", calibration is not None
+    specs = _specs(plan.circuit["specs"])
+    yield "fields of the approximations", specs is not None
+    if calibration and specs:
+        config = _config(plan.model)
+        model = nodes(config)
+        yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
+        yield from _calibration_rules(calibration, model, plan)
+        yield from _specs_rules(specs, calibration, model, plan.parameters.max_level)
+
+
+def _config(model: ModelInfo) -> Config:
+    """With the nodes that the calibration and the approximations must be of."""
+    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels")
+    return outline(model.architecture, **{name: getattr(model, name) for name in fields})
+
+
+def _calibration(data: Any) -> Calibration | None:
+    """Typed in every field; None for anything else."""
+    try:
+        return Calibration.from_dict(data)
+    except TacitaError:
+        return None
+
+
+def _specs(data: Any) -> CircuitSpecs | None:
+    """Typed in every field, approximations but for their own; None for anything else."""
+    try:
+        return CircuitSpecs.from_json(data)
+    except (TacitaError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
+    yield "calibrated model", calibration.sha256 == plan.model.commitment
+    yield "margin of the calibration", 0.0 <= calibration.margin <= 1.0
+    yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
+    yield "bound of the request", 0.0 < calibration.entry <= MOST
+    yield "bound of the answer", calibration.answer == plan.answer
+    yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
+    for name, node in calibration.nodes.items():
+        yield from _node_rules(f"{name}:", node)
+    attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
+    yield "temperatures", _temperatures(calibration.temperatures, attentions)
+    estimated = calibration.row_estimates
+    yield "row estimates", estimated.keys() <= attentions.keys()
+    yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
+    yield "row estimates of one text", RULES[SCHEMES[plan.scheme].packing].row_estimates or not estimated
+
+
+def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
+    return {name: node.tag for name, node in found.items()}
+
+
+def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
+    right = {name: len(betas) for name, betas in temperatures.items()} == {n: a.heads for n, a in attentions.items()}
+    return right and all(0.0 < beta <= 1.0 for betas in temperatures.values() for beta in betas)
+
+
+def _node_rules(name: str, node: NodeCalibration) -> Rules:
+    values = vars(node)
+    bounds = [value for key, value in values.items() if isinstance(value, float) and key != "shift"]
+    yield f"{name} a bound", all(0.0 < value <= MOST for value in bounds)
+    for keys, above in ((SIGNED, -2.0 * MOST), (POSITIVE, 0.0)):
+        for key in (key for key in keys if key in values):
+            yield f"{name} interval of {key}", _interval(values[key], above)
+    if isinstance(node, AttentionCalibration):
+        yield f"{name} shift of the scores", abs(node.shift) <= MOST
+        yield f"{name} intervals of means", len(node.means) == len(ROUNDS)
+        yield f"{name} intervals of means", all(_interval(mean, above=0.0) for mean in node.means)
+    if isinstance(node, FunctionCalibration):
+        yield f"{name} density", len(node.density) <= BINS and all(0.0 <= share <= 1.0 for share in node.density)
+
+
+def _estimates(rows: RowEstimate, attention: Attention) -> bool:
+    vectors = (*rows.linear, *rows.quadratic)
+    right = len(rows.linear) == len(rows.quadratic) == len(rows.constant) == attention.heads
+    sized = all(len(vector) == attention.head_size for vector in vectors)
+    return right and sized and all(abs(v) <= MOST for vector in (*vectors, rows.constant) for v in vector)
+
+
+def _specs_rules(specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], levels: int) -> Rules:
+    yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
+    yield "bound of the request", specs.entry == calibration.entry
+    yield "bound of the answer", specs.answer == calibration.answer
+    yield "bounds of the inputs", specs.inputs == calibration.inputs
+    yield "bounds of the inputs", all(0.0 < bound <= MOST for bound in specs.inputs.values())
+    attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
+    estimated = {name: node.rows for name, node in attentions.items() if node.rows}
+    yield "row estimates", estimated == calibration.row_estimates
+    for name, node in specs.nodes.items():
+        for what, value in vars(node).items():
+            if isinstance(value, Spec):
+                above = 0.0 if what in ("inverse", "rsqrt") and not is_constant(value) else -MOST
+                yield f"{name}: approximation of {what}", _approximation(value, levels, above)
+            elif isinstance(value, float):
+                yield f"{name}: bound of {what}", 0.0 < value <= MOST
+
+
+def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
+    """Whether every field has its type and its limit, and the whole fits into the chain's levels."""
+    try:
+        typed = from_json(type(spec), _without_kind(spec.to_dict()))
+        return typed == spec and _domains(spec, above) and _limited(spec.to_dict()) and free_depth(spec) <= levels
+    except (TacitaError, ArithmeticError, KeyError, TypeError, ValueError):
+        return False
+
+
+def _domains(spec: Spec, above: float) -> bool:
+    """Of the approximation and of those that it starts from."""
+    inner = [value for value in vars(spec).values() if isinstance(value, Spec)]
+    own = _interval(spec.interval, above) and _interval(spec.domain, above)
+    return own and all(_domains(start, above) for start in inner)
+
+
+def _limited(data: Mapping[str, Any]) -> bool:
+    """Lengths and magnitudes. Iterations take a level a step, series one a doubling of their coefficients."""
+    return all(_limited_field(name, value) for name, value in data.items())
+
+
+def _limited_field(name: str, value: Any) -> bool:
+    match value:
+        case Mapping():
+            return _limited(value)
+        case list() if name == "coefficients":
+            return 1 <= len(value) <= MOST_ITEMS and _small(value)
+        case list():
+            return len(value) <= MOST_STEPS and _small(value)
+        case int():  # squarings, extensions
+            return value >= 0
+        case _:
+            return isinstance(value, str) or _small(value)
+
+
+def _small(value: Any) -> bool:
+    return all(map(_small, value)) if isinstance(value, list) else bool(abs(value) <= MOST)
+
+
+def _without_kind(data: Mapping[str, Any]) -> dict[str, Any]:
+    """As `from_json` wants it, which knows the type from the field."""
+    plain = {name: value for name, value in data.items() if name != "kind"}
+    return {name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()}
+
+
+def _interval(interval: Interval, above: float = -2.0 * MOST) -> bool:
+    low, high = interval
+    return above < low < high <= MOST

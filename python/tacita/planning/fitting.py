@@ -1,0 +1,121 @@
+"""Calibrated intervals -> approximations to a stated error: the specs that a circuit is built from.
+
+Errors are shares of what they perturb: 1/sum and 1/sqrt(variance) are fitted to a relative error, exp to an error
+relative to the smallest calibrated row mean, activation and tanh to an absolute one. MOAI's exponential cannot reach
+that in any affordable depth, nor need it: what it lacks varies slowly with the score and cancels in the quotient. It
+has an error of its own, and the interval of the sums moves with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacita.approx.exponentials import exp as exponential
+from tacita.approx.exponentials import power
+from tacita.approx.fit import Interval
+from tacita.approx.inverses import constant
+from tacita.approx.spec import Spec
+from tacita.approx.variants.functions import WEIGHTED, Functions
+from tacita.blocks.base import Attention, FeedForward, Norm, Powers
+from tacita.blocks.shapes import Function, Node
+from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
+from tacita.models.registry import Config, nodes
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Stated errors of the approximations; the defaults keep the logits of the default model within 0.01.
+
+    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh: absolute.
+    limit: of each exponential of MOAI's form, relative to the largest. relu: root mean square over the calibrated inputs,
+    relative to half their interval; chosen so that the probabilities of DASHformer move by 0.02 at most. It moves them by 0.011 on the
+    200 sequences that calibrate and by 0.014 on the 800 others (`evaluation/dashformer_functions.py`, with and without --chosen-on).
+    """
+
+    exp: float = 5e-4
+    inverse: float = 1e-3
+    rsqrt: float = 1e-3
+    activation: float = 2e-3
+    tanh: float = 2e-3
+    limit: float = 4e-4
+    relu: float = 9e-5
+
+    def of(self, function: str) -> float:
+        """Of a function of features: `activation` for those without a field of their own."""
+        return {"tanh": self.tanh, "relu": self.relu}.get(function, self.activation)
+
+
+def fit_circuit(
+    calibration: Calibration, config: Config, accuracy: Accuracy | None = None, functions: Functions | None = None
+) -> CircuitSpecs:
+    """The specs of every node, of the chosen variants; a retrained model's own functions for those it replaces.
+
+    Raises FitError naming the function whose error is out of reach, PlanError for a function without an
+    approximation and for a calibration of other nodes.
+    """
+    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions())
+    found = {name: fit.of(name, node) for name, node in nodes(config).items()}
+    made = {name: specs for name, specs in found.items() if specs}
+    return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Fits one node after the other."""
+
+    calibration: Calibration
+    goal: Accuracy
+    chosen: Functions
+
+    def of(self, name: str, node: Node) -> NodeSpecs | None:
+        """None for a node without approximations."""
+        match node:
+            case Attention(weights=Powers() as powers):
+                return _powers(self.calibration.attention(name), powers)
+            case Attention():
+                return replace(self._softmax(name), rows=self.calibration.row_estimates.get(name))
+            case Norm():
+                c = self.calibration.norm(name)
+                return NormSpecs(self._rsqrt(c.variance, node), c.centred, c.result)
+            case FeedForward(function=kind) | Function(kind=kind):
+                return FunctionSpecs(self._function(kind, self.calibration.function(name)))
+            case _:
+                return None
+
+    def _softmax(self, name: str) -> AttentionSpecs:
+        c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
+        if chosen.exp != "moai":
+            exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
+            return AttentionSpecs(exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean, c.context)
+        exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
+        low, high = _ratios(exp, c)
+        means = c.means[0][0] * low, c.means[0][1] * high
+        return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
+
+    def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
+        """1/sqrt of the variance, or the stored 1/D of batch normalisation."""
+        if norm.deviation is not None:
+            return constant.fit("rsqrt", variance, 1.0 / norm.deviation)
+        return self.chosen.fit("rsqrt", variance, self.goal.rsqrt)
+
+    def _function(self, kind: str, c: FunctionCalibration) -> Spec:
+        weights = {"density": c.density} if kind in WEIGHTED else {}
+        return self.chosen.fit(kind, c.argument, self.goal.of(kind), **weights)
+
+
+def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:
+    """Least and largest quotient of the approximation and exp on the scores: means move by no more."""
+    x = np.linspace(*c.scores, 4001)
+    ratio = exp.numpy(x) / exponential.exact(x, c.shift)
+    return float(ratio.min()), float(ratio.max())
+
+
+def _powers(c: AttentionCalibration, p: Powers) -> AttentionSpecs:
+    """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in [-1, 1]."""
+    largest = power.top(c.scores, p.offset) ** p.power
+    inverse = constant.fit("inverse", (-1.0, 1.0), largest / p.denominator)
+    exp = power.fit(c.scores, p.offset, p.power)
+    return AttentionSpecs(exp, inverse, c.context * p.denominator / largest, c.context)

@@ -1,0 +1,1 @@
+"""Plan files: what both parties of a run agree on, typed, checked and hashed. All of it is public."""

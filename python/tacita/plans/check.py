@@ -1,0 +1,224 @@
+"""What a party accepts of a plan file that the other one wrote: every number within its limits, before anything acts on one.
+
+`check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by `check_circuit`, and
+what follows from the weights when the model is at hand: `circuit.require_model` (sizes, labels) and `rehearsal.require_agreement`
+(layouts, stages, tensors, bootstraps, exactly the rotation keys that the circuit takes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tacita.errors import FileError, ShapeError
+from tacita.front.front import FrontConfig
+from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
+from tacita.packings.layouts import RULES, Layout
+from tacita.plans.decimals import MOST, least_noise, quiet
+from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
+from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
+from tacita.plans.presets import PRESETS, can_bootstrap
+from tacita.plans.scheme import SCHEMES, shape_of
+
+Rules = Iterable[tuple[str, bool]]
+
+MOST_STAGES = 32  # a layer; the circuits have up to 13
+MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
+MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
+# A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout share them: models
+# from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is compared with the circuit's before keys are made.
+MOST_ROTATIONS = 512
+MOST_COUNT = 1 << 40  # operations of a stage
+ROTATING = (
+    "rotate",
+    "rotate_hoisted",
+    "rotate_shared",
+)  # counted operations that take a rotation key: see `slots.counts`
+MOST_SECONDS = 1e9
+MOST_BOUND = 2.0**60  # magnitude that no bound of a model that works comes near
+MOST_BYTES = 1 << 50
+KINDS = frozenset({"real", "complex"})
+REQUEST = frozenset({"hidden", "mask", "average"})
+RESPONSE = "answer"
+BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
+SECONDS = frozenset({"keygen", "evaluate"})
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check(plan: Plan, where: str = "plan") -> None:
+    """Raises FileError naming the first field outside its limits. Cost: milliseconds; builds no circuit.
+
+    Strings are short and printable and numbers finite already, when the plan comes from `plan.parse`.
+    """
+    for what, good in _rules(plan):
+        if not good:
+            raise FileError(f"{where}: {what} out of range", hint=REMAKE)
+
+
+def _rules(plan: Plan) -> Rules:
+    """In this order: later rules rely on earlier ones."""
+    yield from _model_rules(plan.model)
+    yield "parameters", PRESETS.get(plan.parameters.preset) == plan.parameters
+    yield from _shape_rules(plan)
+    top, refreshes = plan.parameters.max_level, can_bootstrap(plan.parameters)
+    yield "number of stages", 1 <= len(plan.stages) <= MOST_STAGES * (plan.model.layers + 1)
+    yield "names of stages", len({stage.name for stage in plan.stages}) == len(plan.stages)
+    for stage in plan.stages:
+        yield from _stage_rules(stage, top, refreshes)
+    yield "rotations", _rotations_fit(plan.rotations, plan.parameters.slots, top)
+    yield from _tensor_rules("request", plan.request, top)
+    yield from _tensor_rules("response", plan.response, top)
+    yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
+    yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
+    yield from _key_rules(plan)
+    yield from _layout_rules(plan)
+    yield from _answer_rules(plan)
+    yield from _prediction_rules(plan.prediction, len(plan.stages))
+    yield from _population_rules(plan.population)
+
+
+def _model_rules(model: ModelInfo) -> Rules:
+    yield "commitment", SHA256.fullmatch(model.commitment) is not None
+    yield "layers", 1 <= model.layers <= MAX_LAYERS
+    yield "hidden size", 1 <= model.hidden <= MAX_HIDDEN
+    yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
+    yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
+    yield "labels", len(model.labels) <= MAX_CLASSES
+    if model.embeddings is not None:
+        yield from _embedding_rules(model.embeddings)
+
+
+def _embedding_rules(front: FrontConfig) -> Rules:
+    yield "vocabulary", 1 <= front.vocab <= MAX_VOCAB
+    yield "positions", 1 <= front.positions <= MAX_POSITIONS
+    yield "token types", 0 <= front.types <= MAX_TYPES
+    yield "epsilon of the embedding's norm", 0.0 <= front.norm_eps <= 0.1
+
+
+def _shape_rules(plan: Plan) -> Rules:
+    yield "scheme", plan.scheme in SCHEMES
+    yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
+    yield "lanes", plan.lanes in RULES[SCHEMES[plan.scheme].packing].lanes
+    yield "texts of a request", _texts(plan) == plan.batch
+
+
+def _texts(plan: Plan) -> int | None:
+    """Texts in a request by the layout; None for tokens and lanes that it does not admit."""
+    try:
+        return shape_of(plan).texts
+    except ShapeError:
+        return None
+
+
+def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
+    name = f"stage {stage.name}:"
+    yield f"{name} levels", _levels(stage.levels, top) and _levels(stage.out_levels, top)
+    yield f"{name} bootstraps", _unique(stage.bootstraps) and set(stage.bootstraps) <= set(stage.levels)
+    yield f"{name} kinds of bootstraps", len(stage.kinds) <= MOST_CIPHERTEXTS and set(stage.kinds) <= KINDS
+    yield f"{name} kinds of bootstraps", bool(stage.kinds) == bool(stage.bootstraps)
+    yield f"{name} bootstraps without keys for them", refreshes or not stage.bootstraps
+    yield f"{name} counts", all(0 <= count <= MOST_COUNT for count in stage.counts.values())
+
+
+def _levels(levels: Mapping[str, int], top: int) -> bool:
+    return len(levels) <= MOST_TENSORS and all(0 <= level <= top for level in levels.values())
+
+
+def _rotations_fit(rotations: Sequence[tuple[int, int]], slots: int, top: int) -> bool:
+    steps = [step for step, _ in rotations]
+    inside = all(1 <= step < slots and 0 <= level <= top for step, level in rotations)
+    return inside and _unique(steps) and len(steps) <= MOST_ROTATIONS
+
+
+def _key_rules(plan: Plan) -> Rules:
+    """What a client, who cannot build the circuit, can see of the keys: that the plan's own stages could use each of them.
+
+    Levels only fall, but for bootstraps, so no key is used above the highest of them. Every key turns a ciphertext once
+    at least, so there are no more keys than rotations in the stages' counts (those inside bootstraps are not counted).
+    """
+    live = {tensor.name: tensor.level for tensor in plan.request}
+    highest = max(live.values(), default=0)
+    for stage in plan.stages:
+        yield f"stage {stage.name}: levels that rise without a bootstrap", _falling(stage, live)
+        highest = max(highest, *stage.levels.values(), 0)
+        live = {**live, **stage.out_levels}
+    turns = sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATING)
+    yield "levels of the rotations", all(level <= highest for _, level in plan.rotations)
+    yield "rotations beyond those that the stages count", len(plan.rotations) <= turns
+    yield "level of the response", all(tensor.level <= live.get(tensor.name, -1) for tensor in plan.response)
+
+
+def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
+    """Whether a stage takes tensors that are there, no higher than they are unless refreshed, and gives none above them."""
+    taken = all(name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items())
+    there = stage.levels.keys() <= live.keys()
+    return taken and there and max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
+
+
+def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
+    yield f"names of the {what}", _unique([tensor.name for tensor in tensors])
+    for tensor in tensors:
+        yield f"{what} {tensor.name}: ciphertexts", 1 <= tensor.count <= MOST_CIPHERTEXTS
+        yield f"{what} {tensor.name}: level", 0 <= tensor.level <= top
+        yield f"{what} {tensor.name}: kind", tensor.kind == "real"
+
+
+def _layout_rules(plan: Plan) -> Rules:
+    """The layout is that of the plan's sizes: nothing larger than the plan's own numbers is built from it."""
+    request, response, model = plan.layout.request, plan.layout.response, plan.model
+    packing = SCHEMES[plan.scheme].packing
+    yield "layout: packing", request.tag == response.tag == packing
+    sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
+    yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
+    yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
+    yield "layout: hidden size", request.size == model.hidden
+    yield "layout: size of the answer", response.size == (len(model.labels) or model.hidden)
+    yield "layout: bounds", all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer))
+    yield "layout: blocks of the response", response.fits(*sizes, model.hidden, bool(model.labels))
+    yield (
+        "layout: ciphertexts",
+        _counts(plan.layout)
+        == (
+            {tensor.name: tensor.count for tensor in plan.request},
+            [tensor.count for tensor in plan.response],
+        ),
+    )
+
+
+def _counts(layout: Layout) -> tuple[dict[str, int], list[int]] | None:
+    """Ciphertexts of request and response; None for numbers that are no layout."""
+    try:
+        layout.check()
+        return dict(layout.request.counts), [layout.response.count]
+    except ShapeError:
+        return None
+
+
+def _answer_rules(plan: Plan) -> Rules:
+    least = least_noise(plan.parameters, plan.answer)
+    yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
+    yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= MOST
+    yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
+
+
+def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
+    """The hash does not cover it, and nothing that a client guards itself with is taken from it."""
+    times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.max_abs_error)
+    sizes = (*prediction.stage_bytes, *prediction.bytes.values())
+    yield "prediction: fields", set(prediction.bytes) == BYTES and set(prediction.seconds) == SECONDS
+    yield "prediction: stages", len(prediction.stage_seconds) == len(prediction.stage_bytes) == stages
+    yield "prediction: seconds", all(0.0 <= value <= MOST_SECONDS for value in times)
+    yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
+    yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
+    yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
+
+
+def _unique(names: Sequence[object]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _population_rules(found: Population) -> Rules:
+    rates = (found.per_text, found.per_text_bound, found.per_request, found.per_request_bound)
+    yield "population: method", found.method in (HELD_OUT, FOLDS, NOT_ESTIMATED)
+    yield "population: counts", 0 <= found.far <= found.outside <= found.texts <= MOST_COUNT
+    yield "population: rates", all(0.0 <= rate <= 1.0 for rate in rates)

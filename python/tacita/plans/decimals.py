@@ -1,0 +1,46 @@
+"""How many decimals of an answer a client may show: the last one stays far above the noise of decryption.
+
+Noise of a decrypted value depends on the secret key. With a step of at least `QUIET` times the noise, at most one number in
+`QUIET` is rounded otherwise than without noise. That makes the known attacks impractical; it is not IND-CPA-D security.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from tacita.errors import PlanError
+from tacita.plans.plan import ParameterInfo
+from tacita.plans.presets import noise_of
+
+MOST = 3
+QUIET = 2.0**6
+
+
+def quiet(decimals: int, noise: float) -> bool:
+    """Whether answers with this noise may be shown to so many decimals."""
+    return 0 <= decimals <= MOST and 10.0**-decimals >= QUIET * noise
+
+
+def decimals_for(noise: float) -> int:
+    """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""
+    found = [decimals for decimals in range(MOST + 1) if quiet(decimals, noise)]
+    if not found:
+        raise PlanError(
+            f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",
+            hint="take a preset with a larger scale (n16_leveled, n16), or a model whose answers are smaller",
+        )
+    return found[-1]
+
+
+def stated_noise(measured: float, parameters: ParameterInfo, answer: float) -> float:
+    """What a plan states: measured, or the least that there can be, rounded up to a power of two.
+
+    Rounded because it is one sample of a random quantity: a plan is then the same when it is made again.
+    """
+    return float(2.0 ** ceil(log2(max(measured, least_noise(parameters, answer)))))
+
+
+def least_noise(parameters: ParameterInfo, answer: float) -> float:
+    """Noise of the last rescaling alone, in an answer of which the slots hold the part 1 / answer, halved for the mean of two
+    copies and for luck. A plan that states less is not believed."""
+    return 0.5 * noise_of(parameters).rescale * answer

@@ -1,0 +1,205 @@
+"""The frozen plan: everything that client and server must agree on, and nothing secret.
+
+Written once by `tacita plan`, read by both parties. The hash covers every field but the prediction, so that two
+machines with other price tables still hold the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tacita.errors import FileError, PlanError
+from tacita.front.front import FrontConfig
+from tacita.packings.layouts import Layout
+from tacita.plans import strict_json
+from tacita.plans.commitment import salt_beside
+from tacita.plans.population import UNKNOWN, Population
+from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
+
+FORMAT = "tacita-plan"
+VERSION = 4
+MAX_BYTES = 64 << 20
+REMAKE = "make it again with `tacita plan`"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The checkpoint a plan was made for.
+
+    commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a client
+    embeds a text; None for a model that starts from hidden states.
+    normalise: whether the client divides the decrypted answer by its length.
+    """
+
+    name: str
+    commitment: str
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+    activation: str
+    pooling: str
+    normalise: bool
+    labels: tuple[str, ...]
+    embeddings: FrontConfig | None
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """Encryption parameters. log_qp: bits of the whole modulus. failure_log2: of one bootstrap.
+
+    security_bits: classical, by the table of ePrint 2024/463; below 128 the preset's name says insecure.
+    """
+
+    preset: str
+    log_n: int
+    slots: int
+    max_level: int
+    log_qp: float
+    security_bits: int
+    secret: str
+    failure_log2: float
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of the request or response: so many ciphertexts at this level, of kind "real" or "complex"."""
+
+    name: str
+    count: int
+    level: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """A stage as it will run: see `placement.Step`."""
+
+    name: str
+    bootstraps: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: Mapping[str, int]
+    out_levels: Mapping[str, int]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a run should cost on the machine of the price table.
+
+    stage_seconds, stage_bytes: one per placed stage, bootstraps
+    included, and its working memory beside keys; seconds: step -> seconds; bytes: evaluation_keys,
+    request, response (files) and server_memory, client_memory (peak). max_abs_error: of the logits, by `sim`.
+    """
+
+    machine: str
+    threads: int
+    stage_seconds: tuple[float, ...]
+    stage_bytes: tuple[int, ...]
+    seconds: Mapping[str, float]
+    bytes: Mapping[str, int]
+    max_abs_error: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """See the module's docstring.
+
+    scheme: a name in `plans.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features side by side in a
+    ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated intervals and approximations, as JSON
+    data: the server's, a client reads nothing of it. layout: where the request takes its input and the response leaves its
+    answers. answer: bound of an answer's magnitude, by calibration.
+
+    rotations: (step, highest level at which the key is used), conjugation excluded.
+    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
+    before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md). population: how often
+    texts leave the calibrated intervals. salt: opens the commitment to the weights; no part of the file, and empty at
+    a client.
+    """
+
+    model: ModelInfo
+    tokens: int
+    scheme: str
+    batch: int
+    lanes: int
+    parameters: ParameterInfo
+    circuit: Mapping[str, Any]
+    layout: Layout
+    answer: float
+    stages: tuple[PlacedStage, ...]
+    rotations: tuple[tuple[int, int], ...]
+    request: tuple[TensorInfo, ...]
+    response: tuple[TensorInfo, ...]
+    noise: float
+    decimals: int
+    prediction: Prediction
+    population: Population = UNKNOWN
+    salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256, hex, of the canonical JSON (sorted keys, no spaces) without the prediction."""
+        data = to_json(self)
+        del data["prediction"]
+        return hashlib.sha256(canonical(data)).hexdigest()
+
+    @property
+    def bootstraps(self) -> int:
+        """Ciphertexts bootstrapped in a run; two real ones that share a bootstrap count once."""
+        return sum(len(stage.kinds) for stage in self.stages)
+
+    def to_text(self) -> str:
+        """The file's content: indented JSON with format, version and hash in front."""
+        head = {"format": FORMAT, "version": VERSION, "hash": self.hash}
+        return json.dumps({**head, **to_json(self)}, indent=1) + "\n"
+
+    @staticmethod
+    def load(path: Path) -> Plan:
+        """Reads and checks a plan file, with the salt beside it if it is there.
+
+        Raises FileError: missing, too large, no plan, of another version, altered; or no salt in the salt's place.
+        """
+        return parse(_read_capped(path), str(path), salt_beside(path))
+
+
+def parse(text: str, where: str, salt: str = "") -> Plan:
+    """Text -> checked plan. where: named in errors. salt: see `Plan`.
+
+    Raises FileError, whatever the text is; see `check` for what is refused.
+    """
+    from tacita.plans.check import check  # which needs the presets, which are made of this module's ParameterInfo
+
+    try:
+        data = strict_json.loads(text)
+    except ValueError as error:
+        raise FileError(f"{where}: not a complete plan ({error})", hint=REMAKE) from error
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
+    if (version := data.pop("version", None)) != VERSION:
+        raise FileError(f"{where}: plan version {version!s:.20}, this program reads {VERSION}", hint="make it again")
+    claimed = data.pop("hash", None)
+    try:
+        plan = typing.cast(Plan, from_json(Plan, data))
+    except (KeyError, TypeError, ValueError, PlanError) as error:
+        raise FileError(f"{where}: damaged plan ({error!s:.300})", hint=REMAKE) from error
+    if plan.hash != claimed:
+        raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
+    check(plan, where)
+    return replace(plan, salt=salt)
+
+
+def _read_capped(path: Path) -> str:
+    try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise FileError(f"{path}: {size} bytes, a plan has at most {MAX_BYTES}", hint="is this another file?")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read as a plan ({error})", hint="make it with `tacita plan`") from error

@@ -1,0 +1,112 @@
+"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the engine.
+
+`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and products cost
+less, and keys are few. `leveled` finds the smallest secure ring that is deep enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacita.errors import InputError
+from tacita.plans.plan import ParameterInfo
+from tacita.slots.noise import NoiseModel
+
+LOG_QP = 1711.6
+# the engine computes it from its parameters and says -1000 for that or less
+BOOTSTRAP_FAILURE = -1000.0
+# stands for "nothing to fail": JSON has no infinity
+NO_BOOTSTRAP = -1024.0
+
+
+def _preset(
+    name: str, log_n: int, log_qp: float, security_bits: int, max_level: int = 13, failure: float = BOOTSTRAP_FAILURE
+) -> ParameterInfo:
+    return ParameterInfo(
+        preset=name,
+        log_n=log_n,
+        slots=1 << (log_n - 1),
+        max_level=max_level,
+        log_qp=log_qp,
+        security_bits=security_bits,
+        secret="uniform ternary",
+        failure_log2=failure,
+    )
+
+
+# bits of security of the same chain on rings too small to hide anything
+TOYS = {8: 0, 9: 1, 10: 2, 11: 4, 12: 7, 13: 16, 14: 32, 15: 64}
+# log2 N of the leveled presets: (depth, log2 QP)
+LEVELED = {13: (3, 212.0), 14: (7, 429.0), 15: (17, 862.0), 16: (34, 1744.0), 17: (70, 3470.0)}
+# rings with the chain of n15_leveled
+LEVELED_TOYS = {9: 2, 10: 4, 11: 8, 12: 15}
+
+PRESETS = (
+    {"n16": _preset("n16", 16, LOG_QP, 128)}
+    | {
+        name: _preset(name, n, log_qp, 128, depth, NO_BOOTSTRAP)
+        for n, (depth, log_qp) in LEVELED.items()
+        for name in [f"n{n}_leveled"]
+    }
+    | {name: _preset(name, n, LOG_QP, bits) for n, bits in TOYS.items() for name in [f"insecure_toy_n{n}"]}
+    | {
+        name: _preset(name, n, LEVELED[15][1], bits, LEVELED[15][0], NO_BOOTSTRAP)
+        for n, bits in LEVELED_TOYS.items()
+        for name in [f"insecure_toy_leveled_n{n}"]
+    }
+)
+
+
+def can_bootstrap(info: ParameterInfo) -> bool:
+    """Whether a circuit under these parameters may bootstrap."""
+    return info.failure_log2 > NO_BOOTSTRAP
+
+
+def leveled(depth: int, slots: int = 1) -> ParameterInfo | None:
+    """The smallest secure preset without bootstrapping of this depth and at least so many slots; None if there is none."""
+    secure = (PRESETS[f"n{n}_leveled"] for n in LEVELED)
+    return next((info for info in secure if info.max_level >= depth and info.slots >= slots), None)
+
+
+SMALLEST = "leveled"  # stands for the smallest secure preset without bootstrapping that a circuit fits
+TOY_CHAIN = 15  # log2 N of the preset whose chain the toys have
+
+
+@dataclass(frozen=True)
+class Chain:
+    """log_scale: log2 of the scale. special: special primes, and limbs of a key-switching digit."""
+
+    log_scale: float
+    special: int
+
+
+CHAINS = {  # as in the engine's presets
+    13: Chain(38.0, 1),
+    14: Chain(40.0, 2),
+    15: Chain(39.0, 3),
+    16: Chain(41.0, 6),
+    17: Chain(41.0, 11),
+}
+
+
+def candidates(preset: str) -> Sequence[ParameterInfo]:
+    """The presets that a name stands for, the smallest ring first. Raises InputError for an unknown name."""
+    if preset == SMALLEST:
+        return [PRESETS[f"n{log_n}_leveled"] for log_n in sorted(LEVELED)]
+    if preset not in PRESETS:
+        raise InputError(f"no preset {preset!r}", hint=f"one of {SMALLEST}, {', '.join(PRESETS)}")
+    return [PRESETS[preset]]
+
+
+def noise_of(parameters: ParameterInfo) -> NoiseModel:
+    """Noise in the slots under these parameters."""
+    if can_bootstrap(parameters):
+        return NoiseModel(parameters.slots)
+    return NoiseModel(parameters.slots, scale_bits=chain_of(parameters).log_scale)
+
+
+def chain_of(parameters: ParameterInfo) -> Chain:
+    """Of parameters without bootstrapping."""
+    toy = parameters.preset.startswith("insecure")
+    return CHAINS[TOY_CHAIN if toy else parameters.log_n]

@@ -1,0 +1,88 @@
+"""The plan of the two-party mode: what both parties must agree on before a session, all of it public.
+
+Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin, rounded outwards to 8 bits
+(`calibrate.outwards`). No weights. The intervals are nevertheless a fingerprint: who holds a candidate checkpoint can calibrate it and
+compare.
+The server makes it from the checkpoint and sends it; the client checks every number before it acts on one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.tensors import Operations, T, W
+from tacita.errors import PlanError
+from tacita.models.registry import forward, front
+from tacita.plans.typed_json import canonical, to_json
+from tacita.two_party.base import (
+    Bounds,
+    EmbeddingBounds,
+    Formats,
+    table_ring,
+)
+from tacita.two_party.count import Cost, CountTensors
+
+FORMAT = "tacita-two-party"
+VERSION = 3
+EMBEDDINGS = ("published", "hidden")
+EMBEDDING_NORM = "embedding.norm"
+REMAKE = "the peer runs another release, or the connection is not to a tacita server"
+
+
+@dataclass(frozen=True)
+class TwoPartyPlan:
+    """See the module's docstring.
+
+    name: of the model. family: a name in `models.registry`; config: of its type.
+    embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
+    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the
+    pooled vector before the client normalises it.
+    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plans.two_party.correlations`).
+    """
+
+    name: str
+    family: str
+    config: Any
+    tokens: int
+    embeddings: str
+    formats: Formats
+    embedding: EmbeddingBounds | None
+    bounds: Bounds
+    magnitudes: Mapping[str, float]
+    answer: float
+    decimals: int
+    correlations: str = "ferret"
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256, hex, of the canonical JSON with format and version."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
+
+    def run(self, operations: Operations[T, W], x: T) -> T:
+        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) -> answer (1, outputs)."""
+        blocks = Meaning(operations)
+        return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
+
+
+def counted(plan: TwoPartyPlan) -> Cost:
+    """What one text costs. Takes a millisecond."""
+    ops, hidden = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.config.hidden
+    x = (plan.tokens, hidden) if plan.embedding is None else ops.words(plan.tokens, hidden, words_ring(plan))
+    plan.run(ops, x)
+    return ops.cost
+
+
+def words_ring(plan: TwoPartyPlan) -> int:
+    """Bits in which rows of a hidden word table are shared. Raises PlanError for a plan that publishes it."""
+    if plan.embedding is None:
+        raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
+    return table_ring(plan.formats, plan.embedding)

@@ -1,0 +1,154 @@
+"""Runs a placed circuit on any backend: lowers, bootstraps and drops tensors exactly as the plan says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import islice
+
+from tacita.errors import PlanError
+from tacita.packings.pairs import doubled_parts
+from tacita.plans.plan import PlacedStage
+from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.stage import Live, Stage
+
+AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Reported before each stage and once at the end. index counts finished stages; left: predicted seconds."""
+
+    stage: str
+    index: int
+    total: int
+    seconds: float
+    left: float
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A point between two stages, from which a run can go on.
+
+    index: stages finished. live: the tensors after them. complex_names: those with independent parts.
+    """
+
+    index: int
+    live: Live
+    complex_names: frozenset[str] = frozenset()
+
+
+def run(
+    placed: Sequence[PlacedStage],
+    stages: Sequence[Stage],
+    be: Backend,
+    live: Live,
+    *,
+    predicted: Sequence[float] = (),
+    progress: Callable[[Progress], None] = lambda _: None,
+    inspect: Callable[[str, Live], None] = lambda _stage, _live: None,
+    begin: int = 0,
+    complex_names: Set[str] = frozenset(),
+    reached: Callable[[Reached], None] = lambda _: None,
+) -> Live:
+    """The tensors after the last stage.
+
+    live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
+    predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each stage
+    (tests compare layers with it). reached: called after each stage but the last, with what a later run needs to go on
+    from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and plan differ.
+    """
+    names = [stage.name for stage in stages]
+    if names != [step.name for step in placed]:
+        raise PlanError("the plan was made for other stages than this circuit has", hint="make the plan again")
+    clock = _Clock(predicted or [1.0] * len(names), begin)
+    live, given = dict(live), live
+    given.clear()
+    for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
+        progress(clock.report(stage.name, index))
+        _enter(step, be, live, complex_names)
+        before = live
+        with be.stage(stage.name):
+            live = stage.run(be, dict(live))
+        complex_names = {n for n in complex_names if live.get(n) is before.get(n)} | stage.complex_outputs
+        del before  # what is dead now is freed before the next stage, not after it
+        inspect(stage.name, dict(live))
+        if index + 1 < len(names):
+            reached(Reached(index + 1, dict(live), frozenset(complex_names)))
+    progress(clock.report("done", len(names)))
+    return live
+
+
+def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
+    """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
+    if unknown := sorted({*step.bootstraps, *step.levels} - set(live)):
+        raise PlanError(f"stage {step.name}: there is no tensor {unknown[0]!r} before it", hint="make the plan again")
+    if step.bootstraps:
+        with be.stage(f"{step.name}/bootstrap"):
+            named = {name: live[name] for name in step.bootstraps}
+            live.update(refresh(be, named, complex_names, step.kinds, step.levels))
+    for name, level in step.levels.items():
+        live[name] = tuple(be.drop_to(ct, level) for ct in live[name])
+
+
+Slot = tuple[str, int]  # tensor, number of the ciphertext
+
+
+def refresh(
+    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str], levels: Mapping[str, int] | None = None
+) -> Live:
+    """All these tensors refreshed, at `levels` where given, else at the top; a few ciphertexts at a time.
+
+    planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by two, as
+    (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where levels are worth
+    nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one conjugation per pair.
+    """
+    wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
+    found: dict[Slot, Ct] = {}
+    groups = _groups(be, tensors, complex_names, planned)
+    for first in range(0, len(groups), AT_ONCE):
+        part = groups[first : first + AT_ONCE]
+        inputs = [_join(be, *(tensors[name][i] for name, i in slots)) for slots, _ in part]
+        for (slots, _), ct in zip(part, be.bootstrap(inputs, [kind for _, kind in part]), strict=True):
+            lowered = be.drop_to(ct, max(wanted[name] for name, _ in slots))
+            found.update(zip(slots, _parts(be, lowered, len(slots)), strict=True))
+    return {name: tuple(found[name, i] for i in range(len(cts))) for name, cts in tensors.items()}
+
+
+def _groups(
+    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str]
+) -> list[tuple[tuple[Slot, ...], Kind]]:
+    """What goes into each bootstrap: one ciphertext, or two real ones."""
+    slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
+    pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
+    count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
+    pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
+    paired = {s for pair in pairs for s in pair}
+    groups: list[tuple[tuple[Slot, ...], Kind]] = [(pair, "complex") for pair in pairs]
+    groups += [((s,), "complex" if s[0] in complex_names else "real") for s in slots if s not in paired]
+    return groups
+
+
+def _join(be: Backend, a: Ct, b: Ct | None = None) -> Ct:
+    """(a + ib) / 2 at level 0; a alone as it is."""
+    return a if b is None else be.mul_const(be.add(be.drop_to(a, 1), be.mul_i(be.drop_to(b, 1))), 0.5)
+
+
+def _parts(be: Backend, z: Ct, count: int) -> tuple[Ct, ...]:
+    """What `_join` put together, doubled as it was halved; z alone as it is."""
+    return (z,) if count == 1 else doubled_parts(be, z)
+
+
+class _Clock:
+    """Time left: predicted seconds of the remaining stages, scaled by how the finished ones turned out."""
+
+    def __init__(self, predicted: Sequence[float], begin: int) -> None:
+        self.predicted, self.begin = list(predicted), begin
+        self.began = time.monotonic()
+
+    def report(self, stage: str, index: int) -> Progress:
+        spent = time.monotonic() - self.began
+        done, todo = sum(self.predicted[self.begin : index]), sum(self.predicted[index:])
+        left = todo * (spent / done if done else 1.0)
+        return Progress(stage, index, len(self.predicted), spent, left)

@@ -1,9 +1,13 @@
-# Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv. Nothing global is touched.
+# Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv.
+# Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make wheel   an installable file in build/wheels
-#   make lint    formatting, types, import rules, clippy                      make bench  engine figures, as JSON
-#   make figures measure, write docs/benchmarks.md                           make two-party  the same for the two-party mode
-#   make fuzz    fuzz every decoder (docs/fuzzing.md); FUZZ_RUNS=10000000 executions of each of FUZZ_TARGETS=keys,request,... (all)
+#   make lint    formatting, types, import rules, clippy
+#   make bench   engine figures, as JSON
+#   make figures measure, write docs/benchmarks.md
+#   make two-party  the same for the two-party mode
+#   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
+#                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,10 +30,12 @@ NATIVE := $(VENV)/.stamp-native
 WHEELS := $(BUILD_DIR)/wheels
 WHEEL := $(WHEELS)/.stamp-wheel
 PACKAGE := $(shell find python/tacita -type f -not -name '*.py[co]' -not -name '*.so' 2>/dev/null)
-RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock)
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/null) \
+	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz fmt clean help
+.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz
+.PHONY: fmt clean help
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -37,7 +43,8 @@ help:
 setup: $(NATIVE)
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
+	@test -n "$(PYTHON)" || { \
+	  echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
 	@command -v $(CARGO) >/dev/null || { echo "Rust is needed: https://rustup.rs"; exit 1; }
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { echo "hint: apt-get install python3-venv"; exit 1; }

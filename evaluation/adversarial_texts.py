@@ -1,9 +1,11 @@
-"""How far texts leave the calibrated intervals of a model: made-up ones, and those of a file. Largest excess of each stage.
+"""How far texts leave the calibrated intervals of a model: made-up ones, and those of a file. Largest excess
+of each stage.
 
     python evaluation/adversarial_texts.py [--model DIR] [--texts FILE] [--count 400] [--json FILE]
 
-An excess is the distance from an interval's middle in half-widths; above 1 is outside. Texts are seeded: random word pieces, one
-rare piece repeated, punctuation alone, letters of other alphabets, one long word, random words shouted; each at several lengths.
+An excess is the distance from an interval's middle in half-widths; above 1 is outside. Texts are seeded:
+random word pieces, one rare piece repeated, punctuation alone, letters of other alphabets, one long word,
+random words shouted; each at several lengths.
 """
 
 from __future__ import annotations
@@ -28,11 +30,21 @@ from tacita.front.embed import tokenize
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)
 PUNCTUATION = list("!?.,;:'\"()[]{}-/&$#@%*+=<>")
-ALPHABETS = ((0x0391, 24), (0x0410, 64), (0x05D0, 27), (0x0621, 26), (0x0905, 48), (0x3042, 80), (0x4E00, 3000))
+ALPHABETS = (
+    (0x0391, 24),
+    (0x0410, 64),
+    (0x05D0, 27),
+    (0x0621, 26),
+    (0x0905, 48),
+    (0x3042, 80),
+    (0x4E00, 3000),
+)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--model", default=api.DEFAULT_MODEL)
     options.add_argument("--texts", type=Path, help="one a line; of a .tsv the first column")
     options.add_argument("--count", type=int, default=400, help="texts of each kind")
@@ -46,7 +58,9 @@ def main() -> None:
     for packing in ("rows", "batch"):
         found = calibrate(model, TOKENS, row_estimates=packing == "batch")
         soft = tempered(model, found.temperatures)
-        report[packing] = {kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()}
+        report[packing] = {
+            kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()
+        }
         show(packing, report[packing])
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,7 +1,7 @@
 """ARION's shipped sentence and BERT-Tiny, encrypted by us: logits beside its float reference.
 
-There is one sentence for these weights. Intervals come from perturbed and re-ordered copies of its token vectors, never from itself;
-the report says how far it lies in them (`largest_excess`, below 1 is inside).
+There is one sentence for these weights. Intervals come from perturbed and re-ordered copies of its token
+vectors, never from itself; the report says how far it lies in them (`largest_excess`, below 1 is inside).
 """
 
 from __future__ import annotations

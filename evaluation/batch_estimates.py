@@ -1,4 +1,5 @@
-"""Predicted seconds per input of every stage of a batch, beside MOAI's and ARION's measured ones (ARION, Table VII)."""
+"""Predicted seconds per input of every stage of a batch, beside MOAI's and ARION's measured ones (ARION,
+Table VII)."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def describe_plan(
         refresh = prices.bootstrap_seconds(stage.kinds) if stage.kinds else 0.0
         kinds["bootstraps"] += refresh
         kinds[_kind(stage.name)] += seconds - refresh
-        stages.append({"name": stage.name, "seconds_per_input": seconds / plan.batch, "bootstraps": len(stage.kinds)})
+        stages.append(
+            {"name": stage.name, "seconds_per_input": seconds / plan.batch, "bootstraps": len(stage.kinds)}
+        )
     kinds["total"] = sum(plan.prediction.stage_seconds)
     return {
         "model": plan.model.name,
@@ -87,7 +90,9 @@ def describe_plan(
         "machine": f"{prices.machine}, {prices.threads} threads",
         "bootstraps": plan.bootstraps,
         "gigabytes": {name: size / 1e9 for name, size in plan.prediction.bytes.items()},
-        "seconds_per_input": {k: {"ours": s / plan.batch, "moai_arion": beside.get(k)} for k, s in kinds.items()},
+        "seconds_per_input": {
+            k: {"ours": s / plan.batch, "moai_arion": beside.get(k)} for k, s in kinds.items()
+        },
         "stages": stages,
     }
 

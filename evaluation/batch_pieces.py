@@ -1,7 +1,9 @@
-"""Pieces of a BERT-base batch at full size and security: one attention head, and 16 columns of every other stage.
+"""Pieces of a BERT-base batch at full size and security: one attention head, and 16 columns of every other
+stage.
 
-A whole layer would take hours on two cores; these say whether the estimate's prices hold at its sizes. Inputs are copies of a
-few ciphertexts (in memory of their own where they are rotated or multiplied), weights are random. Seconds beside predictions.
+A whole layer would take hours on two cores; these say whether the estimate's prices hold at its sizes. Inputs
+are copies of a few ciphertexts (in memory of their own where they are rotated or multiplied), weights are
+random. Seconds beside predictions.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def main() -> None:
         be, secret = _engine(params, sorted(rotations.items()), Path(folder))
     rows = [_measured(piece, sim, be, secret, prices) for piece, sim in zip(pieces, sims, strict=True)]
     text = json.dumps(
-        {"shape": args.shape, "tokens": args.tokens, "pieces": rows, "peak_rss_gb": peak_memory_gb()}, indent=1
+        {"shape": args.shape, "tokens": args.tokens, "pieces": rows, "peak_rss_gb": peak_memory_gb()},
+        indent=1,
     )
     print(text)
     if args.json:
@@ -79,7 +82,9 @@ def main() -> None:
 def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     model = random_model(name, layers=1)
     c = model.config
-    specs = fit_circuit(calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c)
+    specs = fit_circuit(
+        calibrate(model, shape.tokens, hidden_states=random_inputs(model, shape.tokens, 2)), c
+    )
     first, columns = specs.norm("layer0.norm1"), Columns.by_heads(shape, c.heads, c.head_size)
     norm = BatchNorm(first.rsqrt, c.norm_eps, first.centred, c.hidden, 1)
     attention = _one_head(model, columns, specs.attention("layer0.attention"), norm)
@@ -93,13 +98,30 @@ def _pieces(name: str, shape: BatchShape) -> list[Piece]:
     enter = attention.specs.exp.depth(attention.specs.exp.free_scale()) + 4
     act = specs.function("layer0.feed_forward").function
     return [
-        Piece("one attention head", enter + 1, c.hidden + 1, lambda be, x: attention.attend(be, tuple(x[:-1]), x[-1])),
+        Piece(
+            "one attention head",
+            enter + 1,
+            c.hidden + 1,
+            lambda be, x: attention.attend(be, tuple(x[:-1]), x[-1]),
+        ),
         Piece("projection, 16 columns", 3, 2 * c.hidden, lambda be, x: out.outputs(be, x)),
-        Piece("refresh, 16 columns", 1, BLOCK, lambda be, x: refresh(be, {"y": tuple(x)}, set(), ["complex"] * 8)),
+        Piece(
+            "refresh, 16 columns",
+            1,
+            BLOCK,
+            lambda be, x: refresh(be, {"y": tuple(x)}, set(), ["complex"] * 8),
+        ),
         Piece("variance", 2, c.hidden, lambda be, x: norm.variance(be, tuple(x))),
-        Piece("1/sqrt and 16 columns", 7, BLOCK, lambda be, x: norm.normalise(be, tuple(x), norm.root(be, x[0]))),
+        Piece(
+            "1/sqrt and 16 columns", 7, BLOCK, lambda be, x: norm.normalise(be, tuple(x), norm.root(be, x[0]))
+        ),
         Piece("expand, 16 columns", 12, c.hidden, lambda be, x: up.outputs(be, x)),
-        Piece("activate, 16 columns", 11, BLOCK, lambda be, x: [act.evaluate(be, ct, act.free_scale()) for ct in x]),
+        Piece(
+            "activate, 16 columns",
+            11,
+            BLOCK,
+            lambda be, x: [act.evaluate(be, ct, act.free_scale()) for ct in x],
+        ),
         Piece("contract, 16 columns", 5, c.intermediate, lambda be, x: down.outputs(be, x)),
     ]
 
@@ -112,7 +134,13 @@ def _one_head(model: Checkpoint, columns: Columns, s: AttentionSpecs, norm: Batc
     specs = BatchAttentionSpecs(s.exp, s.inverse, s.context, s.attended, norm.entry)
     split = Split.double(columns.shape.tokens)
     whole = BatchAttention.build(
-        AttentionWeights(*arrays), columns, a.head_size, Meaning.bounded(3.0, columns.size), specs, split, split
+        AttentionWeights(*arrays),
+        columns,
+        a.head_size,
+        Meaning.bounded(3.0, columns.size),
+        specs,
+        split,
+        split,
     )
     return replace(whole, query_key=whole.query_key[:1], value=whole.value[:1])
 
@@ -127,7 +155,9 @@ def _engine(params: Any, rotations: list[tuple[int, int]], folder: Path) -> tupl
     paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
     native().keygen(params, rotations, *paths, lambda _done, _total: None)
     secret = native().SecretKey.load(paths[0], params)
-    return CkksBackend(native().Evaluator(params, native().EvaluationKeys.load(paths[1], params, rotations), 0)), secret
+    return CkksBackend(
+        native().Evaluator(params, native().EvaluationKeys.load(paths[1], params, rotations), 0)
+    ), secret
 
 
 def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, prices: Prices) -> dict[str, Any]:
@@ -140,7 +170,13 @@ def _measured(piece: Piece, sim: SimBackend, be: CkksBackend, secret: Any, price
     seconds = time.monotonic() - began
     kinds = [k for (op, _, _), n in sim.counts.items() for k in [_kind(op)] * n if k]
     predicted = prices.total(sim.counts) + (prices.bootstrap_seconds(kinds) if kinds else 0.0)
-    row = {"piece": piece.name, "level": piece.level, "inputs": piece.count, "seconds": seconds, "predicted": predicted}
+    row = {
+        "piece": piece.name,
+        "level": piece.level,
+        "inputs": piece.count,
+        "seconds": seconds,
+        "predicted": predicted,
+    }
     print(json.dumps(row), flush=True)
     return row
 

@@ -2,7 +2,8 @@
 
     python evaluation/convert_dashformer.py --output DIR [--data ../shared/data/gausslabs-idash-2024-solution]
 
-`tacita bench dashformer --data DATA` converts for itself; this keeps the folder. What it writes: tacita.checkpoint.dashformer.
+`tacita bench dashformer --data DATA` converts for itself; this keeps the folder. What it writes:
+tacita.checkpoint.dashformer.
 """
 
 from __future__ import annotations

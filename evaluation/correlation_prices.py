@@ -2,7 +2,8 @@
 
     python evaluation/correlation_prices.py
 
-Both parties in one process, in memory, half of the transfers in each direction; on two cores a party has one to itself.
+Both parties in one process, in memory, half of the transfers in each direction; on two cores a party has one
+to itself.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""What each approximation costs DASHformer: its probabilities with one function replaced, then all, over sequences that took no
-part in calibration; with --chosen-on, over those that did (an accuracy is chosen on these).
+"""What each approximation costs DASHformer: its probabilities with one function replaced, then all, over
+sequences that took no part in calibration; with --chosen-on, over those that did (an accuracy is chosen on
+these).
 
-    python evaluation/dashformer_functions.py --model DIR [--relu 6e-5] [--chosen-on]   (DIR: made by convert_dashformer.py)
+    python evaluation/dashformer_functions.py --model DIR [--relu 6e-5] [--chosen-on]   (DIR: made by
+    convert_dashformer.py)
 
---relu: root-mean-square error of ReLU, as `Accuracy.relu`. Float64 numpy, no encryption and no packing: the circuit's
-functions on the circuit's intervals. Also prints by how much an estimate of each row's log-sum, quadratic in its query,
-would narrow what 1/x has to cover.
+--relu: root-mean-square error of ReLU, as `Accuracy.relu`. Float64 numpy, no encryption and no packing: the
+circuit's functions on the circuit's intervals. Also prints by how much an estimate of each row's log-sum,
+quadratic in its query, would narrow what 1/x has to cover.
 """
 
 from __future__ import annotations
@@ -81,7 +83,10 @@ def logits(model: Checkpoint, x: Array, f: Functions) -> Array:
     mixed = np.einsum("nhij,njhd->nihd", raised, value) / TOKENS
     context = mixed * f["inverse"](raised.mean(axis=-1)).transpose(0, 2, 1)[..., None]
     y = norm(
-        model, "attention.output", x + dense(model, "attention.output.dense", context.reshape(x.shape)), f["rsqrt1"]
+        model,
+        "attention.output",
+        x + dense(model, "attention.output.dense", context.reshape(x.shape)),
+        f["rsqrt1"],
     )
     inner = f["activation"](dense(model, "intermediate.dense", y))
     out = norm(model, "output", y + dense(model, "output.dense", inner), f["rsqrt2"])
@@ -91,12 +96,15 @@ def logits(model: Checkpoint, x: Array, f: Functions) -> Array:
 def queries_keys_values(model: Checkpoint, x: Array) -> tuple[Array, Array, Array]:
     """(inputs, tokens, heads, head size) each; queries divided by the root of the head size."""
     shape = (*x.shape[:2], model.config.heads, model.config.head_size)
-    query, key, value = (dense(model, f"attention.self.{n}", x).reshape(shape) for n in ("query", "key", "value"))
+    query, key, value = (
+        dense(model, f"attention.self.{n}", x).reshape(shape) for n in ("query", "key", "value")
+    )
     return query / np.sqrt(model.config.head_size), key, value
 
 
 def spans(model: Checkpoint, x: Array, calibrated: int) -> str:
-    """Range of the rows' log means, before and after subtracting b.q + (v.q)^2 + c fitted on the first inputs, by head."""
+    """Range of the rows' log means, before and after subtracting b.q + (v.q)^2 + c fitted on the first
+    inputs, by head."""
     query, key, _ = queries_keys_values(model, x)
     text = []
     for h in range(model.config.heads):
@@ -105,7 +113,9 @@ def spans(model: Checkpoint, x: Array, calibrated: int) -> str:
         terms = quadratic_terms(q, k, calibrated)
         wanted, given = means[:calibrated].ravel(), terms[:calibrated].reshape(-1, terms.shape[-1])
         left = means - terms @ np.linalg.lstsq(given, wanted, rcond=None)[0]
-        text.append(f"head {h}: {np.ptp(means):.1f} -> {np.ptp(left[:calibrated]):.1f}, {np.ptp(left):.1f} on all")
+        text.append(
+            f"head {h}: {np.ptp(means):.1f} -> {np.ptp(left[:calibrated]):.1f}, {np.ptp(left):.1f} on all"
+        )
     return "nats of log mean, as they are -> less the estimate: " + "; ".join(text)
 
 

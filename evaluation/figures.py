@@ -1,9 +1,12 @@
-"""Writes the first tables of docs/benchmarks.md from the JSON files of `tacita bench engine` and `tacita demo`.
+"""Writes the first tables of docs/benchmarks.md from the JSON files of `tacita bench engine` and
+`tacita demo`.
 
-    python evaluation/figures.py --engine engine.json [avx2.json scalar.json] --demo demo.json [--accuracy accuracy.json]
+    python evaluation/figures.py --engine engine.json [avx2.json scalar.json] --demo demo.json [--accuracy
+    accuracy.json]
 
-The first engine file is the one that all other figures go with; those after it, made under TACITA_SIMD=avx2 and scalar, are
-compared with it. Replaces the lines between the two markers in docs/benchmarks.md. `make figures` measures and calls this.
+The first engine file is the one that all other figures go with; those after it, made under TACITA_SIMD=avx2
+and scalar, are compared with it. Replaces the lines between the two markers in docs/benchmarks.md.
+`make figures` measures and calls this.
 """
 
 from __future__ import annotations
@@ -50,11 +53,15 @@ def replaced(page: str, lines: str, begin: str = BEGIN, end: str = END) -> str:
 
 def wrapped(lines: str) -> str:
     """Lines of at most `WIDTH` columns but for rows of tables."""
-    found = (line if line.startswith("|") else textwrap.fill(line, WIDTH, **WHOLE) for line in lines.split("\n"))
+    found = (
+        line if line.startswith("|") else textwrap.fill(line, WIDTH, **WHOLE) for line in lines.split("\n")
+    )
     return "\n".join(found)
 
 
-def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[str, Any] | None) -> Iterator[str]:
+def table(
+    engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[str, Any] | None
+) -> Iterator[str]:
     """Markdown lines."""
     y, boot = engine["yardstick_ms"], engine["bootstrap"]
     yield f"Machine: {_processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
@@ -77,7 +84,8 @@ def table(engine: Mapping[str, Any], demo: Mapping[str, Any], accuracy: Mapping[
         yield (
             f"\nAccuracy on {accuracy['sentences']} validation sentences ({accuracy['backend']}): "
             f"{100 * accuracy['accuracy']:.1f} %, float model {100 * accuracy['reference_accuracy']:.1f} %, "
-            f"same label {100 * accuracy['agreement']:.1f} %, largest error of a logit {accuracy['max_abs_error']:.4f}."
+            f"same label {100 * accuracy['agreement']:.1f} %, largest error of a logit "
+            f"{accuracy['max_abs_error']:.4f}."
         )
 
 
@@ -88,7 +96,10 @@ def paths(engines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = {name: [engine[f"{op}_ms"] for engine in engines] for op, (name, _) in OPERATIONS.items()}
     rows["bootstrap, 32768 complex slots"] = [1e3 * engine["bootstrap"]["seconds"] for engine in engines]
     for name, row in rows.items():
-        cells = (f"{_digits(ms)} ms, {_digits(ms / e['yardstick_ms'])} Y" for ms, e in zip(row, engines, strict=True))
+        cells = (
+            f"{_digits(ms)} ms, {_digits(ms / e['yardstick_ms'])} Y"
+            for ms, e in zip(row, engines, strict=True)
+        )
         yield f"| {name} | {' | '.join(cells)} |"
 
 
@@ -116,7 +127,8 @@ def _demo(demo: Mapping[str, Any]) -> Iterator[str]:
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
     )
 
 

@@ -1,9 +1,11 @@
-"""Writes docs/papers.md's table of functions: the papers' constants and our refits on the default model's intervals.
+"""Writes docs/papers.md's table of functions: the papers' constants and our refits on the default model's
+intervals.
 
     python evaluation/functions.py [--model DIR] [--tokens 128] [--write]
 
-Without --write the table is printed. Intervals are those of the shipped sentences; errors are measured on them, for each
-layer, and the largest is given. "Logits" rows run the float model with each variant's functions on the same sentences.
+Without --write the table is printed. Intervals are those of the shipped sentences; errors are measured on
+them, for each layer, and the largest is given. "Logits" rows run the float model with each variant's
+functions on the same sentences.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ from tacita.approx.spec import Spec, free_depth
 from tacita.approx.variants.functions import FITS, Functions
 from tacita.blocks.base import Norm
 from tacita.calibrate.calibrate import calibrate, load_texts
-from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration, NormCalibration
+from tacita.calibrate.calibration import (
+    AttentionCalibration,
+    Calibration,
+    FunctionCalibration,
+    NormCalibration,
+)
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.front.embed import tokenize
@@ -70,20 +77,25 @@ def main() -> None:
     PAGE.write_text(replaced(PAGE.read_text(), table, BEGIN, END))
 
 
-def lines(model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]) -> Iterator[str]:
+def lines(
+    model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]
+) -> Iterator[str]:
     """Markdown."""
     specs = {name: fit_circuit(calibration, model.config, functions=Functions.of(name)) for name in FITS}
-    yield "| function, error | paper | the paper's constants: depth, products, error | refitted: depth, products, error | ours by default |"
+    yield (
+        "| function, error | paper | the paper's constants: depth, products, error | refitted: depth, "
+        "products, error | ours by default |"
+    )
     yield "|---|---|---|---|---|"
     for title, paper, fixed, fitted, default in rows(calibration, model.config.hidden, specs):
         yield f"| {title} | {paper} | {_cell(fixed)} | {_cell(fitted)} | {_cell(default)} |"
     yield from shift_lines(model, calibration, samples)
     yield ""
     yield (
-        f"Largest error of a logit over the {len(samples)} sentences, all functions of one variant, no encryption: "
+        f"Largest error of a logit over the {len(samples)} sentences, all functions of one variant, no "
+        "encryption: "
         + ", ".join(
-            f"{name} {max(np.abs(approximate(model, s, *x) - reference(model, *x).logits).max() for x in samples):.4f}"
-            for name, s in specs.items()
+            f"{name} {max(_logit_error(model, s, x) for x in samples):.4f}" for name, s in specs.items()
         )
     )
 
@@ -123,7 +135,13 @@ def rows(calibration: Calibration, features: int, specs: dict[str, CircuitSpecs]
         _one(found["tacita"]),
     )
     at = _series_error(gelu.exact, (-61.0, 136.0), 255, wide)
-    yield title, "ARION", _series("degree 255 on [-61, 136]", 255, at), _one(found["arion"]), _one(found["tacita"])
+    yield (
+        title,
+        "ARION",
+        _series("degree 255 on [-61, 136]", 255, at),
+        _one(found["arion"]),
+        _one(found["tacita"]),
+    )
     if TANH in calibration.nodes:
         top = _one(specs["tacita"].function(TANH).function)
         at = _series_error(np.tanh, (-10.0, 10.0), 63, calibration.function(TANH).argument)
@@ -161,7 +179,8 @@ def arion_inverse(layers: Sequence[AttentionCalibration]) -> Measured:
 
 
 def moai_rsqrt(layers: Sequence[NormCalibration], key: str, features: int) -> Measured:
-    """Their one line; the input is features * variance after attention (equation 5), the variance after feed-forward (6)."""
+    """Their one line; the input is features * variance after attention (equation 5), the variance after
+    feed-forward (6)."""
     factor = float(features) if key == "norm1" else 1.0
 
     def theirs(v: Array) -> Array:
@@ -192,7 +211,9 @@ def arion_rsqrt(layers: Sequence[NormCalibration], key: str) -> Measured:
 
 
 def moai_gelu(layers: Sequence[FunctionCalibration]) -> Measured:
-    return _series("tanh(p(x)), degree 23 on [-20, 10]", 23, max(_tanh_gelu(c.argument)[1] for c in layers), 3, 3)
+    return _series(
+        "tanh(p(x)), degree 23 on [-20, 10]", 23, max(_tanh_gelu(c.argument)[1] for c in layers), 3, 3
+    )
 
 
 def _tanh_gelu(interval: fit.Interval) -> tuple[int, float]:
@@ -207,25 +228,34 @@ def arion_gelu(layers: Sequence[FunctionCalibration]) -> Measured:
     return _series("degree 255 on [-61, 136]", 255, error)
 
 
-def shift_lines(model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]) -> Iterator[str]:
+def shift_lines(
+    model: Checkpoint, calibration: Calibration, samples: Sequence[tuple[Array, Array]]
+) -> Iterator[str]:
     """The constant shift, ARION's statistical maximum and ours: where shifted scores and log row sums lie."""
     rows = [(mask, reference(model, *x).trace) for x in samples for mask in [x[1]]]
     yield ""
-    yield "| shift of the scores, layer | offset, slope | shifted scores | row means of the exponentials, largest / least |"
+    yield (
+        "| shift of the scores, layer | offset, slope | shifted scores | row means of the exponentials, "
+        "largest / least |"
+    )
     yield "|---|---|---|---|"
     for i in range(model.config.layers):
         found = [(trace[f"layer{i}.attention.scores"], mask) for mask, trace in rows]
         scores = [s[..., mask > 0.0] for s, mask in found]
         logs = [np.log(np.exp(s).mean(axis=-1)) for s in scores]
         top, span = max(s.max() for s in scores), max(v.max() for v in logs) - min(v.min() for v in logs)
-        yield f"| constant (MOAI), {i} | - | [{min(s.min() for s in scores) - top:.2f}, 0] | {np.exp(span):.1f} |"
+        yield (
+            f"| constant (MOAI), {i} | - | [{min(s.min() for s in scores) - top:.2f}, 0] | "
+            f"{np.exp(span):.1f} |"
+        )
         yield _shift_line("ARION's constants", i, statistical_max.papers(found, 128))
         yield _shift_line("fitted", i, statistical_max.fit(found, (-60.0, 0.0)))
     g = 8
     cost = {masked: shift_cost(128 // g, g, masked) for masked in (False, True)}
     yield ""
     yield "Cost of the encrypted shift a head at m = 128 (16 babies, 8 giants), 2 levels: " + "; ".join(
-        f"{'means over the real keys' if masked else 'over all keys'} {c.rotations} rotations, {c.relinearisations} "
+        f"{'means over the real keys' if masked else 'over all keys'} {c.rotations} rotations, "
+        f"{c.relinearisations} "
         f"relinearisations, {c.products} products"
         for masked, c in cost.items()
     )
@@ -254,9 +284,13 @@ def _layer(model: Checkpoint, i: int, specs: CircuitSpecs, x: Array, mask: Array
     e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.head_size)) * (mask / mask.sum())
     weights = e * s.inverse.numpy(e.sum(axis=-1, keepdims=True))
     context = np.einsum("hij,jhd->ihd", weights, v).reshape(x.shape)
-    y = _norm(model, p.norm1, specs.norm(f"{at}.norm1").rsqrt, x + _dense(model, p.attention.output.name, context))
+    y = _norm(
+        model, p.norm1, specs.norm(f"{at}.norm1").rsqrt, x + _dense(model, p.attention.output.name, context)
+    )
     wide = specs.function(f"{at}.feed_forward").function.numpy(_dense(model, p.feed_forward.wide.name, y))
-    return _norm(model, p.norm2, specs.norm(f"{at}.norm2").rsqrt, y + _dense(model, p.feed_forward.narrow.name, wide))
+    return _norm(
+        model, p.norm2, specs.norm(f"{at}.norm2").rsqrt, y + _dense(model, p.feed_forward.narrow.name, wide)
+    )
 
 
 def _norm(model: Checkpoint, norm: Norm, root: Spec, x: Array) -> Array:
@@ -309,6 +343,10 @@ def _describe(spec: Spec) -> str:
         "extended_gelu": lambda: f"{data['extensions']} extensions, odd {series}",
     }
     return described[spec.kind]()
+
+
+def _logit_error(model: Checkpoint, specs: CircuitSpecs, sample: tuple[Array, Array]) -> float:
+    return float(np.abs(approximate(model, specs, *sample) - reference(model, *sample).logits).max())
 
 
 def _cell(m: Measured) -> str:

@@ -51,7 +51,9 @@ class Run:
 class Laboratory:
     """Keys of one plan, made in a temporary folder."""
 
-    def __init__(self, plan: Plan, model: Checkpoint, *, threads: int = 0, allow_insecure: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, model: Checkpoint, *, threads: int = 0, allow_insecure: bool = False
+    ) -> None:
         self.plan, self.model, self.circuit = plan, model, circuit_of(plan, model)
         params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         native = compiled.native
@@ -67,13 +69,16 @@ class Laboratory:
         self.be.bootstrap([warm], ["real"])  # encodes the matrices once, as a server does when it starts
 
     def run(self, hidden: np.ndarray, mask: np.ndarray, *, stop_after: str = "") -> Run:
-        """Encrypts, evaluates with every probe decrypted, decrypts. stop_after: a stage to end with (no logits then)."""
+        """Encrypts, evaluates with every probe decrypted, decrypts. stop_after: a stage to end with (no
+        logits then)."""
         native = compiled.native
         want, trace = self._reference(hidden, mask)
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         slots = self.circuit.request.pack([(hidden, mask)])
         live = {
-            name: tuple(native.encrypt(self.secret, np.ascontiguousarray(v, np.complex128), levels[name]) for v in vs)
+            name: tuple(
+                native.encrypt(self.secret, np.ascontiguousarray(v, np.complex128), levels[name]) for v in vs
+            )
             for name, vs in slots.items()
         }
         result = Run(np.array([]), want)
@@ -88,7 +93,9 @@ class Laboratory:
 
     def _reference(self, hidden: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
         found = reference(self.model, hidden, mask)
-        return np.asarray(found.trace["answer"], float), found.trace  # as decrypted, before a client normalises
+        return np.asarray(
+            found.trace["answer"], float
+        ), found.trace  # as decrypted, before a client normalises
 
     def _inspector(self, result: Run, trace: Any, stop_after: str) -> Callable[[str, Any], None]:
         clock = time.monotonic()

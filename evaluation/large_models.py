@@ -1,4 +1,5 @@
-"""Models in the shapes of the papers' tables, with random weights of realistic size: enough to plan and to time stages."""
+"""Models in the shapes of the papers' tables, with random weights of realistic size: enough to plan and to
+time stages."""
 
 from __future__ import annotations
 
@@ -41,11 +42,16 @@ def random_tensors(config: BertConfig, seed: int) -> dict[str, np.ndarray]:
     return {key: _tensor(key, shape, rng) for key, shape in tensor_shapes(config).items()}
 
 
-def random_inputs(model: Checkpoint, tokens: int, count: int, seed: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:
+def random_inputs(
+    model: Checkpoint, tokens: int, count: int, seed: int = 2
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """(hidden states, mask) of inputs whose lengths differ."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(tokens // 4, tokens, count, endpoint=True)
-    return [(rng.normal(size=(tokens, model.config.hidden)), (np.arange(tokens) < n).astype(float)) for n in lengths]
+    return [
+        (rng.normal(size=(tokens, model.config.hidden)), (np.arange(tokens) < n).astype(float))
+        for n in lengths
+    ]
 
 
 def _tensor(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

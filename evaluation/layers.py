@@ -1,4 +1,5 @@
-"""Every layer's output, encrypted at 128-bit security, beside the float reference: issue point "layers within 0.01"."""
+"""Every layer's output, encrypted at 128-bit security, beside the float reference: issue point "layers within
+0.01"."""
 
 from __future__ import annotations
 

@@ -1,15 +1,18 @@
 """Bits of security of the learning-parity problems under Ferret (docs/decisions/0009-oblivious-transfer.md).
 
     python evaluation/lpn_security.py            the sets that the code uses; fails below 128 bits
-    python evaluation/lpn_security.py N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves, D-sparse rows
+    python evaluation/lpn_security.py N K LOG D  any set: n outputs, k secret bits, trees of 2^LOG leaves,
+    D-sparse rows
 
-One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every bin of
-2^LOG. Costs are in bit operations: memory is free, a list costs one operation an entry, a sparse system of size k D k^2.
+One problem: n parities, each of D of k secret bits, with noise of weight t = n / 2^LOG, one error in every
+bin of 2^LOG. Costs are in bit operations: memory is free, a list costs one operation an entry, a sparse
+system of size k D k^2.
 
-Rows of information sets and of the algebraic attack are lower bounds for their kind of attack, the search for sets of
-columns free. Statistical decoding is not bounded so: its first row takes parity checks that half of an elimination would
-give, which somebody can make; its second the lightest checks that can exist, as if they were handed over. The second is
-below 128 bits, as it is for dense problems (their Gilbert-Varshamov bound). What is assumed hard is to *find* such
+Rows of information sets and of the algebraic attack are lower bounds for their kind of attack, the search for
+sets of columns free. Statistical decoding is not bounded so: its first row takes parity checks that half of
+an elimination would give, which somebody can make; its second the lightest checks that can exist, as if they
+were handed over. The second is below 128 bits, as it is for dense problems (their Gilbert-Varshamov bound).
+What is assumed hard is to *find* such
 checks: sets of w of the n rows that sum to zero, for a w of about a tenth of k. No way is known that does not
 take exponential time.
 """
@@ -33,8 +36,8 @@ def entropy(x: float) -> float:
 
 
 def densest_part(ratio: float, d: int) -> float:
-    """The least s such that some s*k rows may touch only s*k of the k columns (first moment over random D-sparse matrices
-    with `ratio` = n/k): no set of fewer rows determines the variables in it."""
+    """The least s such that some s*k rows may touch only s*k of the k columns (first moment over random
+    D-sparse matrices with `ratio` = n/k): no set of fewer rows determines the variables in it."""
 
     def excess(s: float) -> float:
         return entropy(s) + ratio * entropy(s / ratio) + d * s * math.log2(s)
@@ -52,8 +55,9 @@ def random_part(ratio: float, d: int) -> float:
 
 
 def information_set(n: int, t: int, size: float, algebra: float) -> tuple[float, int]:
-    """Information-set decoding on `size` rows: at most p errors among them, found by meeting in the middle with all the
-    representations that MMT and BJMM could use; p = 0 is the pooled Gauss attack. Returns (bits, best p)."""
+    """Information-set decoding on `size` rows: at most p errors among them, found by meeting in the middle
+    with all the representations that MMT and BJMM could use; p = 0 is the pooled Gauss attack. Returns (bits,
+    best p)."""
     rate = size / n
     best = (math.inf, 0)
     for p in range(0, 41, 2):
@@ -69,8 +73,9 @@ def linear_algebra(size: float) -> float:
 
 
 def first_non_positive(k: float, t: float, m: float, most: int) -> int:
-    """The first degree whose coefficient in (1-z)^(n-k) (1+(m-1)z)^t is not positive (Briaud, Oygarden 2023), n = t m; their
-    degree of the solving step. Coefficients by the recurrence of the logarithmic derivative, scaled to stay finite."""
+    """The first degree whose coefficient in (1-z)^(n-k) (1+(m-1)z)^t is not positive (Briaud, Oygarden 2023),
+    n = t m; their degree of the solving step. Coefficients by the recurrence of the logarithmic derivative,
+    scaled to stay finite."""
     n = t * m
     scale = math.sqrt(n * m)
     coefficients = [1.0]
@@ -86,8 +91,9 @@ def first_non_positive(k: float, t: float, m: float, most: int) -> int:
 
 
 def algebraic(t: int, k: int, m: int, d: int) -> tuple[float, int, int]:
-    """Quadratic equations e_i e_j = 0 inside every bin, solved by Macaulay matrices of the degree above, rows of at least D^2
-    entries, Wiedemann; before it u positions of every bin are guessed to be free of noise. Returns (bits, degree, u)."""
+    """Quadratic equations e_i e_j = 0 inside every bin, solved by Macaulay matrices of the degree above, rows
+    of at least D^2 entries, Wiedemann; before it u positions of every bin are guessed to be free of noise.
+    Returns (bits, degree, u)."""
     best = (math.inf, 0, 0)
     for u in range(0, m - 1, max(1, m // 256)):
         left = k - u * t
@@ -106,8 +112,9 @@ def statistical(size: float, m: int) -> float:
 
 
 def all_even(total: float) -> float:
-    """log2, a column, of the probability that `total` positions a column, drawn at random, meet every column an even
-    number of times: (total k)! / k^(total k) times a coefficient of cosh(z)^k, bounded at its saddle point z tanh(z) = total."""
+    """log2, a column, of the probability that `total` positions a column, drawn at random, meet every column
+    an even number of times: (total k)! / k^(total k) times a coefficient of cosh(z)^k, bounded at its saddle
+    point z tanh(z) = total."""
     low, high = 1e-9, total + 10.0
     for _ in range(100):
         middle = (low + high) / 2
@@ -116,8 +123,8 @@ def all_even(total: float) -> float:
 
 
 def lightest_check(ratio: float, d: int) -> float:
-    """The least w such that some w*k of the n = ratio*k rows may sum to zero: where the expected number of such sets
-    reaches one (first moment, as in `densest_part`)."""
+    """The least w such that some w*k of the n = ratio*k rows may sum to zero: where the expected number of
+    such sets reaches one (first moment, as in `densest_part`)."""
     low, high = 1e-4, 1.0
     while high - low > 1e-7:
         w = (low + high) / 2
@@ -137,11 +144,17 @@ def report(name: str, t: int, k: int, log: int, d: int) -> float:
     ratio = n / k
     dense, p_dense = information_set(n, t, k - t, linear_algebra(k - t))
     sparse = {}
-    for label, part in [("random columns", random_part(ratio, d)), ("densest part, bound", densest_part(ratio, d))]:
+    for label, part in [
+        ("random columns", random_part(ratio, d)),
+        ("densest part, bound", densest_part(ratio, d)),
+    ]:
         size = part * k
         sparse[label] = (*information_set(n, t, size, math.log2(d) + 2 * math.log2(size)), part)
     algebra, degree, u = algebraic(t, k, m, d)
-    print(f"{name}: n {n}, t {t}, k {k}, bins of 2^{log}, d {d}; bytes a COT {16 * t * log / (n - k - t * log):.3f}")
+    print(
+        f"{name}: n {n}, t {t}, k {k}, bins of 2^{log}, d {d}; bytes a COT "
+        f"{16 * t * log / (n - k - t * log):.3f}"
+    )
     gauss = -t * math.log2(1 - (k - t) / n) + linear_algebra(k - t)
     print(f"  pooled Gauss, dense, k - t equations      {gauss:6.1f}")
     print(f"  information sets, dense, p = {p_dense:2}           {dense:6.1f}")
@@ -150,7 +163,8 @@ def report(name: str, t: int, k: int, log: int, d: int) -> float:
     print(f"  algebraic, degree {degree}, {u} guesses a bin     {algebra:6.1f}")
     print(f"  statistical decoding                      {statistical(densest_part(ratio, d) * k, m):6.1f}")
     print(
-        f"  statistical, lightest checks, search free {lightest_decoding(k, ratio, d, m):6.1f}  (not counted, see above)"
+        f"  statistical, lightest checks, search free {lightest_decoding(k, ratio, d, m):6.1f}  (not "
+        "counted, see above)"
     )
     bits = min(dense, algebra, *(entry[0] for entry in sparse.values()))
     print(f"  bits                                      {bits:6.1f}")

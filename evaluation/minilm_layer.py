@@ -1,4 +1,5 @@
-"""One real encrypted layer of a larger model (MiniLM-L6): seconds beside the plan's estimate, and its error."""
+"""One real encrypted layer of a larger model (MiniLM-L6): seconds beside the plan's estimate, and its
+error."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def main() -> None:
     made = plan(model, tokens=args.tokens)
     lab = Laboratory(made, model, threads=args.threads)
     request = embed(model, TEXT, args.tokens)
-    cold = lab.run(*request, stop_after=args.stop_after)  # touches its memory first, which the prices leave out
+    cold = lab.run(
+        *request, stop_after=args.stop_after
+    )  # touches its memory first, which the prices leave out
     report = lab.run(*request, stop_after=args.stop_after)
     predicted = dict(zip((s.name for s in made.stages), made.prediction.stage_seconds, strict=True))
     ran = {name: {"seconds": s, "predicted": predicted[name]} for name, s in report.stages.items()}

@@ -1,15 +1,17 @@
-"""How much longer an honest client of `tacita serve` takes while others misbehave: seconds alone, under load, their ratio.
+"""How much longer an honest client of `tacita serve` takes while others misbehave: seconds alone, under load,
+their ratio.
 
     python evaluation/serve_under_load.py [--model DIR] [--tokens 128] [--runs 5] [--json F]
 
-Server, load and honest client are processes of one machine, over TLS on loopback, so that the load's own work is counted
-too. Connections that the server ends are made again. The kinds of load:
+Server, load and honest client are processes of one machine, over TLS on loopback, so that the load's own work
+is counted too. Connections that the server ends are made again. The kinds of load:
 
     silent   200 TCP connections that say nothing
     tls      200 that say nothing after their TLS handshake
     senders  200 that send one byte a second after it
     readers  200 that ask for the public part and read none of it
-    stalled  3 that are given leave to have a text classified, which takes three of four places, and then say nothing
+    stalled  3 that are given leave to have a text classified, which takes three of four places, and then say
+    nothing
 """
 
 from __future__ import annotations
@@ -54,14 +56,17 @@ def main() -> None:
     rows = measured(given.model, given.tokens, given.runs)
     print("| others | seconds alone | seconds with them | ratio |\n|---|---|---|---|")
     for row in rows:
-        print(f"| {row['count']} {row['kind']} | {row['alone']:.2f} | {row['with']:.2f} | {row['ratio']:.2f} |")
+        print(
+            f"| {row['count']} {row['kind']} | {row['alone']:.2f} | {row['with']:.2f} | {row['ratio']:.2f} |"
+        )
     print(f"asked for: at most {ASKED}")
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def measured(model: Path, tokens: int, runs: int) -> list[dict[str, Any]]:
-    """One row a kind of load: medians over `runs` pairs of sessions of one text, alone and just after it under the load."""
+    """One row a kind of load: medians over `runs` pairs of sessions of one text, alone and just after it
+    under the load."""
     rows = []
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), model, tokens) as port:
         certificate, cache = Path(folder) / "pem" / "certificate.pem", PublicCache(Path(folder) / "cache")
@@ -77,7 +82,8 @@ def measured(model: Path, tokens: int, runs: int) -> list[dict[str, Any]]:
 
 
 def summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
-    """Medians of the seconds, and of the ratios pair by pair, which other work on the machine disturbs less."""
+    """Medians of the seconds, and of the ratios pair by pair, which other work on the machine disturbs
+    less."""
     alone, under = zip(*pairs, strict=True)
     ratio = statistics.median(b / a for a, b in pairs)
     return {"alone": statistics.median(alone), "with": statistics.median(under), "ratio": ratio}
@@ -133,7 +139,8 @@ def said(command: list[str], word: str) -> Iterator[str]:
 
 
 def misbehave(kind: str, port: int, certificate: Path) -> None:
-    """Holds so many connections, makes new ones for those that are ended, and sends a byte a second where that is the load."""
+    """Holds so many connections, makes new ones for those that are ended, and sends a byte a second where
+    that is the load."""
     count, make = KINDS[kind]
     held = [make(port) for _ in range(count)]
     print("ready", flush=True)
@@ -143,7 +150,8 @@ def misbehave(kind: str, port: int, certificate: Path) -> None:
 
 
 def going_on(kind: str, connection: Any) -> bool:
-    """Whether the server has not ended it. Those of the engine are left as they are: each is good for a while."""
+    """Whether the server has not ended it. Those of the engine are left as they are: each is good for a
+    while."""
     if not isinstance(connection, socket.socket):
         return time.monotonic() - connection.since < LASTS[kind]
     try:

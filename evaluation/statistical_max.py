@@ -2,11 +2,12 @@
 
     shift_i = mean_j s_ij + offset + slope var_j s_ij
 
-The paper has offset + slope v = kappa (1.25 + 0.1 v), kappa = 0.944 sqrt(ln m): 2.08, for m = 128 only. Softmax does not depend on the
-shift, so the best one is not near the maximum but near the log of the mean of the exponentials: then the row means, whose
-inverse must be found, hardly vary. The slope is the one that makes their range least on the calibration set, the offset
-the least that keeps all shifted scores below the upper end of a stated interval. Means and variances are over the real
-keys, so that nothing depends on the padding. The encrypted form is in `statistical_shift`.
+The paper has offset + slope v = kappa (1.25 + 0.1 v), kappa = 0.944 sqrt(ln m): 2.08, for m = 128 only.
+Softmax does not depend on the shift, so the best one is not near the maximum but near the log of the mean of
+the exponentials: then the row means, whose inverse must be found, hardly vary. The slope is the one that
+makes their range least on the calibration set, the offset the least that keeps all shifted scores below the
+upper end of a stated interval. Means and variances are over the real keys, so that nothing depends on the
+padding. The encrypted form is in `statistical_shift`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ ROUNDS = 80  # of the search for the slope
 class ShiftSpec:
     """shift = mean + offset + slope * variance.
 
-    scores: interval of the shifted scores. means: of the row means of their exponentials. Both on the calibration set.
+    scores: interval of the shifted scores. means: of the row means of their exponentials. Both on the
+    calibration set.
     """
 
     offset: float
@@ -48,7 +50,9 @@ class ShiftSpec:
 def spec_from_dict(data: Mapping[str, Any]) -> ShiftSpec:
     """Inverse of ShiftSpec.to_dict. Errors: FitError on missing or unknown fields."""
     if set(data) != {f.name for f in fields(ShiftSpec)}:
-        raise FitError(f"statistical maximum from_dict: got fields {sorted(data)}", hint="made by another version?")
+        raise FitError(
+            f"statistical maximum from_dict: got fields {sorted(data)}", hint="made by another version?"
+        )
     (low, high), (least, most) = data["scores"], data["means"]
     return ShiftSpec(
         float(data["offset"]), float(data["slope"]), (float(low), float(high)), (float(least), float(most))
@@ -62,9 +66,11 @@ def shift(scores: Array, mask: Array, spec: ShiftSpec) -> Array:
 
 
 def fit(samples: Iterable[tuple[Array, Array]], interval: Interval) -> ShiftSpec:
-    """samples: (scores (..., keys), mask (keys,)) of the calibration set. interval: wanted for the shifted scores.
+    """samples: (scores (..., keys), mask (keys,)) of the calibration set. interval: wanted for the shifted
+    scores.
 
-    Cost: a pass over the samples, of which five numbers a row are kept. Errors: FitError when the interval is too narrow.
+    Cost: a pass over the samples, of which five numbers a row are kept. Errors: FitError when the interval is
+    too narrow.
     """
     fitting.check_interval("statistical maximum", interval)
     rows = _summary(samples)
@@ -88,7 +94,8 @@ def papers(samples: Iterable[tuple[Array, Array]], tokens: int, factor: float = 
 
 @dataclass(frozen=True)
 class _Rows:
-    """By row, over the real keys: mean, variance, least and largest score, log of the mean of exponentials."""
+    """By row, over the real keys: mean, variance, least and largest score, log of the mean of
+    exponentials."""
 
     mean: Array
     variance: Array

@@ -58,11 +58,17 @@ def ours(report: Mapping[str, Any]) -> Iterator[str]:
     """Markdown lines of our own figures."""
     cases = report["cases"]
     yield (
-        f"{report['machine']}, {report['cores']} cores; a process a party, {report['threads']} thread(s) each, "
-        f"{report['transport']} over loopback; Y = {report['yardstick_ms']:.2f} ms. MB in both directions. LAN (1 Gbit/s, 0.5 ms) and "
-        "WAN (400 Mbit/s, 4 ms) by bytes and rounds, and measured with the throttled channel where a second figure stands.\n"
+        f"{report['machine']}, {report['cores']} cores; a process a party, {report['threads']} thread(s) "
+        "each, "
+        f"{report['transport']} over loopback; Y = {report['yardstick_ms']:.2f} ms. MB in both directions. "
+        "LAN (1 Gbit/s, 0.5 ms) and "
+        "WAN (400 Mbit/s, 4 ms) by bytes and rounds, and measured with the throttled channel where a "
+        "second figure stands.\n"
     )
-    yield "| case | seconds | CPU s client, server | MB | rounds | error | GB client, server | LAN, WAN s | asked for |"
+    yield (
+        "| case | seconds | CPU s client, server | MB | rounds | error | GB client, server | LAN, WAN s | "
+        "asked for |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
     for name in TITLES:
         if name in cases:
@@ -70,7 +76,8 @@ def ours(report: Mapping[str, Any]) -> Iterator[str]:
     if "ferret" in cases:
         f = cases["ferret"]
         yield (
-            f"\nCorrelated transfers, as sessions take them: {f['session_cots_per_second'] / 1e6:.1f} million a second a core at "
+            f"\nCorrelated transfers, as sessions take them: {f['session_cots_per_second'] / 1e6:.1f} "
+            "million a second a core at "
             f"{f['bytes_per_cot']:.2f} bytes each "
             "(asked for: 12 million, 0.5 bytes)."
         )
@@ -80,7 +87,10 @@ def ours(report: Mapping[str, Any]) -> Iterator[str]:
 
 def beside(report: Mapping[str, Any]) -> Iterator[str]:
     """Markdown lines of the comparison, for rows in which both ran."""
-    yield "| same cores, same run, bare TCP | ours: s; CPU s; MB; error | spu 0.9.5 | CPU s, times less | MB, times less |"
+    yield (
+        "| same cores, same run, bare TCP | ours: s; CPU s; MB; error | spu 0.9.5 | CPU s, times less | "
+        "MB, times less |"
+    )
     yield "|---|---|---|---|---|"
     for row in report["rows"]:
         mine, theirs = row["ours"], row["peer"]
@@ -112,10 +122,14 @@ def _link(f: Mapping[str, Any], link: str) -> str:
 
 def _accuracy(f: Mapping[str, Any]) -> str:
     return (
-        f"Accuracy on {f['sentences']} validation sentences: {100 * f['accuracy']:.2f} % with the protocol's fixed-point arithmetic, "
-        f"{100 * f['reference_accuracy']:.2f} % in float, same label {100 * f['agreement']:.2f} %, logits within "
-        f"{f['fixed_max_abs_error']:.4f}; {f['protocol_sentences']} of them by the protocol itself (padded to "
-        f"32, 64 or 128 tokens): {100 * f['protocol_accuracy']:.2f} %, same label {100 * f['protocol_agreement']:.2f} %, "
+        f"Accuracy on {f['sentences']} validation sentences: {100 * f['accuracy']:.2f} % with the "
+        "protocol's fixed-point arithmetic, "
+        f"{100 * f['reference_accuracy']:.2f} % in float, same label {100 * f['agreement']:.2f} %, logits "
+        "within "
+        f"{f['fixed_max_abs_error']:.4f}; {f['protocol_sentences']} of them by the protocol itself (padded "
+        "to "
+        f"32, 64 or 128 tokens): {100 * f['protocol_accuracy']:.2f} %, same label "
+        f"{100 * f['protocol_agreement']:.2f} %, "
         f"logits within {f['max_abs_error']:.4f} of float."
     )
 

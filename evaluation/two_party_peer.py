@@ -3,11 +3,12 @@
     python3.11 -m venv DIR && DIR/bin/pip install spu==0.9.5 jax==0.4.34 jaxlib==0.4.34 'numpy<2'
     python evaluation/two_party_peer.py --python DIR/bin/python --json peer.json --markdown peer.md
 
-For each shape the peer runs first (its script ../shared/peers/spu_bench.py, two processes over loopback in a network
-namespace of their own), then ours by the same command in such a namespace, over bare TCP because the peer has no TLS. The peer's
-bytes are its namespace's loopback counter; ours are those that the channels count, times what the namespace's counter says the session
-took for each byte counted (TCP and IP, 1 to 3 %). Taken of the peer is its cheapest trial, which may have found correlated transfers in
-stock; ours pays for those that it uses. Needs Linux, root (for the namespace) and two cores.
+For each shape the peer runs first (its script ../shared/peers/spu_bench.py, two processes over loopback in a
+network namespace of their own), then ours by the same command in such a namespace, over bare TCP because the
+peer has no TLS. The peer's bytes are its namespace's loopback counter; ours are those that the channels
+count, times what the namespace's counter says the session took for each byte counted (TCP and IP, 1 to 3 %).
+Taken of the peer is its cheapest trial, which may have found correlated transfers in stock; ours pays for
+those that it uses. Needs Linux, root (for the namespace) and two cores.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ NAMESPACE = "ip link set lo up && {command}; status=$?; grep lo: /proc/net/dev >
 
 @dataclass(frozen=True)
 class Pairing:
-    """A case of the peer's script and ours. times: peer runs that make one of ours (its whole model is extrapolated)."""
+    """A case of the peer's script and ours. times: peer runs that make one of ours (its whole model is
+    extrapolated)."""
 
     peer: str
     ours: str
@@ -58,7 +60,9 @@ PAIRINGS = (
 def main() -> None:
     options = _options()
     pairs = [
-        pair for pair in PAIRINGS if (pair.peer in options.case if options.case else options.slow or not pair.slow)
+        pair
+        for pair in PAIRINGS
+        if (pair.peer in options.case if options.case else options.slow or not pair.slow)
     ]
     report: dict[str, Any] = {"began": time.strftime("%Y-%m-%d %H:%M"), "trials": options.trials, "rows": []}
     for pair in pairs:
@@ -66,7 +70,14 @@ def main() -> None:
         theirs = peer(pair, options) if options.only != "ours" else None
         mine, session = ours(pair, options) if options.only != "peer" else (None, {})
         report["rows"].append(
-            {"peer_case": pair.peer, "case": pair.ours, "note": pair.note, "peer": theirs, **session, "ours": mine}
+            {
+                "peer_case": pair.peer,
+                "case": pair.ours,
+                "note": pair.note,
+                "peer": theirs,
+                **session,
+                "ours": mine,
+            }
         )
         print(f"{pair.peer}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         if options.json:
@@ -84,7 +95,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--case", action="append", choices=[p.peer for p in PAIRINGS], help="default: all that are not slow"
     )
-    parser.add_argument("--slow", action="store_true", help="also a layer of MiniLM and BERT-base (many minutes each)")
+    parser.add_argument(
+        "--slow", action="store_true", help="also a layer of MiniLM and BERT-base (many minutes each)"
+    )
     parser.add_argument("--only", choices=["peer", "ours"], help="one side alone")
     parser.add_argument("--trials", type=int, default=2)
     parser.add_argument("--model", type=Path, help="folder of MiniLM-L6")
@@ -142,10 +155,14 @@ def ours(pair: Pairing, options: argparse.Namespace) -> tuple[dict[str, Any], di
 def namespaced(words: Sequence[Any], timeout: float) -> tuple[str, int]:
     """Runs a command in a fresh network namespace: (its output, bytes that went over its loopback)."""
     command = NAMESPACE.format(command=shlex.join(str(word) for word in words))
-    done = subprocess.run(["unshare", "-n", "bash", "-c", command], capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", command], capture_output=True, text=True, timeout=timeout
+    )
     if done.returncode:
         sys.exit(f"{shlex.join(str(word) for word in words)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    counters = [line.split(":", 1)[1].split() for line in done.stderr.splitlines() if line.strip().startswith("lo:")]
+    counters = [
+        line.split(":", 1)[1].split() for line in done.stderr.splitlines() if line.strip().startswith("lo:")
+    ]
     return done.stdout, int(counters[-1][8])
 
 

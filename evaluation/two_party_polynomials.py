@@ -2,11 +2,12 @@
 
     python evaluation/two_party_polynomials.py [--write]
 
-A chain computes t_0 = sigma x + a, then t_{i+1} = +-t_i^2 + sum_{k<i} c_ik t_k + b_i; its value is 2^exponent times
-the last t. Squares are the cheap operation of the two-party mode (one ciphertext each way); all t must stay inside (-1, 1), the range
-of the narrow ring. Two squares reach every polynomial of degree 4 (up to the sign of its leading coefficient), three squares all but one
-dimension of those of degree 8. Fits are minimax: Levenberg-Marquardt from random starts, then Lawson's reweighting. Without --write the
-table is printed; with it, crates/mpc/src/nonlinear/fits.rs is written as well.
+A chain computes t_0 = sigma x + a, then t_{i+1} = +-t_i^2 + sum_{k<i} c_ik t_k + b_i; its value is 2^exponent
+times the last t. Squares are the cheap operation of the two-party mode (one ciphertext each way); all t must
+stay inside (-1, 1), the range of the narrow ring. Two squares reach every polynomial of degree 4 (up to the
+sign of its leading coefficient), three squares all but one dimension of those of degree 8. Fits are minimax:
+Levenberg-Marquardt from random starts, then Lawson's reweighting. Without --write the table is printed; with
+it, crates/mpc/src/nonlinear/fits.rs is written as well.
 """
 
 from __future__ import annotations
@@ -62,13 +63,16 @@ class Chain:
         t = [self.sigma * x + self.shift]
         for sign, mix, constant in self.stages:
             t.append(
-                sign * t[-1] ** 2 + sum((c * u for c, u in zip(mix, t, strict=False)), np.zeros_like(x)) + constant
+                sign * t[-1] ** 2
+                + sum((c * u for c, u in zip(mix, t, strict=False)), np.zeros_like(x))
+                + constant
             )
         return t
 
 
 def build(p: Array, target: Target) -> Chain:
-    """The chain of a parameter vector. A weight of the newest t is redundant (it shifts t), so stage i mixes t_0..t_{i-1}."""
+    """The chain of a parameter vector. A weight of the newest t is redundant (it shifts t), so stage i mixes
+    t_0..t_{i-1}."""
     stages, at = [], 2
     for i in range(target.squares):
         weights = 0 if i == 0 else i
@@ -139,7 +143,8 @@ def fit(target: Target) -> tuple[Chain, float]:
 
 
 def fixed_point_error(chain: Chain, target: Target) -> tuple[float, float]:
-    """Largest and mean error when every t is rounded to FRACTION bits with the one-unit noise of a local truncation."""
+    """Largest and mean error when every t is rounded to FRACTION bits with the one-unit noise of a local
+    truncation."""
     random, unit = np.random.default_rng(1), 2.0**-FRACTION
     x = np.linspace(target.low, target.high, 20001)
 
@@ -171,7 +176,14 @@ def bolt_bump(a: Array) -> Array:
 
 TARGETS = [
     Target(
-        "GELU", "a Phi(-a) for GELU(x) = max(x, 0) - |x| Phi(-|x|)", lambda a: a * normal(-a), -0.04, 3.29, 2, 0, -1
+        "GELU",
+        "a Phi(-a) for GELU(x) = max(x, 0) - |x| Phi(-|x|)",
+        lambda a: a * normal(-a),
+        -0.04,
+        3.29,
+        2,
+        0,
+        -1,
     ),
     Target("GELU_FINE", "as [`GELU`], with a third square", lambda a: a * normal(-a), -0.04, 4.04, 3, 0, 1),
     Target(
@@ -200,7 +212,8 @@ TARGETS = [
     Target("RSQRT", "1/sqrt(x), to be doubled", lambda x: 1 / np.sqrt(x), 0.49, 1.01, 3, 1, 1),
 ]
 
-HEADER = """//! Coefficients of the chains of squares. Written by `evaluation/two_party_polynomials.py`, which fits them; do not edit.
+HEADER = """//! Coefficients of the chains of squares.
+//! Written by `evaluation/two_party_polynomials.py`, which fits them; do not edit.
 use super::chain::{Chain, Stage};
 """
 
@@ -231,7 +244,9 @@ def rust(target: Target, chain: Chain, error: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write the Rust constants too")
     arguments = parser.parse_args()
     blocks = []
@@ -241,7 +256,8 @@ def main() -> None:
         largest, mean = fixed_point_error(chain, target)
         interval = f"[{target.low}, {target.high}]"
         print(
-            f"| {target.name} | {interval} | {target.squares} | {error:.2e} | {largest:.1e}, {mean:+.1e} |", flush=True
+            f"| {target.name} | {interval} | {target.squares} | {error:.2e} | {largest:.1e}, {mean:+.1e} |",
+            flush=True,
         )
         blocks.append(rust(target, chain, error))
     if arguments.write:

@@ -117,7 +117,8 @@ def logs_of(name: str, logs: Path) -> list[Path]:
 
 
 def executed(log: Path) -> int:
-    """Executions of a run that came to its end or was interrupted; 0 for one that still runs or was killed."""
+    """Executions of a run that came to its end or was interrupted; 0 for one that still runs or was
+    killed."""
     found = EXECUTED.search(log.read_text(encoding="utf-8", errors="replace"))
     return int(found[1]) if found else 0
 

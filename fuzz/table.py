@@ -1,8 +1,8 @@
 """Writes the table of docs/fuzzing.md from the logs of a campaign: `python fuzz/table.py [--logs FOLDER]`.
 
 Executions and seconds of a target are those of all its logs (`campaign.py --more`), coverage that of the
-last. A target without a finished log keeps no row: what was not run is not claimed. Lines of Python modules are
-counted while the corpus is replayed; for Rust the fuzzer's own counts of edges and features stand alone.
+last. A target without a finished log keeps no row: what was not run is not claimed. Lines of Python modules
+are counted while the corpus is replayed; for Rust the fuzzer's own counts of edges and features stand alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def row(name: str, kind: str, logs: list[Path]) -> str:
     texts = [log.read_text(encoding="utf-8", errors="replace") for log in ended]
     _, edges, features, _ = PULSE.findall(texts[-1])[-1]
     kept = sum(1 for _ in (campaign.CORPUS[kind] / name).iterdir())
-    toolchain, day = (re.search(rf"^{field}: (.*)$", texts[-1], re.MULTILINE) for field in ("toolchain", "day"))
+    toolchain, day = (
+        re.search(rf"^{field}: (.*)$", texts[-1], re.MULTILINE) for field in ("toolchain", "day")
+    )
     counts = [f"{sum(map(campaign.executed, ended)):,}", str(sum(map(seconds, texts)))]
     cells = [f"`{name}`", *counts, edges, features, str(kept), lines(name, kind)]
     return f"| {' | '.join(cells)} | {toolchain[1] if toolchain else '?'}, {day[1] if day else '?'} |\n"

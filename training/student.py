@@ -167,7 +167,8 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
 def dev_scores(model: Classifier, tokenizer: Tokenizer, corpus: Corpus) -> tuple[float, float]:
     """Accuracy on dev and on its held-out sentences; epochs are ranked by the sum."""
     return tuple(
-        accuracy(predict_logits(model, data.encode(tokenizer, part)), part) for part in (corpus.dev, corpus.held_out)
+        accuracy(predict_logits(model, data.encode(tokenizer, part)), part)
+        for part in (corpus.dev, corpus.held_out)
     )
 
 

@@ -3,9 +3,9 @@
     python evaluation/lattice/estimate.py --estimator DIR                 every row, into outputs/
     python evaluation/lattice/estimate.py --estimator DIR --row to_sparse --attack usvp
 
-DIR is a checkout of github.com/malb/lattice-estimator (Albrecht, Player, Scott, ePrint 2015/046) at the commit
-that inputs.json names; another one is refused, since figures move between versions. Needs Sage in the same Python:
-see README.md. A dense row takes seconds, a sparse one minutes.
+DIR is a checkout of github.com/malb/lattice-estimator (Albrecht, Player, Scott, ePrint 2015/046) at the
+commit that inputs.json names; another one is refused, since figures move between versions. Needs Sage in the
+same Python: see README.md. A dense row takes seconds, a sparse one minutes.
 """
 
 from __future__ import annotations
@@ -64,14 +64,15 @@ def attacks() -> dict[str, Attack]:
 
 
 def grid(params: Any) -> range:
-    """Coordinates that are not guessed: 20 to 60 for each bit of the modulus. The estimator's own search over all numbers
-    begins with nothing guessed, where reduction fails or costs hours."""
+    """Coordinates that are not guessed: 20 to 60 for each bit of the modulus. The estimator's own search over
+    all numbers begins with nothing guessed, where reduction fails or costs hours."""
     bits = int(params.q).bit_length() - 1
     return range(20 * bits, 60 * bits + 1, 5 * bits)
 
 
 def drop_and_solve(params: Any) -> Any:
-    """Guess that all but `kept` coordinates hold few nonzeros, reduce the rest, repeat: the best of the grid."""
+    """Guess that all but `kept` coordinates hold few nonzeros, reduce the rest, repeat: the best of the
+    grid."""
     from estimator import LWE
     from estimator.lwe_guess import guess_composition
 

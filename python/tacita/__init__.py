@@ -1,4 +1,5 @@
-"""Tacita classifies text that it never sees: a client encrypts, a server evaluates a transformer, the client decrypts."""
+"""Tacita classifies text that it never sees: a client encrypts, a server evaluates a transformer, the client
+decrypts."""
 
 from tacita.errors import TacitaError
 

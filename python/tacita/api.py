@@ -4,17 +4,18 @@
 >>> from tacita import api
 >>> model, work = api.load(api.DEFAULT_MODEL), tempfile.mkdtemp()
 >>> texts = ["a film of quiet beauty", "a waste of time"]
->>> plan = api.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: "n16", 128-bit security
+>>> plan = api.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: "n16", 128 bits
 >>> public = tempfile.mkdtemp()
->>> published = api.publish(plan, model, public)                               # what clients get: no weights
->>> client = api.Client(public, work, allow_insecure=True)                     # makes and keeps the secret key
+>>> published = api.publish(plan, model, public)                            # what clients get: no weights
+>>> client = api.Client(public, work, allow_insecure=True)                  # makes and keeps the secret key
 >>> client.keygen()
 >>> request = client.encrypt(texts[0])
->>> response = api.Server(plan, model, work, allow_insecure=True).evaluate()   # holds public material only
+>>> response = api.Server(plan, model, work, allow_insecure=True).evaluate()  # holds public material only
 >>> client.decrypt().label
 'positive'
 
-`allow_insecure` is for the toy ring of this example, which runs in seconds; without it presets below 128 bits are refused.
+`allow_insecure` is for the toy ring of this example, which runs in seconds; without it presets below 128 bits
+are refused.
 """
 
 from __future__ import annotations
@@ -129,13 +130,15 @@ def choose_plan(
 ) -> Choice:
     """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
 
-    scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for auto and as
-    many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or "leveled" for the smallest
-    secure ring on which the circuit fits without bootstrapping. functions: approximations of "tacita", "moai" or "arion".
-    texts: calibration sentences (default: those shipped with the model). processes: that calibrate on many texts; a script
-    that asks for more than one needs `if __name__ == "__main__"`. prices: default the measured table for the ring,
-    else formulas. salt: of the commitment to the weights, by default a fresh one; with the same one the same input gives
-    the same plan. Raises CheckpointError, InputError, ShapeError (sizes that the packing does not admit), PlanError.
+    scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for
+    auto and as many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or
+    "leveled" for the smallest secure ring on which the circuit fits without bootstrapping. functions:
+    approximations of "tacita", "moai" or "arion".
+    texts: calibration sentences (default: those shipped with the model). processes: that calibrate on many
+    texts; a script that asks for more than one needs `if __name__ == "__main__"`. prices: default the
+    measured table for the ring, else formulas. salt: of the commitment to the weights, by default a fresh
+    one; with the same one the same input gives the same plan. Raises CheckpointError, InputError, ShapeError
+    (sizes that the packing does not admit), PlanError.
     """
     infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
@@ -170,17 +173,19 @@ def choose_plan(
 
 
 def publish(plan: Plan, model: Checkpoint, folder: Path | str) -> str:
-    """Writes what clients of this plan get: plan, tokenizer, embedding tables; returns the folder's sha256, hex.
+    """Writes what clients of this plan get: plan, tokenizer, embedding tables; returns the folder's sha256,
+    hex.
 
-    Everything in the folder is given away. Raises FileError for a folder that holds other files, CheckpointError for a
-    model without a tokenizer, PlanError for another model than the plan's.
+    Everything in the folder is given away. Raises FileError for a folder that holds other files,
+    CheckpointError for a model without a tokenizer, PlanError for another model than the plan's.
     """
     require_model(plan, model)
     return write_public(public_of(plan, model), Path(folder))
 
 
 def describe(preset: str) -> ParameterInfo:
-    """A preset's figures, from the table that the tests hold equal to the engine. Raises InputError for an unknown name."""
+    """A preset's figures, from the table that the tests hold equal to the engine. Raises InputError for an
+    unknown name."""
     return candidates(preset)[0]
 
 
@@ -204,7 +209,8 @@ def classify_locally(
 ) -> Answer:
     """The plan's circuit on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted.
 
-    Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run the steps.
+    Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run
+    the steps.
     """
     samples = [embedded(plan, model, text, hidden_states)]
     return _classify_locally(plan, model, samples, backend, seed, progress)[0]
@@ -224,7 +230,9 @@ def classify_batch_locally(
     samples = [embedded(plan, model, text, None) for text in texts]
     samples += [embedded(plan, model, None, states) for states in hidden_states]
     if not 1 <= len(samples) <= plan.batch:
-        raise InputError(f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them")
+        raise InputError(
+            f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them"
+        )
     return _classify_locally(plan, model, samples, backend, seed, progress)
 
 
@@ -242,21 +250,26 @@ def _classify_locally(
     levels = {tensor.name: tensor.level for tensor in plan.request}
     live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(samples).items()}
     predicted = plan.prediction.stage_seconds
-    with np.errstate(all="ignore"):  # far outside the intervals polynomials overflow; the response's checks say so
+    with np.errstate(
+        all="ignore"
+    ):  # far outside the intervals polynomials overflow; the response's checks say so
         out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
     answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
     return [judge(plan, answer) for answer in answers[: len(samples)]]
 
 
 def _local(plan: Plan, backend: str, seed: int, slots: int) -> PlainBackend | SimBackend:
-    """A backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are the plan's."""
+    """A backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are
+    the plan's."""
     full, top = plan.parameters.slots, plan.parameters.max_level
     rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
     match backend:
         case "plain":
             return PlainBackend(slots, top, rotations)
         case "sim":
-            return SimBackend(slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed)
+            return SimBackend(
+                slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed
+            )
         case _:
             hint = "plain or sim; Client and Server encrypt (ckks)"
             raise InputError(f"classify_locally: backend {backend!r}", hint=hint)

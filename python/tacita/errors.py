@@ -5,8 +5,8 @@ TacitaError
 ├── CheckpointError   a model folder that is incomplete, misshapen, not finite or not supported
 ├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
 │   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
-├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another key
-├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
+├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another
+key ├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
 │   ├── LateError     it was silent for too long, or took longer than it may in all
 │   ├── GoneError     it closed the connection
 │   └── RefusedError  the server said no: it is full, or this client had its texts
@@ -19,7 +19,8 @@ from __future__ import annotations
 
 
 class TacitaError(Exception):
-    """Base of all errors raised on purpose; the command line prints it as one line and exits with status 2."""
+    """Base of all errors raised on purpose; the command line prints it as one line and exits with status
+    2."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -39,7 +40,8 @@ class PlanError(TacitaError):
 
 
 class ResourceError(PlanError):
-    """Too little memory or disk: what a run needs is checked before it starts, and a disk that fills up is told during it."""
+    """Too little memory or disk: what a run needs is checked before it starts, and a disk that fills up is
+    told during it."""
 
 
 class FileError(TacitaError):
@@ -47,7 +49,8 @@ class FileError(TacitaError):
 
 
 class PeerError(TacitaError):
-    """The other party cannot be reached, cannot be trusted, broke off or sent what the protocol does not admit."""
+    """The other party cannot be reached, cannot be trusted, broke off or sent what the protocol does not
+    admit."""
 
 
 class LateError(PeerError):

@@ -53,7 +53,8 @@ PUBLIC_PART = public_part.encode(public_part.public_part(TWO_PARTY_PLAN, CHECKPO
 
 
 def client_greeting(data: bytes) -> None:
-    """What a server sends to a client that connects. First byte: which of the fields behind are made to fit."""
+    """What a server sends to a client that connects. First byte: which of the fields behind are made to
+    fit."""
     if not data:
         return
     link = Scripted(_fitted(data[0], data[1:]))
@@ -84,10 +85,14 @@ def public_parts(data: bytes) -> None:
 
 
 def public_list(data: bytes) -> None:
-    """The list of a public folder, as it is and under its right hash; the files behind it have targets of their own."""
+    """The list of a public folder, as it is and under its right hash; the files behind it have targets of
+    their own."""
     _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), data)
     fields = _parsed(data)
-    if isinstance(fields, dict) and (body := _spelled({k: v for k, v in fields.items() if k != "sha256"})) is not None:
+    if (
+        isinstance(fields, dict)
+        and (body := _spelled({k: v for k, v in fields.items() if k != "sha256"})) is not None
+    ):
         sealed = json.dumps({**fields, "sha256": hashlib.sha256(body).hexdigest()}).encode()
         _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), sealed)
 
@@ -106,7 +111,8 @@ def two_party_plan(data: bytes) -> None:
 
 
 def ckks_plan(data: bytes) -> None:
-    """A CKKS plan file as a server takes it, under its right hash; and as it is, unless it differs in nothing but the hash."""
+    """A CKKS plan file as a server takes it, under its right hash; and as it is, unless it differs in nothing
+    but the hash."""
     text = data.decode("utf-8", errors="replace")
     fields = _parsed(text)
     if (hashed := _rehashed(fields)) is not None:

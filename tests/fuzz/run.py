@@ -20,7 +20,12 @@ EVERY = {
     "resume_manifest": 2,
     "public_list": 2,
 }  # of so many mutations one is a tree's
-LONGEST = {"public_part": 1 << 15, "two_party_plan": 1 << 12, "ckks_plan": 1 << 14, "embedding_tables": 1 << 14}
+LONGEST = {
+    "public_part": 1 << 15,
+    "two_party_plan": 1 << 12,
+    "ckks_plan": 1 << 14,
+    "embedding_tables": 1 << 14,
+}
 
 
 def main() -> None:
@@ -40,7 +45,11 @@ def fuzz(name: str, words: list[str]) -> None:
     import trees
 
     def mutate(data: bytes, longest: int, seed: int) -> bytes:
-        if seed % EVERY[name] == 0 and (changed := trees.mutated(data, seed)) is not None and len(changed) <= longest:
+        if (
+            seed % EVERY[name] == 0
+            and (changed := trees.mutated(data, seed)) is not None
+            and len(changed) <= longest
+        ):
             return changed
         return bytes(atheris.Mutate(data, longest))
 

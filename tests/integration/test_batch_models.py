@@ -1,4 +1,5 @@
-"""Batches of the models that the benchmarks run, in their real shapes, on sim with noise and on a toy ring: both against float."""
+"""Batches of the models that the benchmarks run, in their real shapes, on sim with noise and on a toy ring:
+both against float."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def compared(
     specs = tiny.joint_specs(model, references, [mask for _, mask in inputs], 1e-3)
     circuit = build_batch_circuit(model, specs, shape, scheme)
     be, encrypt, decrypt = make(circuit)
-    live = {n: tuple(encrypt(v) for v in vs) for n, vs in circuit.request.pack(inputs[: shape.sequences]).items()}
+    live = {
+        n: tuple(encrypt(v) for v in vs) for n, vs in circuit.request.pack(inputs[: shape.sequences]).items()
+    }
     out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
     answers = circuit.response.read([decrypt(ct) for ct in out["answer"]])
     assert all(answer.sound() for answer in answers[: len(references)])
@@ -105,7 +108,13 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "scheme"),
-    [("default", "arion"), ("default", "moai"), ("minilm", "arion"), ("dashformer", "arion"), ("dashformer", "moai")],
+    [
+        ("default", "arion"),
+        ("default", "moai"),
+        ("minilm", "arion"),
+        ("dashformer", "arion"),
+        ("dashformer", "moai"),
+    ],
 )
 def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
     params = native.Parameters.preset(PRESET, allow_insecure=True)

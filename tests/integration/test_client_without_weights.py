@@ -1,7 +1,8 @@
-"""The client's steps in a process and a folder that hold no weights: the same answers as on the server's own machine.
+"""The client's steps in a process and a folder that hold no weights: the same answers as on the server's own
+machine.
 
-The client's process starts in its own folder, gets no path of a model, and the model's folder is gone while it runs. What it
-opens is watched (`sys.addaudithook`), and so are the modules that it imports.
+The client's process starts in its own folder, gets no path of a model, and the model's folder is gone while
+it runs. What it opens is watched (`sys.addaudithook`), and so are the modules that it imports.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ else:
 assert not [path for path in opened if path.endswith("model.safetensors")], opened
 forbidden = ("tacita.models", "tacita.blocks", "tacita.approx", "tacita.checkpoint", "tacita.server")
 assert not [name for name in sys.modules if name.startswith(forbidden)], sorted(sys.modules)
-assert not [name for name in sys.modules if name.endswith((".parts", ".lowering", ".attention", ".check_circuit"))]
+endings = (".parts", ".lowering", ".attention", ".check_circuit")
+assert not [name for name in sys.modules if name.endswith(endings)]
 """
 
 
@@ -64,7 +66,9 @@ def test_a_client_needs_the_public_folder_alone(scheme: str, tmp_path: Path) -> 
         "public.json", "plan.json", "tokenizer.json", "embedding.safetensors",
         "texts.json", "secret.key", "evaluation.keys", "request.ct",
     }  # fmt: skip
-    assert plan.salt not in "".join(path.read_text(errors="replace") for path in (client / "public").iterdir())
+    assert plan.salt not in "".join(
+        path.read_text(errors="replace") for path in (client / "public").iterdir()
+    )
 
     server = tmp_path / "serving"
     server.mkdir()
@@ -101,6 +105,13 @@ def test_a_model_that_starts_from_hidden_states_publishes_its_plan_alone(tmp_pat
 def run(client: Path, step: str, count: int) -> None:
     """The client's program, in the client's folder."""
     source = str(Path(api.__file__).parents[1])
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {source!r})\n{CLIENT}", step, str(count)]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        f"import sys; sys.path.insert(0, {source!r})\n{CLIENT}",
+        step,
+        str(count),
+    ]
     done = subprocess.run(command, cwd=client, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

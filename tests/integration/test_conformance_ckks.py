@@ -26,7 +26,9 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     be = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
 
     def encrypt(values, level):
-        return native.encrypt(secret, np.asarray(values, dtype=complex), be.max_level if level is None else level)
+        return native.encrypt(
+            secret, np.asarray(values, dtype=complex), be.max_level if level is None else level
+        )
 
     return Harness(be, encrypt, secret.decrypt, tolerance=1e-7)
 

@@ -1,8 +1,8 @@
 """Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
 
-What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the five steps are
-encrypted; `serve` runs beside the commands after it, on a free port. Commands within a sentence or a table take minutes, or names
-of the reader's own: of those the options must exist.
+What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the
+five steps are encrypted; `serve` runs beside the commands after it, on a free port. Commands within a
+sentence or a table take minutes, or names of the reader's own: of those the options must exist.
 """
 
 from __future__ import annotations
@@ -38,8 +38,13 @@ def shown(page: Path) -> list[str]:
     return COMMAND.findall(page.read_text(encoding="utf-8"))
 
 
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))) if shown(page)]
-ALL = [*ROOT.glob("*.md"), *(page for name in ("docs", "evaluation", "python") for page in (ROOT / name).rglob("*.md"))]
+PAGES = [
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))) if shown(page)
+]
+ALL = [
+    *ROOT.glob("*.md"),
+    *(page for name in ("docs", "evaluation", "python") for page in (ROOT / name).rglob("*.md")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +106,12 @@ def small(words: list[str], model: Path) -> list[str]:
     """The command with its size options replaced."""
     if words[:2] == ["plan", "show"] or "--connect" in words:
         return words
-    values = {"--tokens": "16", "--preset": "insecure_toy_n10", "--model": str(model), "--texts": "calibration.txt"}
+    values = {
+        "--tokens": "16",
+        "--preset": "insecure_toy_n10",
+        "--model": str(model),
+        "--texts": "calibration.txt",
+    }
     if words[0] == "classify":
         values["--backend"] = "plain"
     known = options(words[0])

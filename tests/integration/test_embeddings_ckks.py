@@ -1,4 +1,5 @@
-"""An embedding as a sentence encoder defines it, by client and server through files on a toy ring: pooled, decrypted, normalised."""
+"""An embedding as a sentence encoder defines it, by client and server through files on a toy ring: pooled,
+decrypted, normalised."""
 
 from __future__ import annotations
 
@@ -37,6 +38,8 @@ def test_encrypted_embeddings_are_as_defined(scheme: str, pooling: str, tmp_path
         server.evaluate()
         answer = client.decrypt()
         ids = tokenize(model, text)[0]
-        wanted = bert_by_hand.embedding(model.tensors, ids, heads=2, layers=1, pooling=pooling, normalise=True)
+        wanted = bert_by_hand.embedding(
+            model.tensors, ids, heads=2, layers=1, pooling=pooling, normalise=True
+        )
         assert answer.label is None and answer.warnings == ()
         assert np.abs(np.array(answer.logits) - wanted).max() < 0.01

@@ -22,7 +22,15 @@ def test_presets_are_the_engines(preset: str) -> None:
 
 def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
     report, table = tmp_path / "engine.json", tmp_path / "prices.json"
-    options = ["--preset", "insecure_toy_n11", "--allow-insecure", "--json", str(report), "--prices", str(table)]
+    options = [
+        "--preset",
+        "insecure_toy_n11",
+        "--allow-insecure",
+        "--json",
+        str(report),
+        "--prices",
+        str(table),
+    ]
     assert main(["bench", "engine", *options]) == 0
     found = json.loads(report.read_text())
     assert {"yardstick_ms", "ntt_ms", "rotate_ms", "mul_relin_ms", "rescale_ms", "threads"} <= set(found)

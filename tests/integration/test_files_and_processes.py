@@ -1,4 +1,5 @@
-"""Client and server as separate processes through files, on a toy ring: right answers, and every wrong file refused."""
+"""Client and server as separate processes through files, on a toy ring: right answers, and every wrong file
+refused."""
 
 from __future__ import annotations
 
@@ -219,7 +220,9 @@ def test_a_missing_rotation_key_is_named(work: Path) -> None:
     _keys_without(plan, plan.rotations[len(plan.rotations) // 2][0], work)
     _, client, server = opened(work)
     client.encrypt(TEXT)
-    with pytest.raises(KeyMissingError, match="1 of the plan's keys are missing, the first is of rotation by"):
+    with pytest.raises(
+        KeyMissingError, match="1 of the plan's keys are missing, the first is of rotation by"
+    ):
         server.evaluate()
     assert (work / "response.ct").read_bytes() == before
 
@@ -238,7 +241,9 @@ def test_another_version_is_called_that(work: Path, name: str) -> None:
     assert "version" in tacita(work, step, TOY, check=False).stderr
 
 
-def test_too_little_disk_is_said_before_the_keys_are_made(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_is_said_before_the_keys_are_made(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     failed = tacita(work, "keygen", TOY, check=False)
     assert failed.returncode == 2
@@ -288,7 +293,8 @@ def _spoil(path: Path, damage: str) -> None:
 
 
 def _of_another_version(data: bytes, suffix: str) -> bytes:
-    """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the places."""
+    """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the
+    places."""
     if suffix == ".json":
         return data.replace(b'"version": 4', b'"version": 5').replace(b'"version":1', b'"version":2')
     place = 10 if suffix == ".ct" else 7

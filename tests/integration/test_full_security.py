@@ -1,4 +1,5 @@
-"""One real sentence at 128-bit security through `tacita demo`: five processes, files, the float model's answer."""
+"""One real sentence at 128-bit security through `tacita demo`: five processes, files, the float model's
+answer."""
 
 from __future__ import annotations
 

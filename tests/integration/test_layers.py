@@ -1,4 +1,5 @@
-"""Every layer of the encrypted run beside the float reference, not its label alone: a broken layer hides behind a sign."""
+"""Every layer of the encrypted run beside the float reference, not its label alone: a broken layer hides
+behind a sign."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def test_each_layer_stays_close_to_the_reference(tmp_path: Path) -> None:
     levels = {t.name: t.level for t in plan.request}
     native = compiled.native
     vectors = circuit.request.pack([(hidden, mask)])
-    live = {n: tuple(native.encrypt(secret, v.astype(complex), levels[n]) for v in vs) for n, vs in vectors.items()}
+    live = {
+        n: tuple(native.encrypt(secret, v.astype(complex), levels[n]) for v in vs)
+        for n, vs in vectors.items()
+    }
     executor.run(plan.stages, circuit.stages, be, live, inspect=compare)
     assert len(errors) == 2 * model.config.layers
     assert max(errors.values()) < 0.01, errors

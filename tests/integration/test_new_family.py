@@ -1,5 +1,5 @@
-"""A family that the house does not know, in one file (`norms_first`): in the clear, on `sim`, on a toy ring in each
-packing, and between two parties, against the float definition.
+"""A family that the house does not know, in one file (`norms_first`): in the clear, on `sim`, on a toy ring
+in each packing, and between two parties, against the float definition.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
     plan = make_two_party_plan(model, 16, TEXTS, embeddings=embeddings)
     given = embed(model, TEXTS[0], 16)
     known = Known(plan.formats, plan.bounds, plan.tokens)
-    words = given[0] - (0.0 if plan.embedding is None else model.tensors["embeddings.position_embeddings.weight"][:16])
+    words = given[0] - (
+        0.0 if plan.embedding is None else model.tensors["embeddings.position_embeddings.weight"][:16]
+    )
     with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
 
         def work(party: Party) -> Any:

@@ -25,7 +25,8 @@ def test_bpmax_and_batch_normalisation_on_ciphertexts(tmp_path):
     plain = tiny.checkpoint(hidden=32, heads=2, ff=64, layers=1)
     params = native.Parameters.preset(PRESET, allow_insecure=True)
     model = from_tensors(
-        replace(plain.config, retrained=Retrained("bpmax", "batch", 5, 5.0, (9e3,), ((1.0, 1.2),))), plain.tensors
+        replace(plain.config, retrained=Retrained("bpmax", "batch", 5, 5.0, (9e3,), ((1.0, 1.2),))),
+        plain.tensors,
     )
     hidden, mask = tiny.inputs(model, TOKENS, 11)
     specs = fit_circuit(calibrate(model, TOKENS, hidden_states=[(hidden, mask)]), model.config)

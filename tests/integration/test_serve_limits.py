@@ -42,11 +42,16 @@ def refused(serving: Service) -> Reason:
 
 def test_hundreds_of_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
     identity = new_identity(tmp_path / "pem", ["127.0.0.1"])
-    with service(make_server(greeting=600.0), tmp_path, identity=identity) as serving, contextlib.ExitStack() as held:
+    with (
+        service(make_server(greeting=600.0), tmp_path, identity=identity) as serving,
+        contextlib.ExitStack() as held,
+    ):
         for _ in range(200):
             held.enter_context(serving.silent())
         answered(serving)
-        assert not [visit for visit in serving.visits if not visit.served.texts]  # all of them are still waited for
+        assert not [
+            visit for visit in serving.visits if not visit.served.texts
+        ]  # all of them are still waited for
         for _ in range(200):  # more than the lobby holds: the oldest are sent away
             held.enter_context(serving.silent_tls())
         answered(serving)
@@ -110,7 +115,10 @@ def test_a_full_server_says_so_and_goes_on_when_it_is_not(tmp_path: Path) -> Non
 
 
 def test_one_address_does_not_take_all_places_when_told_so(tmp_path: Path) -> None:
-    with service(make_server(), tmp_path, Caps(sessions=4, per_address=1)) as serving, serving.client() as early:
+    with (
+        service(make_server(), tmp_path, Caps(sessions=4, per_address=1)) as serving,
+        serving.client() as early,
+    ):
         handshake.ask(early._party)
         assert refused(serving) is Reason.ADDRESS
 
@@ -166,7 +174,9 @@ def test_a_spent_key_is_replaced_and_the_client_connects_again(tmp_path: Path) -
             client.classify(TEXTS[1])
             with pytest.raises(RefusedError, match="has served its 2 texts"):
                 client.classify(TEXTS[2])
-        session = RenewableSession(serving.party, lambda party: TwoPartyClient(party, PublicCache(tmp_path / "other")))
+        session = RenewableSession(
+            serving.party, lambda party: TwoPartyClient(party, PublicCache(tmp_path / "other"))
+        )
         assert session.client.part.encrypted != old
         before = session.client
         answers = [session.classify(text, lambda step: None) for text in TEXTS[:3]]
@@ -190,7 +200,9 @@ def test_a_session_costs_few_threads_and_one_file(tmp_path: Path) -> None:
         for _ in range(count):
             handshake.ask(held.enter_context(serving.client())._party)
         threads, files = (now - then for now, then in zip(counts(), before, strict=True))
-    assert threads <= count * (2 + 2)  # the session's and its writer's; the client's of this test and its writer's
+    assert threads <= count * (
+        2 + 2
+    )  # the session's and its writer's; the client's of this test and its writer's
     assert files <= count * (1 + 1)
 
 

@@ -1,4 +1,5 @@
-"""The server within a memory limit and through kill -9, on toy rings: the response is the same, byte for byte."""
+"""The server within a memory limit and through kill -9, on toy rings: the response is the same, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ api.Server(plan, model, work, allow_insecure=True, threads=1, save_every=0).eval
 
 def process(*arguments: str) -> str:
     """What a successful command wrote to stderr."""
-    done = subprocess.run([sys.executable, "-m", "tacita", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tacita", *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -131,7 +134,9 @@ def test_no_resume_starts_from_the_beginning(finished: Path, killed: Path) -> No
         ("resume.json", "starts from the beginning: .*json"),
     ],
 )
-def test_a_damaged_point_is_told_and_not_used(finished: Path, killed: Path, pattern: str, message: str) -> None:
+def test_a_damaged_point_is_told_and_not_used(
+    finished: Path, killed: Path, pattern: str, message: str
+) -> None:
     path = next((killed / FOLDER).glob(pattern))
     data = bytearray(path.read_bytes())
     data[-20] ^= 1
@@ -193,11 +198,17 @@ def test_a_full_disk_ends_the_run_and_leaves_the_point(
     assert response(killed) == response(finished)
 
 
-def test_a_folder_resume_of_the_user_survives_and_an_old_point_is_told(finished: Path, tmp_path: Path) -> None:
+def test_a_folder_resume_of_the_user_survives_and_an_old_point_is_told(
+    finished: Path, tmp_path: Path
+) -> None:
     work = tmp_path / "work"
     shutil.copytree(finished, work)
     (work / "resume" / "drafts").mkdir(parents=True)
-    files = {"cv.txt": "mine", "drafts/cv.txt": "mine", "resume.json": '{"format": "tacita-resume", "version": 1}'}
+    files = {
+        "cv.txt": "mine",
+        "drafts/cv.txt": "mine",
+        "resume.json": '{"format": "tacita-resume", "version": 1}',
+    }
     for name, text in files.items():
         (work / "resume" / name).write_text(text)
     told: list[str] = []
@@ -226,7 +237,9 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     secret = native.SecretKey.load(paths[0], params)
     store = SpillStore(folder / "spill")
     codec = Codec(
-        lambda ct: int(ct.nbytes), lambda ct: bytes(ct.to_bytes()), lambda b: native.Ciphertext.from_bytes(params, b)
+        lambda ct: int(ct.nbytes),
+        lambda ct: bytes(ct.to_bytes()),
+        lambda b: native.Ciphertext.from_bytes(params, b),
     )
     engine = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
     be = SpillingBackend(engine, store, 0, codec)

@@ -1,5 +1,5 @@
-"""The threat model's "common fate": a text outside the calibrated intervals spoils at most its own answer as long as it is not far
-outside; one that is spoils its batch, and every answer says so."""
+"""The threat model's "common fate": a text outside the calibrated intervals spoils at most its own answer as
+long as it is not far outside; one that is spoils its batch, and every answer says so."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_one_text_far_outside_spoils_the_batch_and_every_answer_warns(tmp_path: 
         assert len(answers) == plan.batch
         far = excesses[-1] > FAR
         assert all(bool(answer.warnings) == far for i, answer in enumerate(answers) if far or i != BAD)
-        errors = [np.max(np.abs(np.array(answer.logits) - w)) for answer, w in zip(answers, wanted, strict=False)]
+        errors = [
+            np.max(np.abs(np.array(answer.logits) - w)) for answer, w in zip(answers, wanted, strict=False)
+        ]
         others = [error for i, error in enumerate(errors) if i != BAD]
         assert min(others) > 1.0 if far else max(others) < 0.01, (amount, excesses[-1])
     assert sum(1.0 < found <= FAR for found in excesses) == 1, "one is outside, and not far"

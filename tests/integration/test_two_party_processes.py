@@ -64,7 +64,17 @@ class Served:
 def serving(folder: Path, *options: str) -> Iterator[Served]:
     model = write_folder(make_random_checkpoint(), folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS))
-    given = ["--model", str(model), "--tokens", "16", "--texts", str(folder / "texts.txt"), "--timeout", "20", *options]
+    given = [
+        "--model",
+        str(model),
+        "--tokens",
+        "16",
+        "--texts",
+        str(folder / "texts.txt"),
+        "--timeout",
+        "20",
+        *options,
+    ]
     command = [sys.executable, "-m", "tacita", "serve", *given]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -129,7 +139,9 @@ def assert_serves(server: Served, tmp_path: Path) -> None:
 def test_two_processes_agree_on_the_float_models_answers(server: Served, tmp_path: Path) -> None:
     texts, report = tmp_path / "texts.txt", tmp_path / "report.json"
     texts.write_text("\n".join([*TEXTS[:2], "film " * 40]))
-    done = classify(server.target, "--file", str(texts), *trusting(server), "--profile", "--json", str(report))
+    done = classify(
+        server.target, "--file", str(texts), *trusting(server), "--profile", "--json", str(report)
+    )
     assert done.returncode == 1, done.stderr  # the third line is too long, and named
     assert f"{texts}:3:" in done.stderr.replace("\n", "")
     figures, model = json.loads(report.read_text()), load(server.model)
@@ -269,8 +281,12 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
     with serving(tmp_path, *admitting, "--once", "--profile") as served:
         with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
             raw.sendall(b"not TLS")
-        with pytest.raises(PeerError):  # without a certificate: refused in the handshake, or at the first message
-            TwoPartyClient(dial("127.0.0.1", served.port, trust=served.certificate), PublicCache(tmp_path / "cache"))
+        with pytest.raises(
+            PeerError
+        ):  # without a certificate: refused in the handshake, or at the first message
+            TwoPartyClient(
+                dial("127.0.0.1", served.port, trust=served.certificate), PublicCache(tmp_path / "cache")
+            )
         shown = ["--certificate", str(mine.certificate), "--key", str(mine.key)]
         done = classify(served.target, "bad", *trusting(served), *shown)
         assert done.returncode == 0, done.stderr + served.output
@@ -363,7 +379,9 @@ def test_nobody_there() -> None:
     assert done.returncode == 2 and done.stderr.startswith("error:")
 
 
-@pytest.mark.parametrize("options", [[], ["--insecure-plain-tcp", "--new-certificate", "x"], ["--certificate", "x"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--insecure-plain-tcp", "--new-certificate", "x"], ["--certificate", "x"]]
+)
 def test_a_server_must_be_told_how_it_is_secured(options: list[str]) -> None:
     from test_cli import run
 

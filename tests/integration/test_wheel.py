@@ -1,7 +1,7 @@
 """The wheel of `make wheel`, installed in a fresh environment outside the clone, answers there.
 
-The environment has the wheel alone; its dependencies are those of the environment that runs the tests, lent by a .pth file, so
-that nothing is downloaded. Neither the clone nor its editable installation is on the path.
+The environment has the wheel alone; its dependencies are those of the environment that runs the tests, lent
+by a .pth file, so that nothing is downloaded. Neither the clone nor its editable installation is on the path.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     python, paths = folder / "bin" / "python", sysconfig.get_paths()
     install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), *install], check=True, env=outside())
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), *install], check=True, env=outside()
+    )
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (own / "dependencies.pth").write_text("\n".join(dict.fromkeys([paths["purelib"], paths["platlib"]])))
     return folder
 
 
 def outside() -> dict[str, str]:
-    """The environment's variables without those that lead to the clone or to another model; a screen wide enough."""
+    """The environment's variables without those that lead to the clone or to another model; a screen wide
+    enough."""
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "TACITA_MODEL"}}
     return kept | {"COLUMNS": "120"}
 
@@ -70,7 +73,10 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
 
 def test_it_is_imported_from_there_with_its_model(installed: Path) -> None:
     found = run(
-        installed, "python", "-c", "from tacita import _native, data; print(_native.__file__, data.DEFAULT_MODEL)"
+        installed,
+        "python",
+        "-c",
+        "from tacita import _native, data; print(_native.__file__, data.DEFAULT_MODEL)",
     )
     assert found.returncode == 0, found.stderr
     for path in found.stdout.split():

@@ -76,10 +76,11 @@ def load_example(task: str = "sst2") -> Example:
 
 
 def perturbed(hidden: np.ndarray, count: int, noise: float, seed: int = 0) -> list[np.ndarray]:
-    """Inputs to calibrate on in place of the one sentence that there is: its token vectors in another order, each with noise.
+    """Inputs to calibrate on in place of the one sentence that there is: its token vectors in another order,
+    each with noise.
 
-    hidden: (tokens, features). noise: standard deviation, as a share of each feature's over the tokens. No row of the result is
-    a row of the sentence.
+    hidden: (tokens, features). noise: standard deviation, as a share of each feature's over the tokens. No
+    row of the result is a row of the sentence.
     """
     rng, spread = np.random.default_rng(seed), noise * hidden.std(axis=0)
     return [rng.permutation(hidden) + rng.normal(size=hidden.shape) * spread for _ in range(count)]

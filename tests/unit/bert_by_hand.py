@@ -1,4 +1,5 @@
-"""BERT's definition once more, token by token and without any code of the package: what poolings are tested against."""
+"""BERT's definition once more, token by token and without any code of the package: what poolings are tested
+against."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Tensors = Mapping[str, np.ndarray]
 def embedding(
     tensors: Tensors, ids: Sequence[int], *, heads: int, layers: int, pooling: str, normalise: bool
 ) -> np.ndarray:
-    """The vector of one text without padding: as BertModel's pooler_output, as its last_hidden_state[0], or the mean over
-    tokens; then torch.nn.functional.normalize of it, if wanted."""
+    """The vector of one text without padding: as BertModel's pooler_output, as its last_hidden_state[0], or
+    the mean over tokens; then torch.nn.functional.normalize of it, if wanted."""
     x = [_start(tensors, place, token) for place, token in enumerate(ids)]
     for index in range(layers):
         x = _layer(tensors, f"encoder.layer.{index}.", x, heads)
@@ -47,8 +48,12 @@ def _token(tensors: Tensors, name: str, row: np.ndarray, query: list, keys: list
         mixed.append(sum(p * v[head] for p, v in zip(powers, values, strict=True)) / sum(powers))
     attended = _dense(tensors, f"{name}attention.output.dense", np.concatenate(mixed))
     y = _norm(tensors, f"{name}attention.output.LayerNorm", row + attended)
-    wide = [0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in _dense(tensors, f"{name}intermediate.dense", y)]
-    return _norm(tensors, f"{name}output.LayerNorm", y + _dense(tensors, f"{name}output.dense", np.array(wide)))
+    wide = [
+        0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in _dense(tensors, f"{name}intermediate.dense", y)
+    ]
+    return _norm(
+        tensors, f"{name}output.LayerNorm", y + _dense(tensors, f"{name}output.dense", np.array(wide))
+    )
 
 
 def _dense(tensors: Tensors, name: str, x: np.ndarray) -> np.ndarray:
@@ -58,5 +63,6 @@ def _dense(tensors: Tensors, name: str, x: np.ndarray) -> np.ndarray:
 def _norm(tensors: Tensors, name: str, x: np.ndarray) -> np.ndarray:
     centred = x - x.mean()
     return (
-        centred / math.sqrt((centred @ centred) / len(x) + 1e-12) * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
+        centred / math.sqrt((centred @ centred) / len(x) + 1e-12) * tensors[f"{name}.weight"]
+        + tensors[f"{name}.bias"]
     )

@@ -16,7 +16,9 @@ def build_circuit(model: Checkpoint, specs: CircuitSpecs, slots: int, tokens: in
     return build(model, specs, Shape("rows", "hoisted", slots, tokens))
 
 
-def build_batch_circuit(model: Checkpoint, specs: CircuitSpecs, shape: BatchShape, scheme: str = "arion") -> Circuit:
+def build_batch_circuit(
+    model: Checkpoint, specs: CircuitSpecs, shape: BatchShape, scheme: str = "arion"
+) -> Circuit:
     """A batch, in columns."""
     rotations = scheme_named(scheme).rotations
     return build(model, specs, Shape("columns", rotations, shape.slots, shape.tokens, shape.lanes))

@@ -1,7 +1,8 @@
-"""The iDASH 2024 DASHformer (1 layer, ReLU, mean pooling, 25 classes) as a Checkpoint with its 1000 sequences.
+"""The iDASH 2024 DASHformer (1 layer, ReLU, mean pooling, 25 classes) as a Checkpoint with its 1000
+sequences.
 
-Reads `../shared/data/gausslabs-idash-2024-solution` beside the repository. Matrices are stored (in, out), row-major,
-followed by the bias; a token id n uses embedding row n + 1.
+Reads `../shared/data/gausslabs-idash-2024-solution` beside the repository. Matrices are stored (in, out),
+row-major, followed by the bias; a token id n uses embedding row n + 1.
 """
 
 from __future__ import annotations

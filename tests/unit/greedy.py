@@ -24,7 +24,8 @@ def run_greedily(
 ) -> tuple[Live, dict[str, tuple[str, ...]]]:
     """(tensors after the last stage, stage -> tensors bootstrapped before it). fixed: never bootstrapped.
 
-    inspect: called after each stage. Errors: LevelError when a stage does not fit above freshly bootstrapped tensors.
+    inspect: called after each stage. Errors: LevelError when a stage does not fit above freshly bootstrapped
+    tensors.
     """
     placed: dict[str, tuple[str, ...]] = {}
     complex_names: frozenset[str] = frozenset()

@@ -47,11 +47,16 @@ def pair() -> tuple[SocketLink, SocketLink]:
     return SocketLink(left), SocketLink(right)
 
 
-def both(client: Callable[[SocketLink], A], server: Callable[[SocketLink], B]) -> tuple[A | Exception, B | Exception]:
-    """Runs two parties; each result is what it returned or raised. An end is closed when its party is done."""
+def both(
+    client: Callable[[SocketLink], A], server: Callable[[SocketLink], B]
+) -> tuple[A | Exception, B | Exception]:
+    """Runs two parties; each result is what it returned or raised. An end is closed when its party is
+    done."""
     ends = pair()
     with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(_closing, party, end) for party, end in zip((client, server), ends, strict=True)]
+        running = [
+            pool.submit(_closing, party, end) for party, end in zip((client, server), ends, strict=True)
+        ]
         return tuple(future.exception() or future.result() for future in running)
 
 

@@ -1,4 +1,5 @@
-"""All that a new model takes: an encoder with norms before its blocks, learned positions, and a mean at the end.
+"""All that a new model takes: an encoder with norms before its blocks, learned positions, and a mean at the
+end.
 
 `integration/test_new_family.py` runs it; the house does not know it.
 """
@@ -41,10 +42,14 @@ def forward(b: Any, m: Config, x: Any, *, all_rows: bool = False) -> Any:
     for i in range(m.layers):
         at, d = f"h{i}", m.hidden
         query, key, value, output = (Dense(f"{at}.{name}", d, d) for name in "qkvo")
-        block = FeedForward(Dense(f"{at}.up", d, m.intermediate), m.activation, Dense(f"{at}.down", m.intermediate, d))
+        block = FeedForward(
+            Dense(f"{at}.up", d, m.intermediate), m.activation, Dense(f"{at}.down", m.intermediate, d)
+        )
         seen = b.norm(x, Norm(f"{at}.ln1", d, m.norm_eps), f"{at}.norm1")
         x = b.add(x, b.attention(seen, Attention(m.heads, query, key, value, output), f"{at}.attention"))
-        x = b.add(x, b.feed_forward(b.norm(x, Norm(f"{at}.ln2", d, m.norm_eps), f"{at}.norm2"), block, f"{at}.mlp"))
+        x = b.add(
+            x, b.feed_forward(b.norm(x, Norm(f"{at}.ln2", d, m.norm_eps), f"{at}.norm2"), block, f"{at}.mlp")
+        )
     return b.answer(b.linear(b.mean(x, "mean"), Dense("classifier", m.hidden, m.outputs), "classifier"))
 
 
@@ -52,7 +57,9 @@ def front(b: Any, m: Config, words: Any) -> Any:
     return b.positions(words, Positions("embeddings.position_embeddings.weight", None, m.hidden), "positions")
 
 
-def outline(*, layers: int, hidden: int, heads: int, intermediate: int, labels: tuple[str, ...], **_: str) -> Config:
+def outline(
+    *, layers: int, hidden: int, heads: int, intermediate: int, labels: tuple[str, ...], **_: str
+) -> Config:
     return Config(layers, hidden, heads, intermediate, labels=labels)
 
 

@@ -32,7 +32,8 @@ def real_plan(scheme: str = "thor", preset: str = "insecure_toy_n10") -> Plan:
 
 
 def altered(plan: Plan, change: Callable[[Any], None]) -> str:
-    """The plan's file after a change of its JSON data, with the hash of what it then says: as a hostile party writes it."""
+    """The plan's file after a change of its JSON data, with the hash of what it then says: as a hostile party
+    writes it."""
     data = json.loads(plan.to_text())
     change(data)
     return rehashed(data)

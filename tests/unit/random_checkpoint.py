@@ -1,4 +1,5 @@
-"""Tiny random models for tests: `make_random_checkpoint` in memory, `write_folder` as a Hugging Face folder."""
+"""Tiny random models for tests: `make_random_checkpoint` in memory, `write_folder` as a Hugging Face
+folder."""
 
 from __future__ import annotations
 
@@ -31,7 +32,18 @@ def make_random_checkpoint(
 ) -> Checkpoint:
     """Random weights scaled so that scores, variances and activations have realistic sizes."""
     config = BertConfig(
-        layers, hidden, heads, ff, vocab, positions, 2, activation, pooling, 1e-12, labels, normalise=normalise
+        layers,
+        hidden,
+        heads,
+        ff,
+        vocab,
+        positions,
+        2,
+        activation,
+        pooling,
+        1e-12,
+        labels,
+        normalise=normalise,
     )
     return from_tensors(config, random_tensors(config, seed), make_tokenizer(vocab), name="random")
 
@@ -84,8 +96,8 @@ def config_json(config: BertConfig) -> dict[str, object]:
 def write_folder(
     checkpoint: Checkpoint, folder: Path, *, prefix: str = "bert.", dtype: type[np.floating] = np.float32
 ) -> Path:
-    """Write config.json, model.safetensors and tokenizer.json; the classifier never has the prefix. An encoder without pooler
-    gets the files of sentence-transformers."""
+    """Write config.json, model.safetensors and tokenizer.json; the classifier never has the prefix. An
+    encoder without pooler gets the files of sentence-transformers."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config_json(checkpoint.config)))
     tensors = {
@@ -101,15 +113,24 @@ def write_folder(
     return folder
 
 
-def write_sentence_files(folder: Path, hidden: int, pooling: str, *, normalise: bool, **changes: object) -> None:
-    """modules.json and 1_Pooling as sentence-transformers writes them. pooling: cls or mean. changes: of 1_Pooling/config.json."""
-    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
+def write_sentence_files(
+    folder: Path, hidden: int, pooling: str, *, normalise: bool, **changes: object
+) -> None:
+    """modules.json and 1_Pooling as sentence-transformers writes them. pooling: cls or mean. changes: of
+    1_Pooling/config.json."""
+    kinds = [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+        *([("2_Normalize", "Normalize")] if normalise else []),
+    ]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(kinds)
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
-    flags = {f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")}
+    flags = {
+        f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
+    }
     flags |= {f"pooling_mode_{name}": False for name in ("mean_sqrt_len_tokens", "weightedmean_tokens")}
     flags["pooling_mode_cls_token" if pooling == "cls" else "pooling_mode_mean_tokens"] = True
     (folder / "1_Pooling").mkdir(exist_ok=True)

@@ -1,4 +1,5 @@
-"""A two-party server of a tiny model in this process, with limits and caps of the test's choice; and clients that misbehave."""
+"""A two-party server of a tiny model in this process, with limits and caps of the test's choice; and clients
+that misbehave."""
 
 from __future__ import annotations
 
@@ -97,7 +98,9 @@ def service(
     identity: Identity | None = None,
     client_ca: Path | None = None,
 ) -> Iterator[Service]:
-    listener = Listener("127.0.0.1", 0, identity=identity, client_ca=client_ca, insecure_plain=identity is None)
+    listener = Listener(
+        "127.0.0.1", 0, identity=identity, client_ca=client_ca, insecure_plain=identity is None
+    )
     serving, over = Service(listener, identity, folder), threading.Event()
     reception = Reception(server, Admission(caps or Caps()), SECONDS, serving.note)
     arguments = over.is_set, listener, reception.receive, lambda error: None

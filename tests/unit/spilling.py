@@ -1,4 +1,5 @@
-"""A spilling backend over `plain`, where every ciphertext weighs 100 bytes: helpers for the tests of spill and resume."""
+"""A spilling backend over `plain`, where every ciphertext weighs 100 bytes: helpers for the tests of spill
+and resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`tacita accuracy`: lines that cannot be used are named and left out, and processes do not change the figures."""
+"""`tacita accuracy`: lines that cannot be used are named and left out, and processes do not change the
+figures."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ BAD = {
     "no label": (b"a fine film\tgood", "not a sentence, a tab and a label number"),
     "superscript": ("a fine film\t²".encode(), "not a sentence, a tab and a label number"),
     "no text": (b" \t1", "not a sentence, a tab and a label number"),
-    "latin-1": ("un film éblouissant\t1".encode("latin-1"), "not UTF-8 (invalid continuation byte at byte 8)"),
+    "latin-1": (
+        "un film éblouissant\t1".encode("latin-1"),
+        "not UTF-8 (invalid continuation byte at byte 8)",
+    ),
     "too long": (b"a " * 40 + b"\t1", "the text has 42 tokens, the plan 16"),
 }
 
@@ -68,7 +72,9 @@ def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
         status, err, figures = measured(GOOD, tmp_path, "--backend", "sim", "--threads", processes)
         assert status == 0, err
         assert (figures["encrypted"], figures["parameters"]) == (False, None)
-        found.append({name: figures[name] for name in ("max_abs_error", "mean_abs_error", "accuracy", "agreement")})
+        found.append(
+            {name: figures[name] for name in ("max_abs_error", "mean_abs_error", "accuracy", "agreement")}
+        )
     assert found[0] == found[1]
     assert found[0]["max_abs_error"] > 0
 

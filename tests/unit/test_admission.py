@@ -1,4 +1,5 @@
-"""Who is served, how long a client may take, and what happens when there are too many: without any connection."""
+"""Who is served, how long a client may take, and what happens when there are too many: without any
+connection."""
 
 from __future__ import annotations
 
@@ -138,7 +139,9 @@ def test_limits_follow_the_estimate() -> None:
     assert limits_of(small, bits_per_second=1e6).text - usual.text == pytest.approx(
         10 * 8 * expected_bytes(small) * (1e-6 - 1e-9)
     )
-    assert limits_of(small, bits_per_second=1e9, crowding=8.0).text - 60 == pytest.approx(8 * (usual.text - 60))
+    assert limits_of(small, bits_per_second=1e9, crowding=8.0).text - 60 == pytest.approx(
+        8 * (usual.text - 60)
+    )
     assert usual.queue >= expected_bytes(small) / small.config.layers
     assert usual.part(10**8) == usual.greeting + 100.0
     assert limits_of(small, bits_per_second=8e6).part(10**8) == pytest.approx(1010.0)

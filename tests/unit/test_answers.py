@@ -1,5 +1,5 @@
-"""What a run shows: sums of what really ran, no security where nothing is encrypted, hostile text made harmless, and the
-JSON file before anything that can fail."""
+"""What a run shows: sums of what really ran, no security where nothing is encrypted, hostile text made
+harmless, and the JSON file before anything that can fail."""
 
 from __future__ import annotations
 
@@ -93,9 +93,15 @@ def test_texts_of_one_request_share_its_time(made: Plan) -> None:
 def test_every_sentence_of_the_demo_is_a_request(made: Plan, screen: io.StringIO, monkeypatch: Any) -> None:
     monkeypatch.setattr("tacita.api.reference_logits", lambda *_: (1.0, -2.0))
     steps = SimpleNamespace(
-        call=lambda name, *_, accept=(0,): {"seconds": SECONDS, "label": EVIL, "logits": [1.0], "warnings": [EVIL]}
+        call=lambda name, *_, accept=(0,): {
+            "seconds": SECONDS,
+            "label": EVIL,
+            "logits": [1.0],
+            "warnings": [EVIL],
+        }
     )
-    found: list[Any] = [demo._classify(steps, made, None, EVIL, number) for number in (1, 2)]  # type: ignore[arg-type]
+    nothing: Any = None
+    found: list[Any] = [demo._classify(steps, made, nothing, EVIL, number) for number in (1, 2)]
     assert [(result.line, result.request) for result in found] == [(1, 1), (2, 2)]
 
 
@@ -116,8 +122,12 @@ def test_an_embedding_is_shown_by_its_norm_and_first_values() -> None:
     assert label_of("", values) == ""
 
 
-@pytest.mark.parametrize("show", [show_results, show_lines, lambda found: decrypt._show(found[0].answer, "1: ")])
-def test_every_display_of_an_embedding_has_the_summary(show: Callable[[Any], None], screen: io.StringIO) -> None:
+@pytest.mark.parametrize(
+    "show", [show_results, show_lines, lambda found: decrypt._show(found[0].answer, "1: ")]
+)
+def test_every_display_of_an_embedding_has_the_summary(
+    show: Callable[[Any], None], screen: io.StringIO
+) -> None:
     show([answered(None)])
     assert "2 numbers, norm 2.236" in screen.getvalue()
     assert "+1.000 -2.000" in screen.getvalue()
@@ -137,7 +147,9 @@ def hostile(made: Plan) -> Plan:
     return found
 
 
-def test_no_display_lets_text_of_others_act(made: Plan, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_display_lets_text_of_others_act(
+    made: Plan, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = Answer(EVIL, (1.0, -2.0), (EVIL,))
     result = Classified(EVIL, answer, (1.0, -2.0), SECONDS)
     show_results([result])
@@ -151,8 +163,11 @@ def test_no_display_lets_text_of_others_act(made: Plan, screen: io.StringIO, mon
     plan_command.show(Path("plan.json"))
     estimate.show_stages(evil)
     estimate.show_estimate(evil)
-    connect._show(connect.Result(lines.Line(1, EVIL), answer, {}, {"bytes_sent": 1, "bytes_received": 1, "rounds": 1}))  # type: ignore[arg-type]
-    refused = Choice((Option("thor", 1, made), Option("arion", 1, None, EVIL)), Objective.latency)  # type: ignore[arg-type]
+    connect._show(
+        connect.Result(lines.Line(1, EVIL), answer, {}, {"bytes_sent": 1, "bytes_received": 1, "rounds": 1})
+    )  # type: ignore[arg-type]
+    plan: Any = made
+    refused = Choice((Option("thor", 1, plan), Option("arion", 1, None, EVIL)), Objective.latency)
     console.out.print(why(refused))
     assert screen.getvalue().count(r"\x1b[2J\u202e\n\x9b31m\udcff[bold]") > 12
 

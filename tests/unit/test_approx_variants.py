@@ -1,4 +1,5 @@
-"""The papers' functions as variants: stated errors inside and just outside, levels, products, JSON, both interpreters."""
+"""The papers' functions as variants: stated errors inside and just outside, levels, products, JSON, both
+interpreters."""
 
 from __future__ import annotations
 
@@ -98,7 +99,9 @@ def test_json_round_trip_is_exact(name, fitted):
 
 
 def test_out_of_reach_errors_name_function_interval_and_best():
-    with pytest.raises(FitError, match=r"exp \(limit\) fit: error 1e-08 on \[-9, 0\] not reached within 6 levels"):
+    with pytest.raises(
+        FitError, match=r"exp \(limit\) fit: error 1e-08 on \[-9, 0\] not reached within 6 levels"
+    ):
         exp_limit.fit((-9.0, 0.0), 1e-8, max_depth=6)
     with pytest.raises(FitError, match=r"inverse \(series\)"):
         arion.inverse((1e-6, 1.0), 1e-3, max_depth=5)
@@ -146,7 +149,9 @@ def test_wide_gelu_is_close_near_zero_and_relatively_far_out(fitted):
 
 def test_coupled_steps_have_the_values_of_newtons():
     spec = moai.rsqrt((0.3, 2.5), 1e-3)
-    newton = rsqrt_coupled.newton_spec(spec.interval, spec.domain, 1, len(spec.newton.steps) + len(spec.steps))
+    newton = rsqrt_coupled.newton_spec(
+        spec.interval, spec.domain, 1, len(spec.newton.steps) + len(spec.steps)
+    )
     x = inside(spec.domain, 1001)
     np.testing.assert_allclose(spec.numpy(x), newton.numpy(x), rtol=1e-12)
     assert spec.multiplications() == newton.multiplications()

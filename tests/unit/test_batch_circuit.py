@@ -1,4 +1,5 @@
-"""Batch circuits on plain and sim against the float reference: several inputs of mixed lengths, both schemes, lanes."""
+"""Batch circuits on plain and sim against the float reference: several inputs of mixed lengths, both schemes,
+lanes."""
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ LENGTHS = (11, 16, 3)
 
 
 def run(model, shape, *, scheme="arion", be=None, error=1e-5, spoil=1.0):
-    """(circuit, references, answers, layer errors, largest boundary value) of three inputs of mixed lengths."""
-    inputs = [tiny.inputs(model, shape.tokens, min(real, shape.tokens), seed=n) for n, real in enumerate(LENGTHS)]
+    """(circuit, references, answers, layer errors, largest boundary value) of three inputs of mixed
+    lengths."""
+    inputs = [
+        tiny.inputs(model, shape.tokens, min(real, shape.tokens), seed=n) for n, real in enumerate(LENGTHS)
+    ]
     inputs = inputs[: shape.sequences]
     references = [tiny.run_reference(model, hidden, mask) for hidden, mask in inputs]
     specs = tiny.joint_specs(model, references, [mask for _, mask in inputs], error)
@@ -50,7 +54,12 @@ SHAPES = {
     "mean": (128, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "classes": 3}),
     "mean, no classifier": (64, 16, 1, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "classes": 0}),
     "two lanes": (128, 16, 2, {"hidden": 16, "heads": 4, "ff": 30, "pooling": "mean", "classes": 5}),
-    "four lanes": (256, 16, 4, {"hidden": 16, "heads": 4, "ff": 30, "pooling": "mean", "classes": 3, "layers": 2}),
+    "four lanes": (
+        256,
+        16,
+        4,
+        {"hidden": 16, "heads": 4, "ff": 30, "pooling": "mean", "classes": 3, "layers": 2},
+    ),
 }
 
 

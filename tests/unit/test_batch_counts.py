@@ -1,4 +1,5 @@
-"""Operation counts of the batch schemes beside the papers' tables, at the papers' sizes (BERT-base, 128 tokens)."""
+"""Operation counts of the batch schemes beside the papers' tables, at the papers' sizes (BERT-base, 128
+tokens)."""
 
 from collections import Counter
 from functools import lru_cache
@@ -61,7 +62,8 @@ def test_a_head_takes_fewer_key_switches_than_both_papers_code():
     rotations = total(found, ROTATIONS, ("attend",)) / HEADS
     conjugations = found["conjugate", "attend"] / HEADS
     relinearised = found["relin", "attend"] / HEADS + pairs  # the last term: V times the mask
-    # (b + g - 2) rotations of pairs of Q, K and V columns and of the mask; one relinearisation per diagonal, per partial sum
+    # (b + g - 2) rotations of pairs of Q, K and V columns and of the mask; one relinearisation per diagonal,
+    # per partial sum
     assert rotations == (16 + 8 - 2) * pairs + (16 + 8 - 2) * (pairs + 1)
     assert conjugations == TOKENS + pairs
     assert relinearised == TOKENS + 8 * (pairs + 1) + pairs
@@ -87,7 +89,9 @@ def test_softmax_and_layernorm_rotate_nothing(scheme):
     found = counts(scheme)
     for stage in ("project", "variance1", "norm1", "forward", "variance2", "norm2"):
         assert total(found, ROTATIONS, (stage,)) == 0
-    assert total(found, ("matmul",), ("forward",)) == 2 * HIDDEN * WIDE + HIDDEN**2  # the residual is one more product
+    assert (
+        total(found, ("matmul",), ("forward",)) == 2 * HIDDEN * WIDE + HIDDEN**2
+    )  # the residual is one more product
     assert total(found, ("matmul",), ("attend",)) == 3 * HIDDEN**2
 
 

@@ -1,4 +1,5 @@
-"""`tacita bench batch` and `dashformer`: the fields of their reports, and the figures in them, on plain, sim and a toy ring."""
+"""`tacita bench batch` and `dashformer`: the fields of their reports, and the figures in them, on plain, sim
+and a toy ring."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from tacita.measure.batch import StageClock, quality
 from tacita.run.executor import Progress
 
 FIELDS = {
-    "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy", "max_abs_error",
-    "bootstraps", "rotations", "key_switches", "peak_rss_gb", "spill_gb", "parameters", "threads", "bytes",
+    "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy",
+    "max_abs_error", "bootstraps", "rotations", "key_switches", "peak_rss_gb", "spill_gb", "parameters",
+    "threads", "bytes",
 }  # fmt: skip
 TOY = ["--preset", "insecure_toy_n10", "--allow-insecure"]
 
@@ -55,7 +57,17 @@ def test_batch_on_plain_reports_every_field(scheme: str, labelled: Path, tmp_pat
     model, report = write_folder(make_random_checkpoint(), tmp_path / "model"), tmp_path / "report.json"
     options = ["--model", str(model), "--tokens", "16", "--backend", "plain", *TOY]
     status, out, err = tacita(
-        "bench", "batch", "--scheme", scheme, "--inputs", "5", "--texts", str(labelled), *options, "--json", str(report)
+        "bench",
+        "batch",
+        "--scheme",
+        scheme,
+        "--inputs",
+        "5",
+        "--texts",
+        str(labelled),
+        *options,
+        "--json",
+        str(report),
     )
     assert status == 0, err
     found = json.loads(report.read_text())
@@ -89,8 +101,14 @@ def test_stage_clock_adds_up_several_runs() -> None:
     ("arguments", "message"),
     [
         (["dashformer", "--model", "/nowhere"], "not a folder"),
-        (["dashformer"], "bench dashformer: no model (tacita bench dashformer --data DIR, with the DASHformer"),
-        (["dashformer", "--data", "/nowhere"], "has neither weights/ and example_AA_sequences.list nor sequences.tsv"),
+        (
+            ["dashformer"],
+            "bench dashformer: no model (tacita bench dashformer --data DIR, with the DASHformer",
+        ),
+        (
+            ["dashformer", "--data", "/nowhere"],
+            "has neither weights/ and example_AA_sequences.list nor sequences.tsv",
+        ),
         (["batch", "--texts", "/nowhere.tsv"], "cannot be read"),
     ],
 )
@@ -130,7 +148,9 @@ def test_an_encrypted_batch_goes_through_files_and_equals_plain(labelled: Path, 
     found = {}
     for backend, more in (("plain", []), ("ckks", ["--work", str(work)])):
         report = tmp_path / f"{backend}.json"
-        status, _, err = tacita("bench", "batch", *options, "--backend", backend, *more, "--json", str(report))
+        status, _, err = tacita(
+            "bench", "batch", *options, "--backend", backend, *more, "--json", str(report)
+        )
         assert status == 0, err
         found[backend] = json.loads(report.read_text())
         check(found[backend], 4)

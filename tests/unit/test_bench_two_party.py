@@ -36,12 +36,13 @@ from tacita.models.registry import forward
 from tacita.two_party.fixed import FixedTensors
 
 FIELDS = {
-    "wall_seconds", "cpu_seconds", "megabytes", "rounds", "max_abs_error", "peak_rss_gb", "setup_seconds", "setup_megabytes",
-    "operations", "lan_seconds", "wan_seconds", "as_measured", "without_cots", "cots", "link",
+    "wall_seconds", "cpu_seconds", "megabytes", "rounds", "max_abs_error", "peak_rss_gb", "setup_seconds",
+    "setup_megabytes", "operations", "lan_seconds", "wan_seconds", "as_measured", "without_cots", "cots",
+    "link",
 }  # fmt: skip
 REQUIRED = {
-    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret", "default_model",
-    "tiny_shape", "minilm", "bert_base_shape", "accuracy",
+    "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
+    "default_model", "tiny_shape", "minilm", "bert_base_shape", "accuracy",
 }  # fmt: skip
 FAKE = Settings(world="two_party_world")
 PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
@@ -112,7 +113,8 @@ def test_a_party_that_dies_is_told_from_its_log() -> None:
 
 
 def test_parties_end_with_the_command(tmp_path: Path) -> None:
-    code = "from tacita.measure.two_party import measure_case as m; from test_bench_two_party import FAKE; m('endless', settings=FAKE)"
+    code = "from tacita.measure.two_party import measure_case; from test_bench_two_party import FAKE\n"
+    code += "measure_case('endless', settings=FAKE)"
     environment = {**os.environ, "TACITA_TEST_FOLDER": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     files = [tmp_path / f"{role}.pid" for role in ("client", "server")]
@@ -138,7 +140,9 @@ def wait_for(condition: object, seconds: float = 20.0) -> None:
 
 def test_cots_are_booked_at_the_price_of_those_made_in_the_run_or_else_in_the_session() -> None:
     whole, refilled = Cost(10, 8, 1000, 0, 20, 1), Cost(4, 4, 600, 0, 2, 1)
-    run = Run(whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), refill=200, made=400, used=100, operations={})
+    run = Run(
+        whole, refilled, session=Cost(8, 8, 1200, 0, 4, 2), refill=200, made=400, used=100, operations={}
+    )
     assert run.amortised == Cost(6 + 2, 4 + 2, 400 + 300, 0, 18 + 1, 0.5)
     assert replace(run, refill=0, refilled=Cost()).amortised == whole + run.session.times(100 / 400)
     assert replace(run, made=0, refill=0, refilled=Cost()).amortised == whole
@@ -146,7 +150,12 @@ def test_cots_are_booked_at_the_price_of_those_made_in_the_run_or_else_in_the_se
 
 
 def test_refills_inside_refills_count_once() -> None:
-    costs = {"gelu/less/cot": Cost(wall=1), "cot": Cost(wall=2), "cot/x/cot": Cost(wall=100), "gelu": Cost(wall=50)}
+    costs = {
+        "gelu/less/cot": Cost(wall=1),
+        "cot": Cost(wall=2),
+        "cot/x/cot": Cost(wall=100),
+        "gelu": Cost(wall=50),
+    }
     assert refills(costs).wall == 3
     before = {"gelu": Cost(wall=1, calls=2), "less": Cost(calls=1)}
     after = {"gelu": Cost(wall=3, calls=3), "less": Cost(calls=1), "new": Cost(calls=1)}
@@ -158,7 +167,10 @@ def test_shares_add_up_to_fixed_point() -> None:
     left, right = (mine(values, np.random.default_rng(1), client=client) for client in (True, False))
     assert not np.array_equal(left, encode(values))
     np.testing.assert_allclose(decode(left + right), values, atol=2.0**-19)
-    assert errors(values + np.eye(5)[1] / 2, values) == {"max_abs_error": 0.5, "mean_abs_error": pytest.approx(0.1)}
+    assert errors(values + np.eye(5)[1] / 2, values) == {
+        "max_abs_error": 0.5,
+        "mean_abs_error": pytest.approx(0.1),
+    }
 
 
 def test_every_case_that_is_asked_for_exists() -> None:
@@ -188,7 +200,9 @@ def test_errors_are_one_line(case: str, message: str) -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_without_a_case_those_that_cannot_run_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_case_those_that_cannot_run_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = {name: two_party_world.CASES[name] for name in ("absent", "swap")}
     monkeypatch.setattr(two_party_world, "CASES", few)
     report = tmp_path / "report.json"
@@ -220,7 +234,9 @@ def test_cases_score_the_exact_result_zero_and_a_wrong_one_not(name: str) -> Non
     assert judged["max_abs_error"] <= 2.0**-19
     wrong = wanted.copy()
     wrong.flat[-1] += 0.25
-    assert cases()[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(0.25, abs=1e-5)
+    assert cases()[name].judge(client, encode(wrong) - client, SMALL)["max_abs_error"] == pytest.approx(
+        0.25, abs=1e-5
+    )
 
 
 def test_the_comparison_case_scores_bits() -> None:
@@ -249,7 +265,13 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def measured(**more: object) -> dict[str, object]:
-    found = {"wall_seconds": 1.5, "cpu_seconds": [0.25, 0.75], "megabytes": 3.0, "rounds": 7, "max_abs_error": 1e-3}
+    found = {
+        "wall_seconds": 1.5,
+        "cpu_seconds": [0.25, 0.75],
+        "megabytes": 3.0,
+        "rounds": 7,
+        "max_abs_error": 1e-3,
+    }
     return found | {"peak_rss_gb": [0.1, 0.2], "lan_seconds": 1.6, "wan_seconds": 2.0} | more
 
 
@@ -277,14 +299,15 @@ def test_the_comparison_divides_cpu_seconds_and_carried_megabytes(figures: Modul
 def test_the_figures_go_between_their_markers(figures: ModuleType) -> None:
     page = figures.PAGE.read_text(encoding="utf-8")
     assert page.count(figures.BEGIN) == page.count(figures.END) == 1
-    assert figures.replaced(f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END) == (
-        f"a\n{figures.BEGIN}new\n{figures.END}b\n"
-    )
+    assert figures.replaced(
+        f"a\n{figures.BEGIN}old\n{figures.END}b\n", "new\n", figures.BEGIN, figures.END
+    ) == (f"a\n{figures.BEGIN}new\n{figures.END}b\n")
 
 
 @pytest.mark.parametrize("case", [BertBaseShape(), TinyShape()], ids=lambda case: case.name)
 def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBaseShape) -> None:
-    """It was drawn from the source of the weights: attention met its own numbers and left its ring one run in many."""
+    """It was drawn from the source of the weights: attention met its own numbers and left its ring one run in
+    many."""
     model = case.checkpoint(Options(small=True))
     known, (hidden, mask) = case.agreed(model, client=False).known, case.sample(model)
     ops = FixedTensors(known.formats, known.bounds, Weights(model.tensors), mask)

@@ -1,4 +1,5 @@
-"""The exported suite of blocks on every interpreter on tensors: integers, one party's shares, their count, shapes."""
+"""The exported suite of blocks on every interpreter on tensors: integers, one party's shares, their count,
+shapes."""
 
 from __future__ import annotations
 

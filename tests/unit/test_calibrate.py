@@ -94,7 +94,9 @@ def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
     cool = tempered(peaked, calibration.temperatures)
     assert cool.sha256 == peaked.sha256
     scores = trace_of(cool, TEXTS[0])["layer1.attention.scores"]
-    np.testing.assert_allclose(scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.attention.scores"][1], rtol=1e-9)
+    np.testing.assert_allclose(
+        scores[1], beta * trace_of(peaked, TEXTS[0])["layer1.attention.scores"][1], rtol=1e-9
+    )
     assert found.scores[0] <= scores.min() <= scores.max() <= found.scores[1]
 
 

@@ -14,10 +14,11 @@ SHAPE = BatchShape(64, 8)
 
 @pytest.mark.parametrize("inputs", [40, 300])
 def test_an_output_without_weights_is_zero_and_is_there(inputs: int) -> None:
-    """Sixteen numbers fill two ciphertexts of eight tokens; the seventeenth is alone in a third, and has no weights.
+    """Sixteen numbers fill two ciphertexts of eight tokens; the seventeenth is alone in a third, and has no
+    weights.
 
-    An answer of 384 numbers at 128 tokens is such a case: its two copies fill six ciphertexts and the check is
-    alone in the seventh.
+    An answer of 384 numbers at 128 tokens is such a case: its two copies fill six ciphertexts and the check
+    is alone in the seventh.
     """
     rng, be = np.random.default_rng(inputs), PlainBackend(64, 3)
     matrix = np.concatenate([rng.normal(size=(16, inputs)), np.zeros((1, inputs))])
@@ -29,4 +30,6 @@ def test_an_output_without_weights_is_zero_and_is_there(inputs: int) -> None:
     np.testing.assert_allclose(unpacked[:, :17], np.tile(matrix @ values + bias, (8, 1)), atol=1e-9)
     src = Cells(SHAPE, inputs)
     between = CellMap.build(matrix, bias, src, dst).apply(be, [be.encrypt(v) for v in src.vectors(values)])
-    np.testing.assert_allclose(dst.unpack([be.decrypt(ct) for ct in between])[:, :17], unpacked[:, :17], atol=1e-9)
+    np.testing.assert_allclose(
+        dst.unpack([be.decrypt(ct) for ct in between])[:, :17], unpacked[:, :17], atol=1e-9
+    )

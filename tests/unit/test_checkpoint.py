@@ -61,7 +61,10 @@ def write_bfloat16(tensors, path):
 
 def test_bfloat16_and_old_layer_norm_names(folder):
     made = make_random_checkpoint()
-    old = {n.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): t for n, t in made.tensors.items()}
+    old = {
+        n.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): t
+        for n, t in made.tensors.items()
+    }
     write_bfloat16(old, folder / "model.safetensors")
     read = load(folder)
     for name, tensor in made.tensors.items():
@@ -141,7 +144,9 @@ def test_damaged_files_are_refused(folder, name, damage):
     content = path.read_bytes()
     path.unlink()
     if damage != "absent":
-        path.write_bytes({"empty": b"", "truncated": content[: len(content) * 2 // 3], "garbage": b"\xff" * 99}[damage])
+        path.write_bytes(
+            {"empty": b"", "truncated": content[: len(content) * 2 // 3], "garbage": b"\xff" * 99}[damage]
+        )
     with pytest.raises(CheckpointError, match=name) as caught:
         load(folder)
     assert caught.value.hint

@@ -1,4 +1,5 @@
-"""Whole circuits on plain and sim against the float reference: shapes, activations, poolings, padding, checks."""
+"""Whole circuits on plain and sim against the float reference: shapes, activations, poolings, padding,
+checks."""
 
 import json
 
@@ -72,7 +73,9 @@ def test_padding_does_not_reach_the_answer():
     for noise in (0.0, 0.2):
         be = PlainBackend(512)
         moved = hidden + noise * (1 - mask)[:, None]
-        live = {n: tuple(be.encrypt(v) for v in vs) for n, vs in circuit.request.pack([(moved, mask)]).items()}
+        live = {
+            n: tuple(be.encrypt(v) for v in vs) for n, vs in circuit.request.pack([(moved, mask)]).items()
+        }
         out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
         answers.append(circuit.response.read([be.decrypt(ct) for ct in out["answer"]])[0].values)
     assert np.max(np.abs(answers[0] - answers[1])) < 1e-4

@@ -1,4 +1,5 @@
-"""Files of texts in batches on plain and sim: answers by line, what is wrong with a line, which scheme and why."""
+"""Files of texts in batches on plain and sim: answers by line, what is wrong with a line, which scheme and
+why."""
 
 from __future__ import annotations
 
@@ -61,10 +62,17 @@ def classified(file: Path, common: list[str], *options: str) -> tuple[int, str, 
 
 @pytest.mark.parametrize("backend", ["plain", "sim"])
 @pytest.mark.parametrize("scheme", ["arion", "moai"])
-def test_more_texts_than_a_batch_go_in_several(backend: str, scheme: str, file: Path, common: list[str]) -> None:
+def test_more_texts_than_a_batch_go_in_several(
+    backend: str, scheme: str, file: Path, common: list[str]
+) -> None:
     status, out, _, found = classified(file, common, "--backend", backend, "--scheme", scheme)
     assert status == 0
-    assert (found["scheme"], found["inputs"], found["requests"], found["texts_per_request"]) == (scheme, 20, 2, 16)
+    assert (found["scheme"], found["inputs"], found["requests"], found["texts_per_request"]) == (
+        scheme,
+        20,
+        2,
+        16,
+    )
     assert [result["line"] for result in found["results"]] == list(range(1, 21))
     assert [result["request"] for result in found["results"]] == [1] * 16 + [2] * 4
     assert found["max_abs_error"] < 0.02
@@ -128,7 +136,9 @@ def test_texts_come_from_standard_input(common: list[str], monkeypatch: pytest.M
     assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["1", "2"]
 
 
-def test_auto_says_why_with_the_numbers_of_every_scheme(file: Path, common: list[str], tmp_path: Path) -> None:
+def test_auto_says_why_with_the_numbers_of_every_scheme(
+    file: Path, common: list[str], tmp_path: Path
+) -> None:
     status, out, _, found = classified(file, common, "--scheme", "auto")
     assert status == 0
     said = out.splitlines()[0]
@@ -243,7 +253,9 @@ def test_the_quickest_option_is_chosen_by_what_is_to_be_short(plan: Plan) -> Non
 
 def test_a_line_within_the_plans_tokens_but_over_the_models_positions_has_a_problem() -> None:
     model = make_random_checkpoint(positions=12)
-    short, long = (Line(n, " ".join(["fine"] * words)) for n, words in enumerate((3, 12), 1))  # and [CLS], [SEP]
+    short, long = (
+        Line(n, " ".join(["fine"] * words)) for n, words in enumerate((3, 12), 1)
+    )  # and [CLS], [SEP]
     kept, refused = checked(model, [short, long], 16)
     assert kept == short
     assert refused.number == 2 and "the model 12 positions" in refused.problem

@@ -50,7 +50,9 @@ def test_another_file_in_the_salts_place_is_refused(text: str, tmp_path: Path) -
         Plan.load(tmp_path / "plan.json")
 
 
-@pytest.mark.parametrize(("salt", "message"), [("", "without the salt"), ("00" * 32, "committed to other weights")])
+@pytest.mark.parametrize(
+    ("salt", "message"), [("", "without the salt"), ("00" * 32, "committed to other weights")]
+)
 def test_a_server_that_cannot_open_it_does_not_evaluate(salt: str, message: str, tmp_path: Path) -> None:
     plan = dataclasses.replace(real_plan(), salt=salt)
     with pytest.raises(PlanError, match=message):

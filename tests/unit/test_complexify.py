@@ -1,4 +1,5 @@
-"""Real maps through complex ciphertexts: the same values, fewer products, and never dearer than the plain form."""
+"""Real maps through complex ciphertexts: the same values, fewer products, and never dearer than the plain
+form."""
 
 import numpy as np
 import pytest

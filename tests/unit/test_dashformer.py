@@ -103,7 +103,9 @@ def test_fields_of_models_without_types_or_embedding_norm(tmp_path):
     assert bare.sha256 != ordinary.sha256
     ids = bare.tokenizer.encode("fine film").ids
     words, positions = (bare.tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position"))
-    np.testing.assert_array_equal(embed(bare, "fine film", 8)[0][: len(ids)], words[ids] + positions[: len(ids)])
+    np.testing.assert_array_equal(
+        embed(bare, "fine film", 8)[0][: len(ids)], words[ids] + positions[: len(ids)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Nothing is tested on the inputs that it was calibrated on: circuits on other random inputs, DASHformer's split, ARION's copies."""
+"""Nothing is tested on the inputs that it was calibrated on: circuits on other random inputs, DASHformer's
+split, ARION's copies."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def drawn(model: Checkpoint, seeds: range) -> list[Sample]:
 @pytest.mark.parametrize("packing", ["rows", "arion", "moai"])
 def test_a_circuit_answers_inputs_that_it_was_not_fitted_to(packing: str) -> None:
     model = tiny.checkpoint(hidden=16, heads=2, ff=32)
-    specs = fit_circuit(calibrate(model, TOKENS, hidden_states=drawn(model, range(100, 160))), model.config, FINE)
+    specs = fit_circuit(
+        calibrate(model, TOKENS, hidden_states=drawn(model, range(100, 160))), model.config, FINE
+    )
     tested, be = drawn(model, range(8)), PlainBackend(256 if packing == "rows" else 128, 30)
     if packing == "rows":
         circuit, groups = build_circuit(model, specs, 256, TOKENS), [[one] for one in tested]
@@ -66,7 +69,9 @@ def test_a_plan_answers_sentences_that_it_was_not_calibrated_on() -> None:
         assert not answer.warnings
 
 
-def test_a_batch_of_the_shipped_sentences_is_measured_on_others_than_calibrate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_the_shipped_sentences_is_measured_on_others_than_calibrate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[bench_batch.Task] = []
 
     def measured(task: bench_batch.Task, *_: object) -> dict[str, object]:

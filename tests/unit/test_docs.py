@@ -1,6 +1,8 @@
-"""Every Python block of README, guides and the API's docstring runs; blocks of one page run in order, sharing names.
+"""Every Python block of README, guides and the API's docstring runs; blocks of one page run in order, sharing
+names.
 
-A guide that links to its example (docs/examples) shows pieces of it: the example runs, and every piece is in it.
+A guide that links to its example (docs/examples) shows pieces of it: the example runs, and every piece is in
+it.
 """
 
 from __future__ import annotations

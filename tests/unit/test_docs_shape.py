@@ -13,11 +13,19 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WIDEST = 110
 FOLDERS = ("docs", "evaluation", "python", "requirements", "training")
-PAGES = [*sorted(ROOT.glob("*.md")), *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md"))),
+]
 # from where a page may name a file: itself, the root, the package, and the crate that a decision is about
 BASES = ("", "python/tacita", "crates/mpc/src")
-NAMED = re.compile(r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])")
+NAMED = re.compile(
+    r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])"
+)
 MADE = {"build/"}  # while it runs
+CODE = ("crates", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
+KINDS = ("*.py", "*.pyi", "*.rs", "Cargo.toml", "run")
+BUILT = {"target", "__pycache__"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -35,6 +43,20 @@ def test_shown_code_fits(page: Path) -> None:
     assert not wide, f"{page.name}: {wide[0]}"
 
 
+@pytest.mark.parametrize("folder", CODE, ids=str)
+def test_lines_of_code_fit(folder: str) -> None:
+    files = [path for kind in KINDS for path in (ROOT / folder).rglob(kind)]
+    files = [path for path in files if path.is_file() and not BUILT & set(path.parts)]
+    assert files
+    assert not (wide := [f"{path}:{number}" for path in files for number in too_wide(path)]), wide
+
+
+def too_wide(path: Path) -> list[int]:
+    """Numbers of the lines over the limit."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [number for number, line in enumerate(lines, 1) if len(line) > WIDEST]
+
+
 @each_page
 def test_named_files_exist(page: Path) -> None:
     missing = [name for name in named(page.read_text(encoding="utf-8")) if not exists(name, page)]
@@ -49,7 +71,8 @@ def test_the_map_names_no_file_that_is_gone() -> None:
 
 
 def test_the_rules_find_what_they_look_for() -> None:
-    text = "see `packings/{rows,columns}/layout.py`, crates/ring/src/gemm/ and [x](../a.md), path/to/x, a/b and client/server"
+    text = "see `packings/{rows,columns}/layout.py`, crates/ring/src/gemm/ and [x](../a.md), path/to/x, "
+    text += "a/b and client/server"
     assert list(named(text)) == [
         "packings/rows/layout.py",
         "packings/columns/layout.py",
@@ -73,7 +96,9 @@ def test_the_architecture_fits_two_screens() -> None:
 
 def test_each_word_has_one_meaning() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    words = [word.strip().lower() for found in re.findall(r"\*\*([^*]+)\*\*", text) for word in found.split(",")]
+    words = [
+        word.strip().lower() for found in re.findall(r"\*\*([^*]+)\*\*", text) for word in found.split(",")
+    ]
     twice = {word for word in words if words.count(word) > 1}
     assert len(words) > 60 and not twice, twice
 

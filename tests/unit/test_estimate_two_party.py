@@ -38,7 +38,8 @@ def plan() -> TwoPartyPlan:
     ids=["default", "random", "random-mean-relu"],
 )
 def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpoint], tokens: int) -> None:
-    """Counted in a session at shapes to which no constant was fitted: bytes within 12 %, transfers within 15 %.
+    """Counted in a session at shapes to which no constant was fitted: bytes within 12 %, transfers within 15
+    %.
 
     Seconds have no test: they belong to a machine, and `bench two-party` measures them.
     """
@@ -58,7 +59,9 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
 def counted(party: Party) -> tuple[int, int]:
     """(bytes both ways, correlated transfers used) so far."""
     cots = party.native.cots()
-    return party.cost["bytes_sent"] + party.cost["bytes_received"], cots["used_as_sender"] + cots["used_as_receiver"]
+    return party.cost["bytes_sent"] + party.cost["bytes_received"], cots["used_as_sender"] + cots[
+        "used_as_receiver"
+    ]
 
 
 def test_weights_are_counted_once_for_every_row(plan: TwoPartyPlan) -> None:
@@ -77,7 +80,10 @@ def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:
 
 def test_the_command_writes_the_fields(tmp_path: Path) -> None:
     report = tmp_path / "estimate.json"
-    assert main(["estimate", "--scheme", "bumblebee", "--tokens", "16", "--inputs", "3", "--json", str(report)]) == 0
+    assert (
+        main(["estimate", "--scheme", "bumblebee", "--tokens", "16", "--inputs", "3", "--json", str(report)])
+        == 0
+    )
     found = json.loads(report.read_text())
     assert found["scheme"] == "bumblebee" and found["inputs"] == 3
     assert found["wall_seconds"] == pytest.approx(3 * found["seconds_per_input"]["loopback"])

@@ -1,4 +1,5 @@
-"""A placed circuit gives the same numbers on plain as the circuit without levels, and the counts that were planned."""
+"""A placed circuit gives the same numbers on plain as the circuit without levels, and the counts that were
+planned."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def sim() -> StageSimulator:
 
 
 def placed(placement: Placement) -> list[PlacedStage]:
-    return [PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps]
+    return [
+        PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
+    ]
 
 
 def execute(be: Any, placement: Placement, **options: Any) -> Any:
@@ -100,7 +103,10 @@ def test_planned_counts_are_executed_counts() -> None:
     assert found == planned
     kinds = Counter(kind for step in placement.steps for kind in step.kinds)
     ran = Counter(
-        {op: sum(n for (o, _, _), n in be.counts.items() if o == op) for op in ("bootstrap", "bootstrap_real")}
+        {
+            op: sum(n for (o, _, _), n in be.counts.items() if o == op)
+            for op in ("bootstrap", "bootstrap_real")
+        }
     )
     assert (ran["bootstrap"], ran["bootstrap_real"]) == (kinds["complex"], kinds["real"])
 

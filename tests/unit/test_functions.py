@@ -1,4 +1,5 @@
-"""Variants in whole circuits: both papers' functions and retrained models on plain and sim, in rows and columns."""
+"""Variants in whole circuits: both papers' functions and retrained models on plain and sim, in rows and
+columns."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def prepared(model, functions=None, count=3):
     """(inputs, specs) calibrated on inputs of mixed lengths."""
     inputs = [tiny.inputs(model, TOKENS, 5 + 4 * i, seed=i) for i in range(count)]
     calibration = calibrate(model, TOKENS, hidden_states=inputs)
-    return inputs, fit_circuit(calibration, model.config, Accuracy(1e-5, 1e-5, 1e-5, 1e-4, 1e-4, 1e-3), functions)
+    return inputs, fit_circuit(
+        calibration, model.config, Accuracy(1e-5, 1e-5, 1e-5, 1e-4, 1e-4, 1e-3), functions
+    )
 
 
 def answers(circuit, be, request):
@@ -80,7 +83,11 @@ def test_a_retrained_model_runs_in_columns_on_plain_and_sim(scheme):
 
 @pytest.mark.parametrize(
     "variant",
-    [POWERFORMER, replace(POWERFORMER, norm_variant="layer"), replace(POWERFORMER, attention_variant="softmax")],
+    [
+        POWERFORMER,
+        replace(POWERFORMER, norm_variant="layer"),
+        replace(POWERFORMER, attention_variant="softmax"),
+    ],
 )
 def test_a_retrained_model_runs_in_rows(variant):
     assert error_in_rows(retrained(variant), PlainBackend(512, 13)) < 2e-3
@@ -107,10 +114,14 @@ def test_the_reference_of_bpmax_and_batch_normalisation():
     mixed = np.einsum("hij,jhd->ihd", weights, value.reshape(TOKENS, 2, 8)).reshape(TOKENS, 16)
     np.testing.assert_allclose(trace["layer0.attention.context"], mixed, atol=1e-12)
     norm = "encoder.layer.0.output.LayerNorm"
-    expected = trace["layer0.norm2.centred"] / 1.1 * model.tensors[f"{norm}.weight"] + model.tensors[f"{norm}.bias"]
+    expected = (
+        trace["layer0.norm2.centred"] / 1.1 * model.tensors[f"{norm}.weight"] + model.tensors[f"{norm}.bias"]
+    )
     np.testing.assert_allclose(trace["layer0.norm2.result"], expected, atol=1e-12)
     other = np.where(mask[:, None] > 0, hidden, 3.0)
-    np.testing.assert_allclose(reference(model, other, mask).logits, reference(model, hidden, mask).logits, atol=1e-12)
+    np.testing.assert_allclose(
+        reference(model, other, mask).logits, reference(model, hidden, mask).logits, atol=1e-12
+    )
 
 
 def test_ordinary_models_keep_their_hash_and_retrained_ones_have_another():
@@ -155,6 +166,7 @@ def test_relu_has_one_approximation_in_all_variants():
     calibration: Calibration = calibrate(model, TOKENS, hidden_states=[tiny.inputs(model, TOKENS, 9)])
     goal = Accuracy(activation=0.05, limit=1e-3)
     found = [
-        fit_circuit(calibration, model.config, goal, Functions.of(v)).function("layer0.feed_forward") for v in FITS
+        fit_circuit(calibration, model.config, goal, Functions.of(v)).function("layer0.feed_forward")
+        for v in FITS
     ]
     assert found[0] == found[1] == found[2]

@@ -1,4 +1,5 @@
-"""The engine's feature for fuzzing opens private decoders and transfers from a public seed: no other crate may name it."""
+"""The engine's feature for fuzzing opens private decoders and transfers from a public seed: no other crate
+may name it."""
 
 from __future__ import annotations
 

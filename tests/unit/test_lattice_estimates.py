@@ -1,4 +1,5 @@
-"""The estimator's outputs in `evaluation/lattice` belong to the inputs beside them, and these to the engine's presets."""
+"""The estimator's outputs in `evaluation/lattice` belong to the inputs beside them, and these to the engine's
+presets."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def test_every_output_is_of_its_input_and_of_the_pinned_version(name: str) -> No
     row, text = INPUTS["rows"][name], (FOLDER / "outputs" / f"{name}.txt").read_text()
     assert f"# {name}: {row['what']}\n" in text
     assert f"# estimator {INPUTS['estimator']}," in text
-    given = f"# n = 2^{row['log2_n']}, log2 q = {row['log2_q']}, weight {row['weight']}, sigma {INPUTS['sigma']}\n"
+    given = f"# n = 2^{row['log2_n']}, log2 q = {row['log2_q']}, weight {row['weight']}, "
+    given += f"sigma {INPUTS['sigma']}\n"
     assert given in text
     assert list(costs(name)) == INPUTS["attacks"][row["attacks"]]
 
@@ -46,7 +48,10 @@ def test_the_estimator_agrees_with_the_table(name: str) -> None:
 def test_the_inputs_are_the_engines() -> None:
     rows = INPUTS["rows"]
     for preset in ("n16", "n13_leveled"):
-        assert (rows[preset]["log2_n"], rows[preset]["log2_q"]) == (PRESETS[preset].log_n, PRESETS[preset].log_qp)
+        assert (rows[preset]["log2_n"], rows[preset]["log2_q"]) == (
+            PRESETS[preset].log_n,
+            PRESETS[preset].log_qp,
+        )
     sparse = (ROOT / "crates/ckks/src/sparse.rs").read_text()
     assert f"MAX_LOG_QP: f64 = {rows['to_sparse_limit']['log2_q']};" in sparse
     weight = (ROOT / "crates/rlwe/src/secret.rs").read_text()

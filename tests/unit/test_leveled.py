@@ -23,7 +23,9 @@ ROUGH = Accuracy(0.05, 0.1, 0.1, 0.1, 0.1, 0.1)  # a layer in fewer levels than 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     model = make_random_checkpoint(layers=1, pooling="mean")
-    return make_plan(model, candidates("leveled"), tokens=16, scheme="arion", texts=TEXTS, inputs=4, accuracy=ROUGH)
+    return make_plan(
+        model, candidates("leveled"), tokens=16, scheme="arion", texts=TEXTS, inputs=4, accuracy=ROUGH
+    )
 
 
 def test_the_smallest_secure_ring_that_fits_is_taken(plan: Plan) -> None:
@@ -36,7 +38,9 @@ def test_the_smallest_secure_ring_that_fits_is_taken(plan: Plan) -> None:
 
 def test_its_circuit_answers_as_the_bootstrapped_one(plan: Plan) -> None:
     model = make_random_checkpoint(layers=1, pooling="mean")
-    other = make_plan(model, candidates("insecure_toy_n9"), tokens=16, scheme="arion", texts=TEXTS, accuracy=ROUGH)
+    other = make_plan(
+        model, candidates("insecure_toy_n9"), tokens=16, scheme="arion", texts=TEXTS, accuracy=ROUGH
+    )
     assert other.bootstraps > 0
     for backend in ("plain", "sim"):
         found, wanted = (api.classify_batch_locally(p, model, TEXTS, backend=backend) for p in (plan, other))

@@ -1,4 +1,5 @@
-"""Properties of LinearPlan: the split never changes the map, and its declared rotations are the ones it uses."""
+"""Properties of LinearPlan: the split never changes the map, and its declared rotations are the ones it
+uses."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ def exact(table, xs):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 2, 4, 8]), st.booleans())
+@given(
+    st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 2, 4, 8]), st.booleans()
+)
 def test_every_split_is_the_same_map(places, split, horner):
     table, plan = plan_of(places, split, horner)
     be = PlainBackend(SLOTS)
@@ -66,7 +69,8 @@ def test_sim_and_plan_agree_on_the_key_switches(places):
 
 
 def masks(terms=400, period=256, seed=2):
-    """Terms whose vectors have few entries, evenly apart or not: nearly nothing of a dense table would be filled."""
+    """Terms whose vectors have few entries, evenly apart or not: nearly nothing of a dense table would be
+    filled."""
     rng = np.random.default_rng(seed)
     stored = np.zeros((6, period))
     stored[:3, 8:64:8] = rng.normal(size=(3, 7))
@@ -78,7 +82,10 @@ def masks(terms=400, period=256, seed=2):
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_masks_are_applied_where_they_are_not_zero_and_nowhere_else(dtype, monkeypatch):
     plan = masks()
-    xs = [np.random.default_rng(i).normal(size=1024).astype(dtype) * (1 if dtype is float else 1j) for i in range(3)]
+    xs = [
+        np.random.default_rng(i).normal(size=1024).astype(dtype) * (1 if dtype is float else 1j)
+        for i in range(3)
+    ]
     want = [np.zeros(1024, dtype) for _ in range(2)]
     for j, giant, i, baby, v in plan.terms.tolist():
         want[j] += np.roll(np.tile(plan.vectors[v], 4) * np.roll(xs[i], -baby), -giant)

@@ -24,7 +24,8 @@ def test_sets_are_those_of_the_code_and_have_128_bits() -> None:
 
 
 def test_pieces_of_the_estimate() -> None:
-    """The degree of the algebraic attack against coefficients multiplied out; the densest part against its equation."""
+    """The degree of the algebraic attack against coefficients multiplied out; the densest part against its
+    equation."""
     t, m, k = 6, 4, 13
     row = [1.0]
     for factor in [(1, m - 1)] * t + [(1, -1)] * (t * m - k):
@@ -37,7 +38,8 @@ def test_pieces_of_the_estimate() -> None:
 
 
 def test_the_lightest_checks_are_those_of_the_first_moment() -> None:
-    """The chance that all columns are met evenly, against its exact sum; the weights and bits that decision 9 states."""
+    """The chance that all columns are met evenly, against its exact sum; the weights and bits that decision 9
+    states."""
     k, total = 60, 90
     exact = sum(math.comb(k, j) * ((k - 2 * j) / k) ** total for j in range(k + 1)) / 2**k
     assert lpn.all_even(total / k) == pytest.approx(math.log2(exact) / k, abs=0.03)

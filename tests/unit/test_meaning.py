@@ -1,4 +1,5 @@
-"""The meaning of models on floats: what is opened, stacks of texts, and both parties' walk without weights."""
+"""The meaning of models on floats: what is opened, stacks of texts, and both parties' walk without
+weights."""
 
 from __future__ import annotations
 

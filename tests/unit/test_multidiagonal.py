@@ -1,10 +1,10 @@
 """THOR's packing: its products equal matrix products, and its key switches are set beside THOR's formulas.
 
 Where ours differ from THOR's (peers.md section 8.2 lists formulas and the authors' code):
-- replication: complexified, m/4 (log2 c + 1) rotations; THOR's m/4 (log2 c + 3) separates the two parts again by m/2
-  conjugations. We multiply by the complex replicas as they are.
-- the complex operand A_k - i rho^h(A_{k-h}) costs two rotations a ciphertext and the real part of the result one
-  conjugation a ciphertext; THOR's formulas leave both out of the product's count.
+- replication: complexified, m/4 (log2 c + 1) rotations; THOR's m/4 (log2 c + 3) separates the two parts again
+  by m/2 conjugations. We multiply by the complex replicas as they are.
+- the complex operand A_k - i rho^h(A_{k-h}) costs two rotations a ciphertext and the real part of the result
+  one conjugation a ciphertext; THOR's formulas leave both out of the product's count.
 - rotation by zero is not counted: (q - 1) rotations for q replicas instead of q.
 """
 
@@ -72,7 +72,9 @@ def test_replication():
 def test_plaintext_product(is_complex):
     w, x = RNG.normal(size=(3, 3, 8, 8)), RNG.normal(size=(3, 8, 8))
     cts = encrypt(x, SQUARE)
-    out = BE.linear(complexify(BE, cts) if is_complex else cts, plain_product(w, SQUARE, is_complex=is_complex))
+    out = BE.linear(
+        complexify(BE, cts) if is_complex else cts, plain_product(w, SQUARE, is_complex=is_complex)
+    )
     got = decrypt(real_part(BE, out) if is_complex else out, SQUARE)[:3]
     assert np.allclose(got, np.einsum("ikab,kbc->iac", w, x))
 
@@ -127,7 +129,11 @@ def test_score_key_switches_beside_thor():
     with be.stage("real"):
         real_part(be, scores)
     ours = key_switches(be.counts)
-    thor = {"transpose": n // 2 + n // (2 * c), "replicate": n // 8 * (4 + 3), "product": n // (2 * c) * (n // 2 + 6)}
+    thor = {
+        "transpose": n // 2 + n // (2 * c),
+        "replicate": n // 8 * (4 + 3),
+        "product": n // (2 * c) * (n // 2 + 6),
+    }
     assert sum(thor.values()) == 460
     assert ours["transpose"] == thor["transpose"] - 1  # diagonal 0 stays where it is
     assert ours["replicate"] == thor["replicate"] - m // 2  # no separation by conjugation
@@ -160,14 +166,16 @@ def test_context_key_switches_beside_thor():
 def test_plaintext_product_key_switches_beside_thor():
     """Case 1, BERT-base, Q K V from shared babies: THOR's code 60 + 120 + 12 = 192, its formula 196.
 
-    THOR packs X for 12 (16) blocks of half size, c = 16; we pack 6 (8) square blocks, c = 32: 31 babies for each of 2
-    complex inputs where THOR has 15 for each of 4.
+    THOR packs X for 12 (16) blocks of half size, c = 16; we pack 6 (8) square blocks, c = 32: 31 babies for
+    each of 2 complex inputs where THOR has 15 for each of 4.
     """
     be, blocks = SimBackend(1 << 15), 6
     assert (BLOCKS.capacity, BLOCKS.count) == (32, 4)
     dummy = np.ones(1)
     terms = [
-        (out + 4 * part, g, j, b, dummy) for part in range(3) for (out, g, j, b), _, _ in block_terms(BLOCKS, blocks, 2)
+        (out + 4 * part, g, j, b, dummy)
+        for part in range(3)
+        for (out, g, j, b), _, _ in block_terms(BLOCKS, blocks, 2)
     ]
     plan = LinearPlan.from_terms(terms, n_inputs=2, n_outputs=12)
     real_part(be, be.linear(inputs(be, 2), plan))
@@ -181,7 +189,8 @@ def test_plaintext_product_key_switches_beside_thor():
 def test_products_and_relinearisations_beside_thor():
     """Table 2, complexified: mn/2c tensor products, 2m/c relinearisations, mn/2c + m/c rotations.
 
-    Ours masks the replicas instead of the products: at most four tensor products for one product and three masks.
+    Ours masks the replicas instead of the products: at most four tensor products for one product and three
+    masks.
     """
     be, (n, m, c) = SimBackend(1 << 15), (128, 64, 16)
     alphas, values = inputs(be, n // 2), inputs(be, m // c)

@@ -1,4 +1,5 @@
-"""The engine's degree-2 accumulators and leveled presets: what their classes refuse, and what an object still says after use."""
+"""The engine's degree-2 accumulators and leveled presets: what their classes refuse, and what an object still
+says after use."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def test_accumulators_are_taken_over(client: tuple[Any, Any]) -> None:
             again()
     found = evaluator.relinearise(both)
     assert [len(row) for row in found] == [3, 3]
-    assert all(ct.level == 3 and np.allclose(secret.decrypt(ct), 0.5, atol=1e-5) for row in found for ct in row)
+    assert all(
+        ct.level == 3 and np.allclose(secret.decrypt(ct), 0.5, atol=1e-5) for row in found for ct in row
+    )
 
 
 def test_a_refusal_leaves_the_accumulators(client: tuple[Any, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Calibration, tempering and fitting go by names of nodes: a family that the house does not know passes through."""
+"""Calibration, tempering and fitting go by names of nodes: a family that the house does not know passes
+through."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from tacita.planning.two_party import magnitudes, node_bounds
 
 TOKENS = 8
 KINDS = {
-    "before": "norm", "look": "attention", "between": "norm", "think": "function", "after": "norm", "squash": "function",
+    "before": "norm", "look": "attention", "between": "norm", "think": "function", "after": "norm",
+    "squash": "function",
 }  # fmt: skip
 
 
@@ -48,7 +50,10 @@ def forward(b: Any, m: Steps, x: Any, *, all_rows: bool = False) -> Any:
     query, key, value, output = (Dense(f"weights.{name}", m.hidden, m.hidden) for name in "qkvo")
     inner = FeedForward(Dense("up", m.hidden, 24), m.inner, Dense("down", 24, m.hidden))
     norms = (Norm(f"norms.{i}", m.hidden, 1e-6) for i in range(3))
-    x = b.add(x, b.attention(b.norm(x, next(norms), "before"), Attention(m.heads, query, key, value, output), "look"))
+    x = b.add(
+        x,
+        b.attention(b.norm(x, next(norms), "before"), Attention(m.heads, query, key, value, output), "look"),
+    )
     x = b.add(x, b.feed_forward(b.norm(x, next(norms), "between"), inner, "think"))
     return b.answer(b.function(b.mean(b.norm(x, next(norms), "after"), "all"), "tanh", "squash"))
 
@@ -101,7 +106,11 @@ def test_an_unknown_familys_row_estimates_and_two_party_bounds(model: Checkpoint
     assert set(found.row_estimates) == {"look"} and len(found.row_estimates["look"].linear) == 4
     bounds, largest = node_bounds(model, found), magnitudes(model.config, found)
     assert bounds.attention["look"].scores == found.attention("look").scores
-    assert bounds.functions.keys() == {"think", "squash"} and bounds.norms.keys() == {"before", "between", "after"}
+    assert bounds.functions.keys() == {"think", "squash"} and bounds.norms.keys() == {
+        "before",
+        "between",
+        "after",
+    }
     assert largest.keys() == {"before", "look", "between", "think", "after"}
 
 
@@ -143,7 +152,11 @@ def test_specs_are_read_strictly() -> None:
     ):
         with pytest.raises((PlanError, FitError), match=message):
             CircuitSpecs.from_json(data | {"nodes": {"layer0.norm1": norm | changed}})
-    for changed, message in (({"entry": None}, "entry"), ({"nodes": []}, "nodes"), ({"extra": 1}, "other fields")):
+    for changed, message in (
+        ({"entry": None}, "entry"),
+        ({"nodes": []}, "nodes"),
+        ({"extra": 1}, "other fields"),
+    ):
         with pytest.raises(PlanError, match=message):
             CircuitSpecs.from_json(data | changed)
 

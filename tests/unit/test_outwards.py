@@ -50,7 +50,9 @@ def test_magnitudes_go_up_and_the_nearest_is_between(value: float) -> None:
 @given(st.floats(0.0, 1.0))
 def test_shares_become_half_powers_of_two(value: float) -> None:
     found = share(value)
-    assert found == 0.0 or (math.frexp(found)[0] in (0.5, nearest(0.5**0.5)) and 2**-0.26 < found / value < 2**0.26)
+    assert found == 0.0 or (
+        math.frexp(found)[0] in (0.5, nearest(0.5**0.5)) and 2**-0.26 < found / value < 2**0.26
+    )
     assert has_eight_bits(found)
     assert (found == 0.0) == (value < 2.0**-14)
 

@@ -1,4 +1,5 @@
-"""What an evaluation's folder holds of others survives it: files, folders, targets of links; and it is told."""
+"""What an evaluation's folder holds of others survives it: files, folders, targets of links; and it is
+told."""
 
 from __future__ import annotations
 

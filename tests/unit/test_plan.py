@@ -25,7 +25,18 @@ def make_plan() -> Plan:
     """One field of every type; of no circuit, so no reader accepts it (see `plans.real_plan`)."""
     return Plan(
         model=ModelInfo(
-            "tiny", "00" * 32, "bert", 2, 128, 2, 512, "gelu", "pooler", False, ("negative", "positive"), FRONT
+            "tiny",
+            "00" * 32,
+            "bert",
+            2,
+            128,
+            2,
+            512,
+            "gelu",
+            "pooler",
+            False,
+            ("negative", "positive"),
+            FRONT,
         ),
         tokens=128,
         scheme="rows",
@@ -34,7 +45,8 @@ def make_plan() -> Plan:
         parameters=PRESETS["n16"],
         circuit={"layers": [{"scores": [-7.25, 10.5]}], "note": None},
         layout=Layout(
-            RowsRequest(32768, 128, 128, 2, 64, 5.5, True, False, False, False), RowsResponse(32768, 256, 2, True, 9.0)
+            RowsRequest(32768, 128, 128, 2, 64, 5.5, True, False, False, False),
+            RowsResponse(32768, 256, 2, True, 9.0),
         ),
         answer=9.0,
         stages=(PlacedStage("layer0.scores", ("x",), ("real",), {"x": 5}, {"x": 5, "s": 3}, {"mul": 4}),),
@@ -54,7 +66,9 @@ def test_round_trip() -> None:
 
 def test_hash_covers_everything_but_the_prediction() -> None:
     plan = make_plan()
-    other_machine = dataclasses.replace(plan, prediction=dataclasses.replace(plan.prediction, machine="there"))
+    other_machine = dataclasses.replace(
+        plan, prediction=dataclasses.replace(plan.prediction, machine="there")
+    )
     assert other_machine.hash == plan.hash
     assert dataclasses.replace(plan, tokens=64).hash != plan.hash
     assert dataclasses.replace(plan, circuit={}).hash != plan.hash

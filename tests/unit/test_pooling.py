@@ -67,7 +67,9 @@ def test_the_float_reference_is_the_definition(pooling: str, normalise: bool, tm
 @every_pooling
 @either_length
 @pytest.mark.parametrize("scheme", RINGS)
-def test_ciphertext_schemes_answer_as_defined(scheme: str, pooling: str, normalise: bool, tmp_path: Path) -> None:
+def test_ciphertext_schemes_answer_as_defined(
+    scheme: str, pooling: str, normalise: bool, tmp_path: Path
+) -> None:
     model = model_of(tmp_path, pooling, normalise=normalise)
     plan = api.plan(model, tokens=16, preset=RINGS[scheme], scheme=scheme, texts=TEXTS)
     assert (plan.model.pooling, plan.model.normalise) == (pooling, normalise)
@@ -157,7 +159,9 @@ def test_pooling_without_modules_is_half_a_folder(tmp_path: Path) -> None:
 
 def test_a_classifier_uses_what_it_was_trained_on(tmp_path: Path) -> None:
     plain = write_folder(make_random_checkpoint(), tmp_path / "a")
-    raw = write_folder(make_random_checkpoint(pooling="cls"), tmp_path / "b")  # classifier_pooling, no pooler weights
+    raw = write_folder(
+        make_random_checkpoint(pooling="cls"), tmp_path / "b"
+    )  # classifier_pooling, no pooler weights
     assert (load(plain).config.pooling, load(plain, pooling="pooler").config.pooling) == ("pooler", "pooler")
     assert load(raw).config.pooling == "cls"
     for folder, asked in ((plain, "mean"), (plain, "cls"), (raw, "pooler")):
@@ -184,7 +188,9 @@ def test_a_classifier_uses_what_it_was_trained_on(tmp_path: Path) -> None:
 )
 def test_poolings_that_are_refused_with_the_reason(flags: dict, reason: str, tmp_path: Path) -> None:
     folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
-    changes = {"pooling_mode_cls_token": False} | {f"pooling_mode_{name}": value for name, value in flags.items()}
+    changes = {"pooling_mode_cls_token": False} | {
+        f"pooling_mode_{name}": value for name, value in flags.items()
+    }
     write_sentence_files(folder, 16, "cls", normalise=False, **changes)
     with pytest.raises(CheckpointError, match=reason):
         load(folder)
@@ -209,7 +215,10 @@ def test_other_fields_of_the_pooling_are_read_or_refused(changes: dict, message:
 def modules(*kinds: str, **paths: str) -> list[dict[str, object]]:
     standard = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"} | paths
     names = [kind if "." in kind else f"sentence_transformers.models.{kind}" for kind in kinds]
-    return [{"idx": i, "path": standard.get(kind, "x"), "type": n} for i, (kind, n) in enumerate(zip(kinds, names))]  # noqa: B905
+    return [
+        {"idx": i, "path": standard.get(kind, "x"), "type": n}
+        for i, (kind, n) in enumerate(zip(kinds, names, strict=True))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,10 @@ def modules(*kinds: str, **paths: str) -> list[dict[str, object]]:
         (modules("Transformer", "Pooling", Pooling="/etc"), "is not inside the model's folder"),
         (modules("Transformer", "Pooling", Pooling="."), "is not inside the model's folder"),
         (modules("Transformer", "Pooling", Pooling="outside"), "is not inside the model's folder"),
-        (modules("Transformer", "Pooling", "Normalize", Normalize="../x"), "is not inside the model's folder"),
+        (
+            modules("Transformer", "Pooling", "Normalize", Normalize="../x"),
+            "is not inside the model's folder",
+        ),
         (modules("Transformer", "Pooling", Pooling="absent"), r"absent/config\.json: no such file"),
     ],
 )
@@ -249,12 +261,18 @@ def test_modules_that_are_refused(listed: object, message: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": "query"},
+            "default_prompt_name is 'query'",
+        ),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True"),
         ("2_Normalize/config.json", {"p": 1}, r"unknown fields \['p'\]"),
     ],
 )
-def test_what_would_change_texts_or_vectors_is_refused(name: str, content: dict, message: str, tmp_path: Path) -> None:
+def test_what_would_change_texts_or_vectors_is_refused(
+    name: str, content: dict, message: str, tmp_path: Path
+) -> None:
     folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
     write_sentence_files(folder, 16, "cls", normalise=True)
     (folder / "2_Normalize").mkdir()
@@ -290,7 +308,8 @@ def test_decimals_follow_the_length() -> None:
 
 @pytest.mark.parametrize("length", [0.03, 0.7, 1.1, 9.9, 20.0, 150.0])
 def test_rounding_hides_noise_after_normalising_as_well_as_before(length: float) -> None:
-    """Noise far below the plan's step moves no more numbers than it does without normalising: the step follows the length."""
+    """Noise far below the plan's step moves no more numbers than it does without normalising: the step
+    follows the length."""
     rng = np.random.default_rng(3)
     values = rng.normal(size=2000)
     values *= length / np.linalg.norm(values)

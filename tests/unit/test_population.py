@@ -1,4 +1,5 @@
-"""How often texts leave the calibrated intervals: held out or by folds, its bounds, its place in a plan, many processes."""
+"""How often texts leave the calibrated intervals: held out or by folds, its bounds, its place in a plan, many
+processes."""
 
 from __future__ import annotations
 
@@ -118,7 +119,9 @@ def test_a_plan_states_the_rates_and_the_commands_show_them(tmp_path: Path) -> N
     assert told.exit_code == 0, told.output
     plan = parse((work / "plan.json").read_text(), "plan")
     assert plan.population.method == population.FOLDS and plan.population.texts == 60
-    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=True).counts.population(plan.batch)
+    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=True).counts.population(
+        plan.batch
+    )
     shown = CliRunner().invoke(app, ["plan", "show", str(work / "plan.json")]).output
     for output in (told.output, shown):
         assert "of 60 tested by folds" in output and "spoil every answer of its request" in output

@@ -38,7 +38,9 @@ def test_only_presets_with_the_primes_bootstrap() -> None:
     assert can_bootstrap(PRESETS["n16"])
     assert can_bootstrap(PRESETS["insecure_toy_n11"])
     assert not any(can_bootstrap(p) for name, p in PRESETS.items() if "leveled" in name)
-    assert [name for name, p in PRESETS.items() if p.security_bits < 128] == [n for n in PRESETS if "insecure" in n]
+    assert [name for name, p in PRESETS.items() if p.security_bits < 128] == [
+        n for n in PRESETS if "insecure" in n
+    ]
 
 
 def test_deeper_presets_are_larger_rings() -> None:

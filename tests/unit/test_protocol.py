@@ -35,7 +35,9 @@ def test_round_trip(sent: Path) -> None:
 
 
 def test_a_stream_writes_the_same_file_and_reads_one_by_one(sent: Path, tmp_path: Path) -> None:
-    plan = dataclasses.replace(make_plan(), request=(TensorInfo("x", 3, 5, "real"), TensorInfo("mask", 1, 13, "real")))
+    plan = dataclasses.replace(
+        make_plan(), request=(TensorInfo("x", 3, 5, "real"), TensorInfo("mask", 1, 13, "real"))
+    )
     made: list[int] = []
 
     def ciphertexts() -> Iterator[bytes]:

@@ -1,4 +1,5 @@
-"""The public folder: what it holds, round trips, and every way in which somebody else's folder can be wrong."""
+"""The public folder: what it holds, round trips, and every way in which somebody else's folder can be
+wrong."""
 
 from __future__ import annotations
 
@@ -108,7 +109,9 @@ def replaced(name: str, data: bytes) -> Callable[[Path], None]:
 
 
 def tables(**changed: np.ndarray) -> bytes:
-    return to_bytes({name: MODEL.tensors[name] for name in table_shapes(MODEL.config, MODEL.config.hidden)} | changed)
+    return to_bytes(
+        {name: MODEL.tensors[name] for name in table_shapes(MODEL.config, MODEL.config.hidden)} | changed
+    )
 
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -126,28 +129,48 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a version that is true": (relisted(lambda d: d.update(version="\x1b[2J")), "not printable"),
     "a field more": (relisted(lambda d: d.update(x=1)), "other files or fields"),
     "a file more": (relisted(lambda d: d["files"].update({"../x": "00" * 32})), "other files or fields"),
-    "a file outside": (relisted(lambda d: d.update(files={"/etc/passwd": "00" * 32})), "other files or fields"),
+    "a file outside": (
+        relisted(lambda d: d.update(files={"/etc/passwd": "00" * 32})),
+        "other files or fields",
+    ),
     "a file less": (relisted(lambda d: d["files"].pop(TOKENIZER)), "other files or fields"),
-    "no embedding": (relisted(lambda d: d.update(files={PLAN: d["files"][PLAN]})), "do not belong to this plan"),
+    "no embedding": (
+        relisted(lambda d: d.update(files={PLAN: d["files"][PLAN]})),
+        "do not belong to this plan",
+    ),
     "files that are a list": (relisted(lambda d: d.update(files=[])), "other files or fields"),
     "a hash that is none": (relisted(lambda d: d["files"].update({PLAN: "x"})), "no sha256"),
     "a hash that is a list": (relisted(lambda d: d["files"].update({PLAN: []})), "no sha256"),
     "an altered list": (
-        lambda f: (f / MANIFEST).write_text(re.sub(r'"sha256":"..', '"sha256":"00', (f / MANIFEST).read_text())),
+        lambda f: (f / MANIFEST).write_text(
+            re.sub(r'"sha256":"..', '"sha256":"00', (f / MANIFEST).read_text())
+        ),
         "does not match its hash",
     ),
     "an altered plan": (lambda f: (f / PLAN).write_bytes((f / PLAN).read_bytes() + b" "), "hash in public"),
     "an altered tokenizer": (lambda f: (f / TOKENIZER).write_text("{}"), "hash in public"),
-    "altered tables": (lambda f: (f / EMBEDDING).write_bytes(tables(**{WORDS: -MODEL.tensors[WORDS]})), "hash in"),
+    "altered tables": (
+        lambda f: (f / EMBEDDING).write_bytes(tables(**{WORDS: -MODEL.tensors[WORDS]})),
+        "hash in",
+    ),
     "a file that is gone": (lambda f: (f / EMBEDDING).unlink(), r"embedding\.safetensors: no such file"),
     "a plan that is none": (replaced(PLAN, b"{}"), "not a plan file"),
     "a tokenizer that is none": (replaced(TOKENIZER, b"{}"), "not a tokenizer file"),
     "a tokenizer that is not text": (replaced(TOKENIZER, b"\xff"), "not text"),
     "tables that are none": (replaced(EMBEDDING, b"\xff" * 100), "not a safetensors file"),
-    "a header of exabytes": (replaced(EMBEDDING, (1 << 62).to_bytes(8, "little") + b"{}"), "not a safetensors file"),
+    "a header of exabytes": (
+        replaced(EMBEDDING, (1 << 62).to_bytes(8, "little") + b"{}"),
+        "not a safetensors file",
+    ),
     "another table": (replaced(EMBEDDING, tables(x=np.ones(2))), "tensors, the plan has"),
-    "a smaller table": (replaced(EMBEDDING, tables(**{WORDS: np.ones((2, 2))})), "another shape than the plan says"),
-    "a table of infinities": (replaced(EMBEDDING, tables(**{WORDS: MODEL.tensors[WORDS] + np.inf})), "NaN or infinity"),
+    "a smaller table": (
+        replaced(EMBEDDING, tables(**{WORDS: np.ones((2, 2))})),
+        "another shape than the plan says",
+    ),
+    "a table of infinities": (
+        replaced(EMBEDDING, tables(**{WORDS: MODEL.tensors[WORDS] + np.inf})),
+        "NaN or infinity",
+    ),
 }
 
 

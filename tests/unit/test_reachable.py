@@ -1,4 +1,5 @@
-"""Code that no command or API call reaches is not a feature: every module of the package hangs on one of them."""
+"""Code that no command or API call reaches is not a feature: every module of the package hangs on one of
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ ALONE = {
     "tacita.blocks.conformance": "exported suite of interpreters",
     "tacita.packings.conformance": "exported suite of packings",
     "tacita.slots.conformance": "exported suite of backends",
-    "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two processes",
+    "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two "
+    "processes",
     "tacita.packings.multidiagonal": "THOR's products, tested and counted; they are no packing yet",
 }
 

@@ -1,4 +1,5 @@
-"""ReLU fitted to the inputs as they are distributed: its error where they are, its size outside, its place in a plan."""
+"""ReLU fitted to the inputs as they are distributed: its error where they are, its size outside, its place in
+a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_the_error_where_inputs_lie_is_the_stated_one_and_far_below_the_minimax_
     half = (spec.domain[1] - spec.domain[0]) / 2
     found = np.sqrt(np.mean((spec.numpy(seen) - relu.exact(seen)) ** 2))
     assert found <= 1.05 * 2e-4 * half
-    even = next(c for c in relu.candidates(INTERVAL) if c.depth(c.free_scale()) == spec.depth(spec.free_scale()))
+    even = next(
+        c for c in relu.candidates(INTERVAL) if c.depth(c.free_scale()) == spec.depth(spec.free_scale())
+    )
     assert np.sqrt(np.mean((even.numpy(seen) - relu.exact(seen)) ** 2)) > 4 * found
 
 
@@ -37,7 +40,10 @@ def test_it_stays_bounded_on_the_whole_domain():
 
 
 def test_less_error_takes_more_degree():
-    degrees = [len(relu.fit_density(INTERVAL, share, normal(-10.0, 6.0)).coefficients) for share in (2e-3, 5e-4, 1e-4)]
+    degrees = [
+        len(relu.fit_density(INTERVAL, share, normal(-10.0, 6.0)).coefficients)
+        for share in (2e-3, 5e-4, 1e-4)
+    ]
     assert degrees == sorted(set(degrees))
 
 

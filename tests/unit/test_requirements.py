@@ -1,4 +1,5 @@
-"""What we ask of other projects (ranges in pyproject.toml) and what we build with (pins in requirements/) agree."""
+"""What we ask of other projects (ranges in pyproject.toml) and what we build with (pins in requirements/)
+agree."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def requirements(lines: list[str]) -> dict[str, Requirement]:
 
 
 def pinned(name: str) -> dict[str, str]:
-    """Name -> version of requirements/NAME.txt and the files that it includes. Every line must be an exact pin."""
+    """Name -> version of requirements/NAME.txt and the files that it includes. Every line must be an exact
+    pin."""
     versions: dict[str, str] = {}
     for line in (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("-r "):

@@ -55,7 +55,9 @@ def test_a_share_does_not_show_its_values() -> None:
 
 @pytest.mark.parametrize("bits", [(10, 10), (30, 17), (31, 25), (17, 31), (50, 3)])
 def test_integer_products_are_exact(bits: tuple[int, int]) -> None:
-    x, y = (RNG.integers(-(1 << b), 1 << b, shape) for b, shape in zip(bits, [(3, 5, 16), (16, 7)], strict=True))
+    x, y = (
+        RNG.integers(-(1 << b), 1 << b, shape) for b, shape in zip(bits, [(3, 5, 16), (16, 7)], strict=True)
+    )
     expected = (x.astype(object) @ y.astype(object)).astype(np.int64)
     np.testing.assert_array_equal(matmul(x, y), expected)
 

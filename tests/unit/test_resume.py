@@ -1,4 +1,5 @@
-"""Resume points on plain: a run that ends anywhere goes on from its last point and gives the same, or starts anew."""
+"""Resume points on plain: a run that ends anywhere goes on from its last point and gives the same, or starts
+anew."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ def _tail(be: Any, live: Any) -> Any:
     return {"y": (be.mul(live["y"][0], live["z"][0]), be.conjugate(live["z"][0]))}
 
 
-STAGES = [Stage("split", _split, frozenset({"z"})), Stage("join", _join), Stage("twist", _twist), Stage("tail", _tail)]
+STAGES = [
+    Stage("split", _split, frozenset({"z"})),
+    Stage("join", _join),
+    Stage("twist", _twist),
+    Stage("tail", _tail),
+]
 PLACED = [
     PlacedStage("split", (), (), {}, {}, {}),
     PlacedStage("join", (), (), {}, {}, {}),
@@ -70,7 +76,9 @@ def start(store: SpillStore, room: int) -> tuple[Any, Any]:
     return be, {"x": (encrypt(be, np.random.default_rng(1).uniform(-0.5, 0.5, 64)),)}
 
 
-def evaluate(folder: Path, room: int, *, die_after: int = 0, quota: int | None = None) -> tuple[Any, int, list[str]]:
+def evaluate(
+    folder: Path, room: int, *, die_after: int = 0, quota: int | None = None
+) -> tuple[Any, int, list[str]]:
     """(slots of the answer, stage where it began, notices); Killed after so many stages."""
     told: list[str] = []
     store = SpillStore(folder, quota=quota)
@@ -87,7 +95,9 @@ def evaluate(folder: Path, room: int, *, die_after: int = 0, quota: int | None =
             if now.index == die_after:
                 raise Killed
 
-        out = executor.run(PLACED, STAGES, be, live, begin=begin, complex_names=complex_names, reached=reached)
+        out = executor.run(
+            PLACED, STAGES, be, live, begin=begin, complex_names=complex_names, reached=reached
+        )
         return np.array([decrypt(be, ct) for ct in out["y"]]), begin, told
     finally:
         store.close(keep=True)
@@ -220,8 +230,14 @@ def test_progress_of_a_resumed_run_counts_all_stages(tmp_path: Path) -> None:
     point: list[Reached] = []
     executor.run(PLACED, STAGES, be, dict(live), reached=point.append)
     seen: list[executor.Progress] = []
-    executor.run(PLACED, STAGES, be, point[1].live, begin=point[1].index, predicted=[1, 2, 3, 4], progress=seen.append)
-    assert [(now.stage, now.index, now.total) for now in seen] == [("twist", 2, 4), ("tail", 3, 4), ("done", 4, 4)]
+    executor.run(
+        PLACED, STAGES, be, point[1].live, begin=point[1].index, predicted=[1, 2, 3, 4], progress=seen.append
+    )
+    assert [(now.stage, now.index, now.total) for now in seen] == [
+        ("twist", 2, 4),
+        ("tail", 3, 4),
+        ("done", 4, 4),
+    ]
     assert (seen[0].left, seen[-1].left) == (7.0, 0.0)
     store.close(keep=False)
 

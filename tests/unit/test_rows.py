@@ -5,7 +5,13 @@ import pytest
 
 from tacita.errors import ShapeError
 from tacita.packings.rows.heads import folded_layout, pack_plan, repeat_copies, unpack_anchors, unpack_plan
-from tacita.packings.rows.layout import FeatureLayout, RowsShape, linear_diagonals, restore_copies, rotate_range
+from tacita.packings.rows.layout import (
+    FeatureLayout,
+    RowsShape,
+    linear_diagonals,
+    restore_copies,
+    rotate_range,
+)
 from tacita.packings.rows.linear import Affine, residual
 from tacita.packings.rows.windows import head_windows, mask_numbers, pack_masks
 from tacita.slots.linear import LinearPlan

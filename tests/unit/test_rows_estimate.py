@@ -1,4 +1,5 @@
-"""Row estimates: they narrow the row means, change no softmax, and batch circuits take them from their scores."""
+"""Row estimates: they narrow the row means, change no softmax, and batch circuits take them from their
+scores."""
 
 import dashformer
 import numpy as np
@@ -58,9 +59,9 @@ def test_circuits_with_estimates_equal_the_reference(name, scheme):
     inputs = samples(model)
     before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=r) for r in (False, True))
     assert after.row_estimates.keys() == after.temperatures.keys() and not before.row_estimates
-    assert all(np.sum(before.temperatures[node]) <= np.sum(warm) for node, warm in after.temperatures.items()), (
-        "no more tempering where estimates narrow the means"
-    )
+    assert all(
+        np.sum(before.temperatures[node]) <= np.sum(warm) for node, warm in after.temperatures.items()
+    ), "no more tempering where estimates narrow the means"
     model = tempered(model, after.temperatures)
     specs = fit_circuit(after, model.config, FINE)
     assert CircuitSpecs.from_json(specs.to_dict()) == specs
@@ -119,7 +120,9 @@ def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
     hidden, _ = dashformer.load_inputs()
     inputs = [(h, np.ones(50)) for h in hidden[:100]]
     model = dashformer.load_model()
-    before, after = (calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=r) for r in (False, True))
+    before, after = (
+        calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=r) for r in (False, True)
+    )
     assert span(before) > 10.0 and span(after) < 3.5
     assert Calibration.from_dict(after.to_dict()) == after
     specs = fit_circuit(after, model.config).attention("layer0.attention")

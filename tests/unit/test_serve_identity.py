@@ -71,6 +71,14 @@ def test_names_belong_to_new_certificates(tmp_path: Path) -> None:
 
 
 def test_which_addresses_are_whose() -> None:
-    assert [everywhere(host) for host in ("0.0.0.0", "::", "", "127.0.0.1", "box")] == [True, True, True, False, False]
-    loopback = [not beyond_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "box")]
+    assert [everywhere(host) for host in ("0.0.0.0", "::", "", "127.0.0.1", "box")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    loopback = [
+        not beyond_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "box")
+    ]
     assert loopback == [True, True, True, True, False, False]

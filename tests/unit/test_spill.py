@@ -1,4 +1,5 @@
-"""Handles within a budget: the least recently used go to disk, everything comes back, nothing else changes."""
+"""Handles within a budget: the least recently used go to disk, everything comes back, nothing else
+changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files of spilled ciphertexts: checked when read, whole or absent, in a private folder that one process owns."""
+"""Files of spilled ciphertexts: checked when read, whole or absent, in a private folder that one process
+owns."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def test_an_absent_file_and_a_swapped_one_are_refused(store: SpillStore) -> None
 def test_a_full_disk_is_told_in_bytes_and_changes_nothing(tmp_path: Path) -> None:
     store = SpillStore(tmp_path / "spill", quota=400)
     file = store.write(PAYLOAD)
-    with pytest.raises(ResourceError, match=f"needs {file.size} bytes in .*spill, {400 - file.size} are free"):
+    with pytest.raises(
+        ResourceError, match=f"needs {file.size} bytes in .*spill, {400 - file.size} are free"
+    ):
         store.write(PAYLOAD)
     assert store.load(file) == PAYLOAD
     assert entries(store) == {file.name, JOURNAL}

@@ -84,7 +84,8 @@ TOKENS, SEQUENCES, LANES = 16, 3, 1
 
 
 def diagonals(scores, babies):
-    """(sequences, queries, keys) -> P[giant][baby], slot (t, sequence) = score of query t - G with key t + B."""
+    """(sequences, queries, keys) -> P[giant][baby], slot (t, sequence) = score of query t - G with key t +
+    B."""
     t = np.arange(TOKENS)
     return [
         [scores[:, (t - g) % TOKENS, (t + b) % TOKENS].T.ravel() for b in range(babies)]
@@ -98,7 +99,9 @@ def test_encrypted_shift_is_the_float_one_at_every_diagonal(babies, masked):
     rng = np.random.default_rng(5)
     slots, scale = TOKENS * 4, 0.2
     scores = rng.normal(0.5, 1.5, (4, TOKENS, TOKENS))
-    masks = (np.arange(TOKENS) < rng.integers(3, TOKENS + 1, (4, 1))) * 1.0 if masked else np.ones((4, TOKENS))
+    masks = (
+        (np.arange(TOKENS) < rng.integers(3, TOKENS + 1, (4, 1))) * 1.0 if masked else np.ones((4, TOKENS))
+    )
     spec = ShiftSpec(2.6, 0.208, (-60.0, 15.0), (0.1, 1.0))
     expected = np.stack([shift(s, mask, spec) for s, mask in zip(scores, masks, strict=True)])
 
@@ -110,7 +113,9 @@ def test_encrypted_shift_is_the_float_one_at_every_diagonal(babies, masked):
     t = np.arange(TOKENS)
     for giant, ct in enumerate(found):
         assert ct.level == 8 - LEVELS
-        np.testing.assert_allclose(ct.values, scale * expected[:, (t - giant * babies) % TOKENS].T.ravel(), atol=1e-12)
+        np.testing.assert_allclose(
+            ct.values, scale * expected[:, (t - giant * babies) % TOKENS].T.ravel(), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("masked", [True, False])

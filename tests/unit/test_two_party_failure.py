@@ -28,7 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(api.load(api.DEFAULT_MODEL), 128, ["a film of quiet beauty", "a waste of time"])
+    return make_two_party_plan(
+        api.load(api.DEFAULT_MODEL), 128, ["a film of quiet beauty", "a waste of time"]
+    )
 
 
 def sized(plan: TwoPartyPlan, layers: int, hidden: int, tokens: int) -> TwoPartyPlan:

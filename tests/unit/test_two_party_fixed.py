@@ -1,4 +1,5 @@
-"""The fixed-point interpreter: its functions against exact ones, its numbers against the engine's, whole models against float."""
+"""The fixed-point interpreter: its functions against exact ones, its numbers against the engine's, whole
+models against float."""
 
 from __future__ import annotations
 
@@ -25,12 +26,19 @@ from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
 
 FITS = Path(__file__).parents[2] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
-FILMS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long", "the plot is dull"]
+FILMS = [
+    "a film of quiet beauty",
+    "a waste of time",
+    "it is neither good nor bad , only long",
+    "the plot is dull",
+]
 
 
 def test_the_chains_are_the_engines() -> None:
     source = FITS.read_text()
-    found = {m[1]: _chain(m[2]) for m in re.finditer(r"pub const (\w+): Chain = Chain \{(.*?)\n\};", source, re.S)}
+    found = {
+        m[1]: _chain(m[2]) for m in re.finditer(r"pub const (\w+): Chain = Chain \{(.*?)\n\};", source, re.S)
+    }
     assert len(found) >= 7
     for name, chain in found.items():
         assert getattr(chains, name) == chain, name
@@ -46,7 +54,9 @@ def _chain(body: str) -> Chain:
         number("shift"),
         int(number("exponent")),
         tuple(
-            Stage(-1 if negate == "true" else 1, tuple(float(c) for c in mix.split(",") if c.strip()), float(b))
+            Stage(
+                -1 if negate == "true" else 1, tuple(float(c) for c in mix.split(",") if c.strip()), float(b)
+            )
             for negate, mix, b in stages
         ),
     )
@@ -60,7 +70,10 @@ def test_functions_are_within_their_stated_errors(ring: int, fraction: int) -> N
     assert np.abs(functions.gelu(fixed, ring, 3, "abs8").floats - gelu.exact(x)).max() < 6e-4
     assert np.abs(functions.tanh(fixed, ring, 3).floats - np.tanh(x)).max() < 1.2e-3
     low = np.linspace(-31.0, 0.03, 10_001)  # what a maximum that is 2^-5 off leaves above 0
-    assert np.abs(functions.exp(Fixed(encode(low, fraction), fraction), ring, 5).floats - np.exp(low)).max() < 6e-4
+    assert (
+        np.abs(functions.exp(Fixed(encode(low, fraction), fraction), ring, 5).floats - np.exp(low)).max()
+        < 6e-4
+    )
 
 
 def test_exp_is_exactly_zero_below_its_range() -> None:
@@ -101,7 +114,9 @@ def test_constants_round_halves_away_from_zero_like_the_engine() -> None:
 
 
 def test_ranges_count_their_bits() -> None:
-    assert [range_bits(*pair) for pair in ((-1.0, 0.5), (-0.1, 0.1), (-3.9, 4.0), (0.0, 7.99), (-8.0, 1.0))] == [
+    assert [
+        range_bits(*pair) for pair in ((-1.0, 0.5), (-0.1, 0.1), (-3.9, 4.0), (0.0, 7.99), (-8.0, 1.0))
+    ] == [
         1,
         1,
         3,
@@ -113,7 +128,9 @@ def test_ranges_count_their_bits() -> None:
     assert mixed_fraction(formats, 7.9) + formats.inverse + 3 + 2 == formats.normal_ring
 
 
-def logits(checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Formats | None = None, calibration=None):
+def logits(
+    checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Formats | None = None, calibration=None
+):
     plan = make_two_party_plan(checkpoint, tokens, calibration or texts, formats=formats)
     samples = [embed(checkpoint, text, tokens) for text in texts]
     hidden, mask = (np.stack(parts) for parts in zip(*samples, strict=True))
@@ -147,7 +164,9 @@ def test_a_hidden_embedding_keeps_the_answers(norm: bool) -> None:
     plan = make_two_party_plan(checkpoint, 16, texts, embeddings="hidden")
     rows = [padded_words(checkpoint, text, 16) for text in texts]
     words = np.stack([checkpoint.tensors[WORDS][ids] for ids, _ in rows])
-    ops = FixedTensors(plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows]))
+    ops = FixedTensors(
+        plan.formats, plan.bounds, Weights(checkpoint.tensors), np.stack([mask for _, mask in rows])
+    )
     found = plan.run(ops, ops.words(words)).floats[:, 0]
     wanted = np.array([reference(checkpoint, *embed(checkpoint, text, 16)).logits for text in texts])
     assert np.abs(found - wanted).max() < 0.03
@@ -175,7 +194,9 @@ def test_values_outside_the_calibrated_ranges_are_counted_by_step() -> None:
 def test_weights_become_integers_once() -> None:
     """By number of fraction bits, transposed; the second text finds them."""
     dense = (Dense("map", 2, 3),)
-    weights = Weights({"map.weight": np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), "map.bias": np.zeros(3)})
+    weights = Weights(
+        {"map.weight": np.array([[0.5, -0.25], [1.0, 0.0], [0.1, 2.0]]), "map.bias": np.zeros(3)}
+    )
     first = weight_integers(weights, dense, 4)
     assert first.tolist() == [[8, 16, 2], [-4, 0, 32]] and first.flags.c_contiguous
     assert weight_integers(weights, dense, 4) is first

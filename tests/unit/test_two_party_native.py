@@ -1,4 +1,5 @@
-"""Two parties of the compiled engine: connections, messages, and the operations on shares against plain arithmetic."""
+"""Two parties of the compiled engine: connections, messages, and the operations on shares against plain
+arithmetic."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ WAIT = 20.0
 def both(parties: tuple[Any, Any], client: Step, server: Step | None = None) -> tuple[Any, Any]:
     """Runs a step on both sides at once; an error of either is raised."""
     with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(step, party) for step, party in zip((client, server or client), parties, strict=True)]
+        running = [
+            pool.submit(step, party) for step, party in zip((client, server or client), parties, strict=True)
+        ]
         first, second = (future.result() for future in running)
     return first, second
 
@@ -78,7 +81,9 @@ def test_roles_greeting_messages_and_counters(pair: tuple[Any, Any]) -> None:
     client, server = pair
     exchange(pair)
     assert (client.role, server.role, client.is_client, server.is_client) == ("client", "server", True, False)
-    assert (client.bytes_sent, client.bytes_received) == (server.bytes_received, server.bytes_sent) == (61, 48)
+    assert (
+        (client.bytes_sent, client.bytes_received) == (server.bytes_received, server.bytes_sent) == (61, 48)
+    )
     assert (client.rounds, client.skipped_seconds) == (2, 0.0)
     assert repr(client) == "TwoParty(client)"
 
@@ -205,7 +210,9 @@ class TestConnections:
     def test_nobody_comes(self, listener: Any) -> None:
         assert listener.accept(0.01) is None
 
-    def test_a_refused_client_leaves_the_listener_usable(self, listener: Any, certificate: tuple[str, str]) -> None:
+    def test_a_refused_client_leaves_the_listener_usable(
+        self, listener: Any, certificate: tuple[str, str]
+    ) -> None:
         with ThreadPoolExecutor(1) as pool:
             accepting = pool.submit(listener.accept, WAIT)
             with pytest.raises(native.PeerError, match="fingerprint"):
@@ -214,7 +221,9 @@ class TestConnections:
                 accepting.result()
         exchange(connected(listener, ca=certificate[0]))
 
-    def test_clients_may_have_to_show_a_certificate(self, certificate: tuple[str, str], tmp_path: Path) -> None:
+    def test_clients_may_have_to_show_a_certificate(
+        self, certificate: tuple[str, str], tmp_path: Path
+    ) -> None:
         shown = native.generate_certificate(str(tmp_path), ["a client"])
         listener = native.TwoPartyListener(
             "localhost", 0, certificate=certificate[0], key=certificate[1], client_ca=shown[0]
@@ -228,7 +237,9 @@ class TestConnections:
         with pytest.raises(native.TacitaError, match="insecure_plain"):
             native.TwoPartyListener("localhost", 0)
         with pytest.raises(native.TacitaError, match="insecure_plain"):
-            native.TwoPartyListener("localhost", 0, certificate=certificate[0], key=certificate[1], insecure_plain=True)
+            native.TwoPartyListener(
+                "localhost", 0, certificate=certificate[0], key=certificate[1], insecure_plain=True
+            )
         for how in (
             {},
             {"ca": certificate[0], "insecure_plain": True},
@@ -250,7 +261,9 @@ class TestConnections:
 
     def test_files_that_do_not_fit_are_named(self, certificate: tuple[str, str], tmp_path: Path) -> None:
         with pytest.raises(native.PeerError, match=r"missing\.pem"):
-            native.TwoPartyListener("localhost", 0, certificate=str(tmp_path / "missing.pem"), key=certificate[1])
+            native.TwoPartyListener(
+                "localhost", 0, certificate=str(tmp_path / "missing.pem"), key=certificate[1]
+            )
         with pytest.raises(native.TacitaError, match="belong together"):
             native.TwoPartyListener("localhost", 0, certificate=certificate[0])
         with pytest.raises(native.PeerError, match=r"key\.pem"):

@@ -1,4 +1,5 @@
-"""The engine's two-party operations from Python against plain arithmetic: shapes, formats, both parties in one process."""
+"""The engine's two-party operations from Python against plain arithmetic: shapes, formats, both parties in
+one process."""
 
 from __future__ import annotations
 
@@ -107,13 +108,18 @@ class TestComparisons:
 
     def test_rings(self, parties: tuple[Any, Any]) -> None:
         x = of(7).integers(-(2**29), 2**29, 100)
-        np.testing.assert_array_equal(join(both(parties, lambda p, s: p.extend(s, 32, 64), split(x, 32)), 64), x)
+        np.testing.assert_array_equal(
+            join(both(parties, lambda p, s: p.extend(s, 32, 64), split(x, 32)), 64), x
+        )
         wide = x * 4 + 1
         exact = both(parties, lambda p, s: p.extend_exact(s, 32, 50), split(wide, 32))
         np.testing.assert_array_equal(join(exact, 50), wide)
         exact = both(parties, lambda p, s: p.truncate_exact(s, 32, 9), split(wide, 32))
         np.testing.assert_array_equal(join(exact, 32), wide >> 9)
-        for step, bits in ((lambda p, s: p.truncate(s, 32, 9), 32), (lambda p, s: p.truncate_to(s, 32, 9, 48), 48)):
+        for step, bits in (
+            (lambda p, s: p.truncate(s, 32, 9), 32),
+            (lambda p, s: p.truncate_to(s, 32, 9, 48), 48),
+        ):
             assert np.abs(join(both(parties, step, split(x, 32)), bits) - x / 512).max() <= 1
 
 
@@ -225,7 +231,11 @@ class TestFunctions:
         np.testing.assert_allclose(real(got, 40, 20), 3 / np.sqrt(x), rtol=1e-4, atol=4e-6)
 
     def test_layer_norm(self, parties: tuple[Any, Any]) -> None:
-        x, gamma, beta = of(4).standard_normal((5, 32)), of(5).uniform(0.5, 1.5, 32), of(6).standard_normal(32)
+        x, gamma, beta = (
+            of(4).standard_normal((5, 32)),
+            of(5).uniform(0.5, 1.5, 32),
+            of(6).standard_normal(32),
+        )
         step = lambda p, s, g, b: p.layer_norm(s, g, b, bound=8.0, least=0.3, gamma_bound=2.0)  # noqa: E731
         got = both(parties, step, fixed(x), (None, gamma), (None, beta))
         plain = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True) * gamma + beta

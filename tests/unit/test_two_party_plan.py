@@ -1,4 +1,5 @@
-"""The public plan of the two-party mode: made from a checkpoint, one spelling, and refused when a field is out of its limits."""
+"""The public plan of the two-party mode: made from a checkpoint, one spelling, and refused when a field is
+out of its limits."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_the_plan_holds_no_weights_and_no_hash_of_them(plan: TwoPartyPlan) -> No
 def test_heads_with_peaked_scores_are_not_tempered() -> None:
     checkpoint = make_random_checkpoint(layers=1)
     sharp = dict(checkpoint.tensors)
-    sharp["encoder.layer.0.attention.self.query.weight"] = 40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
+    sharp["encoder.layer.0.attention.self.query.weight"] = (
+        40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
+    )
     plan = make_two_party_plan(from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), 16, TEXTS)
     assert plan.bounds.attention["layer0.attention"].scores[1] > 50.0
 
@@ -126,7 +129,9 @@ def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
 def test_retrained_models_are_refused() -> None:
     checkpoint = make_random_checkpoint()
     batch = Retrained(norm_variant="batch", deviations=((1.0, 1.0),) * 2)
-    retrained = from_tensors(replace(checkpoint.config, retrained=batch), checkpoint.tensors, checkpoint.tokenizer)
+    retrained = from_tensors(
+        replace(checkpoint.config, retrained=batch), checkpoint.tensors, checkpoint.tokenizer
+    )
     with pytest.raises(CheckpointError, match="retrained"):
         make_two_party_plan(retrained, 16, TEXTS)
 

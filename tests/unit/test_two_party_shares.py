@@ -1,4 +1,5 @@
-"""One party of the real thing beside the fixed-point interpreter: every operation, then whole models, both parties in two threads."""
+"""One party of the real thing beside the fixed-point interpreter: every operation, then whole models, both
+parties in two threads."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def run(
     *inputs: tuple[Share, Share],
     known: Known = NOTHING,
 ) -> np.ndarray:
-    """The opened result of one operation. known: of the server; the client has the mask in place of the weights."""
+    """The opened result of one operation. known: of the server; the client has the mask in place of the
+    weights."""
 
     def work(party: Party) -> Share:
         client = party is session[0]
@@ -208,7 +210,8 @@ def answers(
 
 
 def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> None:
-    """Three primes instead of two hide the noise: see `opened_products_hide_their_noise` in crates/bfv/src/matmul/tests.rs."""
+    """Three primes instead of two hide the noise: see `opened_products_hide_their_noise` in
+    crates/bfv/src/matmul/tests.rs."""
     x = RNG.normal(size=(TOKENS, 16))
     sent = []
     for flag in (False, True):
@@ -232,23 +235,34 @@ def test_a_random_model(session: Session, pooling: str, activation: str) -> None
 def test_the_default_model(session: Session) -> None:
     checkpoint = api.load(api.DEFAULT_MODEL)
     text = "a film of quiet beauty"
-    plan = make_two_party_plan(checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"])
+    plan = make_two_party_plan(
+        checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"]
+    )
     both(session, lambda party: party.native.reserve_cots(1_000_000, 1_000_000))
     before = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received"))
     chance, other = (2.0**party.native.failure_log2 for party in session)
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
     sent = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received")) - before
-    assert sent == pytest.approx(expected_bytes(plan), rel=0.25)  # the price of transfers is in the expectation
+    assert sent == pytest.approx(
+        expected_bytes(plan), rel=0.25
+    )  # the price of transfers is in the expectation
     chance = 2.0 ** session[0].native.failure_log2 - chance
     assert chance == pytest.approx(2.0 ** session[1].native.failure_log2 - other)
-    assert 2.0 ** (failure_log2(counted(plan).responses) - 4) < chance <= 2.0 ** failure_log2(counted(plan).responses)
+    assert (
+        2.0 ** (failure_log2(counted(plan).responses) - 4)
+        < chance
+        <= 2.0 ** failure_log2(counted(plan).responses)
+    )
     assert np.abs(by_shares - by_fixed).max() < 0.005
     assert np.abs(by_shares - by_float).max() < 0.01
 
 
-@pytest.mark.parametrize(("pooling", "normalise"), [("pooler", False), ("cls", False), ("cls", True), ("mean", True)])
+@pytest.mark.parametrize(
+    ("pooling", "normalise"), [("pooler", False), ("cls", False), ("cls", True), ("mean", True)]
+)
 def test_a_session_gives_the_embedding_as_defined(pooling: str, normalise: bool) -> None:
-    """Greeting, public part, one text: the client learns from the plan how a vector is pooled, and normalises it itself."""
+    """Greeting, public part, one text: the client learns from the plan how a vector is pooled, and normalises
+    it itself."""
     checkpoint = make_random_checkpoint(layers=1, labels=(), pooling=pooling, normalise=normalise)
     plan, text = make_two_party_plan(checkpoint, 8, ["a fine film", "the plot is dull"]), "a fine film"
     ids, config = tokenize(checkpoint, text)[0], checkpoint.config

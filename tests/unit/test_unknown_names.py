@@ -126,7 +126,9 @@ def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: 
 
 
 def test_a_pooler_without_its_interval_is_refused(two_party_plan: TwoPartyPlan) -> None:
-    functions = {name: found for name, found in two_party_plan.bounds.functions.items() if name != "pooler.tanh"}
+    functions = {
+        name: found for name, found in two_party_plan.bounds.functions.items() if name != "pooler.tanh"
+    }
     with pytest.raises(FileError, match="bounds of functions is out of range"):
         check(replace(two_party_plan, bounds=replace(two_party_plan.bounds, functions=functions)))
 

@@ -1,7 +1,7 @@
 """Random checkpoints of any shape, and a calibration of them from one input: enough to test circuits.
 
-The intervals are those of the inputs that are tested. What a circuit does on inputs that it was not fitted to is tested by
-`test_disjoint_calibration.py`.
+The intervals are those of the inputs that are tested. What a circuit does on inputs that it was not fitted to
+is tested by `test_disjoint_calibration.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, N
 
 
 def checkpoint(
-    *, layers=1, hidden=16, heads=2, ff=32, activation="gelu", pooling="pooler", classes=2, normalise=False, seed=0
+    *,
+    layers=1,
+    hidden=16,
+    heads=2,
+    ff=32,
+    activation="gelu",
+    pooling="pooler",
+    classes=2,
+    normalise=False,
+    seed=0,
 ) -> Checkpoint:
     config = BertConfig(
         layers=layers,

@@ -1,4 +1,5 @@
-"""A world for `tacita.measure.two_party` without the engine: parties that exchange bytes over a socket and count them."""
+"""A world for `tacita.measure.two_party` without the engine: parties that exchange bytes over a socket and
+count them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ class Party:
     def exchange(self, values: Array) -> Array:
         self.connection.send_bytes(values.tobytes())
         data = self.connection.recv_bytes()
-        self.sent, self.received, self.rounds = self.sent + values.nbytes, self.received + len(data), self.rounds + 1
+        self.sent, self.received, self.rounds = (
+            self.sent + values.nbytes,
+            self.received + len(data),
+            self.rounds + 1,
+        )
         return np.frombuffer(data, values.dtype)
 
 
@@ -67,7 +72,9 @@ class Swap(Case):
             return np.asarray(share + party.exchange(share))
 
         return Prepared(
-            lambda: party.exchange(share[:1]), run, {"pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0))}
+            lambda: party.exchange(share[:1]),
+            run,
+            {"pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0))},
         )
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:

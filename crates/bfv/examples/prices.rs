@@ -1,5 +1,5 @@
-//! Measures the prices of `matmul::Costs` on one core, or prints the plans of a product k x m x n at several link speeds:
-//! `cargo run --release -p tacita-bfv --example prices [k m n batch]`.
+//! Measures the prices of `matmul::Costs` on one core, or prints the plans of a product k x m x n at several
+//! link speeds: `cargo run --release -p tacita-bfv --example prices [k m n batch]`.
 use tacita_bfv::matmul::plan::{Plain, Plan};
 use tacita_bfv::matmul::{Costs, Dims};
 use tacita_bfv::{parameters_olt, Result};
@@ -21,7 +21,10 @@ fn plans(dims: Dims) -> Result<()> {
             let plan = Plan::new(&params, dims, bits, 12, plain, &costs)?;
             let [up, down] = plan.price.bytes.map(|b| b as f64 / 1e6);
             let (cpu, window, pack) = (plan.price.cpu / 1e9, plan.layout.grid.window, plan.layout.pack);
-            println!("{mbits} Mbit/s {plain:?}: {cpu:.3} CPU-s, {up:.2} + {down:.2} MB, {window:?}, packs 2^{pack}");
+            println!(
+                "{mbits} Mbit/s {plain:?}: {cpu:.3} CPU-s, {up:.2} + {down:.2} MB, {window:?}, packs \
+                2^{pack}"
+            );
         }
     }
     Ok(())

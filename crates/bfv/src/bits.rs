@@ -47,7 +47,8 @@ impl Writer {
     /// The bytes, the last one padded with zeros.
     pub fn finish(mut self) -> Vec<u8> {
         let rest = self.filled.div_ceil(8) as usize;
-        self.out.extend_from_slice(&(self.held as u64).to_le_bytes()[..rest]);
+        self.out
+            .extend_from_slice(&(self.held as u64).to_le_bytes()[..rest]);
         self.out
     }
 }
@@ -106,13 +107,17 @@ mod tests {
         for bits in 1..=128u32 {
             let mask = u128::MAX >> (128 - bits);
             for count in [0usize, 1, 7, 8, 33] {
-                let value = |i: usize| (i as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) & mask;
+                let value =
+                    |i: usize| (i as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) & mask;
                 let mut writer = Writer::with_capacity(packed_len(count, bits));
                 (0..count).for_each(|i| writer.put_wide(value(i), bits));
                 let bytes = writer.finish();
                 assert_eq!(bytes.len(), packed_len(count, bits), "{bits} bits");
                 let mut reader = Reader::new(&bytes);
-                assert!((0..count).all(|i| reader.get_wide(bits) == value(i)), "{bits} bits");
+                assert!(
+                    (0..count).all(|i| reader.get_wide(bits) == value(i)),
+                    "{bits} bits"
+                );
             }
         }
     }

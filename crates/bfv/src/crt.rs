@@ -1,10 +1,12 @@
-//! Between residues modulo the ciphertext primes and integers: rounding to powers of two and back, coefficient by coefficient.
+//! Between residues modulo the ciphertext primes and integers: rounding to powers of two and back,
+//! coefficient by coefficient.
 //!
 //! Three facts, each of which spares big integers:
-//! 1. x/q = sum_i y_i/q_i modulo 1 with y_i = x_i (q/q_i)^-1 mod q_i. In fixed point with 128 fraction bits (wrapping u128)
-//!    the sum is off by less than limbs * 2^49 * 2^-128 <= 2^-77.
-//! 2. round(q m / 2^k) = (q m + h - r) / 2^k with h = 2^(k-1), r = (q m + h) mod 2^k. Modulo q_i the term q m vanishes, and r
-//!    only needs q mod 2^k: the residue is (h - r) * 2^-k mod q_i, exact for any number of primes.
+//! 1. x/q = sum_i y_i/q_i modulo 1 with y_i = x_i (q/q_i)^-1 mod q_i. In fixed point with 128 fraction bits
+//!    (wrapping u128) the sum is off by less than limbs * 2^49 * 2^-128 <= 2^-77.
+//! 2. round(q m / 2^k) = (q m + h - r) / 2^k with h = 2^(k-1), r = (q m + h) mod 2^k. Modulo q_i the term q m
+//!    vanishes, and r only needs q mod 2^k: the residue is (h - r) * 2^-k mod q_i, exact for any number of
+//!    primes.
 //! 3. Two primes fit u128: x = x_0 + q_0 ((x_1 - x_0) q_0^-1 mod q_1).
 use tacita_ring::{kernels, AlignedVec, Modulus};
 use tacita_rlwe::{Parameters, RnsPoly};
@@ -31,7 +33,9 @@ impl<'a> Crt<'a> {
 
     /// q modulo 2^64.
     fn q_low(&self) -> u64 {
-        self.params.q()[..self.limbs].iter().fold(1, |x, &q| x.wrapping_mul(q))
+        self.params.q()[..self.limbs]
+            .iter()
+            .fold(1, |x, &q| x.wrapping_mul(q))
     }
 
     /// round(q m / 2^bits) for every coefficient (1 <= bits <= 64, m < 2^bits), in coefficient form.
@@ -49,8 +53,8 @@ impl<'a> Crt<'a> {
         out
     }
 
-    /// round(2^kappa x / q) mod 2^kappa (kappa <= 72) for every coefficient x of `poly` (coefficient form, overwritten),
-    /// handed to `sink` by index. Off by at most half a unit and 2^(kappa - 77).
+    /// round(2^kappa x / q) mod 2^kappa (kappa <= 72) for every coefficient x of `poly` (coefficient form,
+    /// overwritten), handed to `sink` by index. Off by at most half a unit and 2^(kappa - 77).
     pub fn scale_down(&self, poly: &mut RnsPoly, kappa: u32, mut sink: impl FnMut(usize, u128)) {
         assert!((1..=72).contains(&kappa));
         self.scale_for_sum(poly);
@@ -77,7 +81,8 @@ impl<'a> Crt<'a> {
         }
     }
 
-    /// The integers 0 <= x < q of a polynomial of one or two limbs (coefficient form), handed to `sink` by index.
+    /// The integers 0 <= x < q of a polynomial of one or two limbs (coefficient form), handed to `sink` by
+    /// index.
     pub fn integers(&self, poly: &RnsPoly, mut sink: impl FnMut(usize, u128)) {
         if self.limbs == 1 {
             return poly.limbs[0]
@@ -89,7 +94,8 @@ impl<'a> Crt<'a> {
         let (m0, m1) = (self.modulus(0), self.modulus(1));
         let mut lifted = AlignedVec::scratch(self.params.n());
         kernels::switch_modulus(m0, m1, &mut lifted, &poly.limbs[0]);
-        // The lift is of the centred x_0: x = c + q_0 t with c in (-q_0/2, q_0/2), and x + q when that is negative.
+        // The lift is of the centred x_0: x = c + q_0 t with c in (-q_0/2, q_0/2), and x + q when that is
+        // negative.
         let mut t = AlignedVec::scratch(self.params.n());
         kernels::sub_mul_scalar(m1, &mut t, &poly.limbs[1], &lifted, m1.inv(m0.p() % m1.p()));
         let q = self.product();
@@ -102,7 +108,10 @@ impl<'a> Crt<'a> {
     /// q, of one or two primes.
     pub fn product(&self) -> u128 {
         assert!(self.limbs <= 2, "q does not fit");
-        self.params.q()[..self.limbs].iter().map(|&q| u128::from(q)).product()
+        self.params.q()[..self.limbs]
+            .iter()
+            .map(|&q| u128::from(q))
+            .product()
     }
 
     /// The residues (coefficient form) of unsigned integers below 2^98.

@@ -13,7 +13,8 @@ pub struct ClientKeys {
     pub secret: SecretKey,
 }
 
-/// Key switching from s(X^g) to s with g = N/h + 1: the map that flips the sign of odd multiples of h among multiples of h.
+/// Key switching from s(X^g) to s with g = N/h + 1: the map that flips the sign of odd multiples of h among
+/// multiples of h.
 pub struct Automorphism {
     /// Where each NTT value comes from.
     pub permutation: Vec<u32>,
@@ -21,8 +22,8 @@ pub struct Automorphism {
     pub key: SwitchingKey,
 }
 
-/// What the evaluating side holds: a public key over all primes, to refresh responses, and automorphism keys over
-/// `limbs` ciphertext primes.
+/// What the evaluating side holds: a public key over all primes, to refresh responses, and automorphism keys
+/// over `limbs` ciphertext primes.
 pub struct ServerKeys {
     /// (b, a) with b + a s = e.
     pub public: PublicKey,
@@ -49,7 +50,8 @@ impl ClientKeys {
         Ok(Self { secret })
     }
 
-    /// Keys for a server that evaluates on ciphertexts of up to `limbs` primes; `packing`: with the 13 automorphism keys.
+    /// Keys for a server that evaluates on ciphertexts of up to `limbs` primes; `packing`: with the 13
+    /// automorphism keys.
     ///
     /// # Errors
     /// When the operating system gives no randomness.
@@ -90,7 +92,8 @@ impl Automorphism {
 }
 
 impl ServerKeys {
-    /// Bytes of keys for `limbs` primes: 0.15 MB of public key and 0.3 MB (narrow) or 0.6 MB (wide) an automorphism.
+    /// Bytes of keys for `limbs` primes: 0.15 MB of public key and 0.3 MB (narrow) or 0.6 MB (wide) an
+    /// automorphism.
     pub fn byte_len(params: &Parameters, limbs: usize, packing: bool) -> usize {
         let digits = SwitchingKey::digits(params, limbs, Gadget::Rns);
         let one = SEED + digits * poly_len(params, limbs, params.p_len());
@@ -140,7 +143,12 @@ impl ServerKeys {
     }
 }
 
-fn read_automorphism(params: &Parameters, rest: &mut &[u8], log_h: u32, limbs: usize) -> Result<Automorphism> {
+fn read_automorphism(
+    params: &Parameters,
+    rest: &mut &[u8],
+    log_h: u32,
+    limbs: usize,
+) -> Result<Automorphism> {
     let seed = take_seed(rest);
     let special = params.p_len();
     let bodies = (0..SwitchingKey::digits(params, limbs, Gadget::Rns))

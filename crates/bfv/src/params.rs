@@ -13,9 +13,10 @@ pub const NARROW: usize = 2;
 /// Ciphertext primes of a wide ciphertext: q of 147 bits.
 pub const WIDE: usize = 3;
 
-/// N = 8192, three ciphertext primes and one special prime next to 2^49: log2(QP) = 196 <= 214, the 128-bit limit of the
-/// table that CKKS is checked by. Ciphertexts use the first two primes (`NARROW`) unless the noise asks for all three; one
-/// secret serves both, and a key made for all primes switches narrow ciphertexts too. Cheap after the first call.
+/// N = 8192, three ciphertext primes and one special prime next to 2^49: log2(QP) = 196 <= 214, the 128-bit
+/// limit of the table that CKKS is checked by. Ciphertexts use the first two primes (`NARROW`) unless the
+/// noise asks for all three; one secret serves both, and a key made for all primes switches narrow
+/// ciphertexts too. Cheap after the first call.
 ///
 /// # Errors
 /// Never in practice: the primes exist and pass the table.

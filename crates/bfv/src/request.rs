@@ -1,10 +1,11 @@
 //! Requests: ciphertexts under the secret key, the uniform half replaced by its public seed.
 //!
-//! Two wire forms. *Residues* ([`seeded_to_bytes`]): seed and b in NTT form, limb by limb; exact, any number of primes.
-//! *Rounded* ([`encrypt_message`]): b in coefficient form as an integer below q without its `drop` low bits; the receiver puts
-//! the middle of the dropped interval. That adds at most 2^(drop-1) to the error of the phase and is a function of b alone,
-//! so it tells nothing more than b. Cost of a rounded one: (98 - drop) * N bits, 2 inverse NTTs at the sender, 2 forward at
-//! the receiver (and one uniform polynomial from ChaCha20 on both sides).
+//! Two wire forms. *Residues* ([`seeded_to_bytes`]): seed and b in NTT form, limb by limb; exact, any number
+//! of primes. *Rounded* ([`encrypt_message`]): b in coefficient form as an integer below q without its `drop`
+//! low bits; the receiver puts the middle of the dropped interval. That adds at most 2^(drop-1) to the error
+//! of the phase and is a function of b alone, so it tells nothing more than b. Cost of a rounded one: (98 -
+//! drop) * N bits, 2 inverse NTTs at the sender, 2 forward at the receiver (and one uniform polynomial from
+//! ChaCha20 on both sides).
 use crate::bits::{packed_len, Reader, Writer};
 use crate::crt::Crt;
 use crate::error::check_len;
@@ -175,7 +176,10 @@ fn read_rounded(params: &Parameters, bytes: &[u8], form: Rounding) -> Result<Rns
     let poly = crt.residues(values);
     if largest >= q {
         let detail = "a coefficient is not below q".into();
-        return Err(BfvError::Bytes { op: "request", detail });
+        return Err(BfvError::Bytes {
+            op: "request",
+            detail,
+        });
     }
     Ok(poly)
 }
@@ -226,7 +230,10 @@ mod tests {
     fn requests_of_equal_messages_differ_and_hostile_bytes_are_refused() {
         let params = parameters_olt().unwrap();
         let keys = ClientKeys::generate(&params).unwrap();
-        let form = Rounding { limbs: NARROW, drop: 9 };
+        let form = Rounding {
+            limbs: NARROW,
+            drop: 9,
+        };
         let m = vec![0; params.n()];
         let once = encrypt_message(&params, &keys.secret, &m, 64, form).unwrap();
         let again = encrypt_message(&params, &keys.secret, &m, 64, form).unwrap();

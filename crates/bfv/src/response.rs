@@ -1,20 +1,21 @@
 //! Responses: from a ciphertext under the client's key to additive shares of its phase modulo 2^kappa.
 //!
 //! The evaluator holds (b, a) with phase b + a s = (q / 2^bits) m + e. For *every* response it
-//! 1. adds a fresh encryption of zero under the public key (A, B): (b + B u, a + A u + e1) with ternary u, Gaussian e1. Without it, or
-//!    with one shared by several responses, the key holder would see a (or differences of them), a known function of the
-//!    evaluator's matrix;
+//! 1. adds a fresh encryption of zero under the public key (A, B): (b + B u, a + A u + e1) with ternary u,
+//!    Gaussian e1. Without it, or with one shared by several responses, the key holder would see a (or
+//!    differences of them), a known function of the evaluator's matrix;
 //! 2. scales both halves by 2^kappa / q with rounding;
 //! 3. adds a uniform mask to b, and sends of b only the coefficients that carry a result.
 //!
-//! What the key holder sees: b is a one-time pad's output, uniform and independent of everything else, so the noise of the phase needs
-//! no flooding (the error polynomial that a textbook encryption adds to b would drown in the mask, too: it is left out); a is
-//! A u + e1 plus something, an RLWE sample with secret u that is pseudo-random even for the holder of s, since B u only
-//! occurs under the mask.
+//! What the key holder sees: b is a one-time pad's output, uniform and independent of everything else, so the
+//! noise of the phase needs no flooding (the error polynomial that a textbook encryption adds to b would
+//! drown in the mask, too: it is left out); a is A u + e1 plus something, an RLWE sample with secret u that
+//! is pseudo-random even for the holder of s, since B u only occurs under the mask.
 //!
-//! Error: the shares sum to 2^kappa (phase / q) up to the rounding of a times s (standard deviation 21, since s is ternary:
-//! sqrt(N (2/3) / 12)), the rounding of b (16 / sqrt(12): it travels with 4 bits less) and the noise of the zero encryption,
-//! 2^kappa / q times about 2^9. [`ERROR`] bounds the first two at 8 standard deviations.
+//! Error: the shares sum to 2^kappa (phase / q) up to the rounding of a times s (standard deviation 21, since
+//! s is ternary: sqrt(N (2/3) / 12)), the rounding of b (16 / sqrt(12): it travels with 4 bits less) and the
+//! noise of the zero encryption, 2^kappa / q times about 2^9. [`ERROR`] bounds the first two at 8 standard
+//! deviations.
 use crate::bits::{packed_len, Reader, Writer};
 use crate::crt::Crt;
 use crate::error::check_len;
@@ -27,7 +28,8 @@ use zeroize::Zeroize;
 
 /// Bits by which b is shorter than a: its rounding is not multiplied by the secret.
 pub const B_DROP: u32 = 4;
-/// Bound (8 standard deviations, probability of more below 2^-48) of the rounding error of a response, in units of 2^-kappa.
+/// Bound (8 standard deviations, probability of more below 2^-48) of the rounding error of a response, in
+/// units of 2^-kappa.
 pub const ERROR: u32 = 180;
 /// Range of kappa: more than `B_DROP` bits, and what fixed-point fractions carry.
 const KAPPA: std::ops::RangeInclusive<u32> = B_DROP + 1..=72;
@@ -54,8 +56,8 @@ fn check(params: &Parameters, op: &'static str, kappa: u32, keep: Option<&[usize
     Err(BfvError::Shape { op, detail })
 }
 
-/// (B u, A u + e1) for fresh u, e1: added to a ciphertext it hides how the ciphertext was made, as long as b is masked afterwards.
-/// NTT form, `limbs` primes. Cost: 2 * `limbs` NTTs, N ternary and N Gaussian samples.
+/// (B u, A u + e1) for fresh u, e1: added to a ciphertext it hides how the ciphertext was made, as long as b
+/// is masked afterwards. NTT form, `limbs` primes. Cost: 2 * `limbs` NTTs, N ternary and N Gaussian samples.
 ///
 /// # Errors
 /// When the operating system gives no randomness.
@@ -186,7 +188,9 @@ fn times_secret(params: &Parameters, secret: &SecretKey, a: &[u8], kappa: u32) -
     }
     let mut out = vec![0; params.n()];
     let q = crt.product();
-    crt.integers(&poly, |at, x| out[at] = if x > q / 2 { x.wrapping_sub(q) } else { x });
+    crt.integers(&poly, |at, x| {
+        out[at] = if x > q / 2 { x.wrapping_sub(q) } else { x }
+    });
     poly.wipe();
     out
 }

@@ -13,7 +13,11 @@ fn world() -> World {
     let params = parameters_olt().unwrap();
     let client = ClientKeys::generate(&params).unwrap();
     let server = client.server_keys(&params, NARROW, false).unwrap();
-    World { params, client, server }
+    World {
+        params,
+        client,
+        server,
+    }
 }
 
 fn request(w: &World, message: &[u64], bits: u32, limbs: usize) -> Ciphertext {
@@ -59,9 +63,10 @@ fn shares_sum_to_the_message() {
     }
 }
 
-/// Both public implementations of the protocol share one encryption of zero between responses, which gives the key holder
-/// the differences of the a halves. Here equal ciphertexts are answered several times: were a zero encryption re-used, two
-/// a halves would be equal, and for different ciphertexts their difference would be that of the ciphertexts.
+/// Both public implementations of the protocol share one encryption of zero between responses, which gives
+/// the key holder the differences of the a halves. Here equal ciphertexts are answered several times: were a
+/// zero encryption re-used, two a halves would be equal, and for different ciphertexts their difference would
+/// be that of the ciphertexts.
 #[test]
 fn every_response_has_a_fresh_a() {
     let w = world();
@@ -159,5 +164,12 @@ fn wrong_lengths_and_arguments_are_errors() {
     for bytes in [vec![], vec![0; len - 1], vec![0; len + 1]] {
         assert!(open(&w.params, &w.client.secret, &bytes, 60, Some(&[0, 1, 2])).is_err());
     }
-    assert!(open(&w.params, &w.client.secret, &vec![0xff; len], 60, Some(&[0, 1, 2])).is_ok());
+    assert!(open(
+        &w.params,
+        &w.client.secret,
+        &vec![0xff; len],
+        60,
+        Some(&[0, 1, 2])
+    )
+    .is_ok());
 }

@@ -50,10 +50,14 @@ fn main() {
     for content in [Content::Complex, Content::Complex, Content::Real] {
         println!("{content:?}");
         let start = Instant::now();
-        let c = timed("slots to coefficients", || b.slots_to_coefficients(e, &low).unwrap());
+        let c = timed("slots to coefficients", || {
+            b.slots_to_coefficients(e, &low).unwrap()
+        });
         let c = timed("mod raise", || b.mod_raise(e, &c).unwrap());
         let c = timed("coefficients to slots", || b.coefficients_to_slots(e, c).unwrap());
-        let c = timed("modular reduction", || b.modular_reduction(e, &c, content).unwrap());
+        let c = timed("modular reduction", || {
+            b.modular_reduction(e, &c, content).unwrap()
+        });
         let total = start.elapsed().as_secs_f64();
         println!("total {total:.3} s = {:.0} Y", total * 1e3 / y);
         if content == Content::Complex {

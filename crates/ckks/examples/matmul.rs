@@ -1,9 +1,11 @@
 //! Speed of a product with a matrix at full size, beside the double-precision product on the same cores:
-//! `cargo run --release -p tacita-ckks --example matmul -- INPUTS OUTPUTS [LIMBS [THREADS [PERIOD [DISTINCT]]]]`.
+//! `cargo run --release -p tacita-ckks --example matmul -- INPUTS OUTPUTS [LIMBS [THREADS [PERIOD
+//! [DISTINCT]]]]`.
 //!
-//! The residues of the inputs are random, since values cost nothing; DISTINCT of them are in memory and repeated. An input
-//! or output takes LIMBS MB. One modular multiply-add counts as one multiply-add of the real product. Rates are by processor
-//! time, so that other work on the machine matters little; the wall time is given beside.
+//! The residues of the inputs are random, since values cost nothing; DISTINCT of them are in memory and
+//! repeated. An input or output takes LIMBS MB. One modular multiply-add counts as one multiply-add of the
+//! real product. Rates are by processor time, so that other work on the machine matters little; the wall time
+//! is given beside.
 use rayon::prelude::*;
 use std::time::Instant;
 use tacita_ckks::matmul::Matrix;
@@ -33,7 +35,12 @@ fn random(e: &Evaluator, limbs: usize, seed: u8) -> Ciphertext {
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let (_, fields) = stat.rsplit_once(')').expect("the name in parentheses");
-    let ticks = |i: usize| fields.split_whitespace().nth(i).and_then(|x| x.parse::<f64>().ok());
+    let ticks = |i: usize| {
+        fields
+            .split_whitespace()
+            .nth(i)
+            .and_then(|x| x.parse::<f64>().ok())
+    };
     (ticks(11).expect("user time") + ticks(12).expect("system time")) / 100.0
 }
 
@@ -60,7 +67,10 @@ fn dgemm(rows: usize, depth: usize) -> f64 {
 }
 
 fn main() {
-    let args: Vec<usize> = std::env::args().skip(1).map(|a| a.parse().expect("a number")).collect();
+    let args: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|a| a.parse().expect("a number"))
+        .collect();
     let at = |i: usize, default: usize| args.get(i).copied().unwrap_or(default);
     let (inputs, outputs, limbs, threads, period) = (at(0, 128), at(1, 128), at(2, 10), at(3, 1), at(4, 1));
     let distinct = at(5, inputs).min(inputs);
@@ -90,7 +100,8 @@ fn main() {
             drop(out);
             let rate = count / cpu;
             println!(
-                "{outputs} x {inputs} x {period}, {limbs} limbs, {threads} threads, {run}: {seconds:.2} s, cpu {cpu:.2} s, {:.2} G/s, dgemm {:.2} G/s, share {:.3}",
+                "{outputs} x {inputs} x {period}, {limbs} limbs, {threads} threads, {run}: {seconds:.2} s, \
+                cpu {cpu:.2} s, {:.2} G/s, dgemm {:.2} G/s, share {:.3}",
                 rate / 1e9,
                 real / 1e9,
                 rate / real

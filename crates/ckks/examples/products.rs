@@ -1,8 +1,9 @@
 //! Speed of outer products at full size, beside one tensor product at a time:
 //! `cargo run --release -p tacita-ckks --example products -- ROWS COLUMNS TERMS [LIMBS [THREADS]]`.
 //!
-//! Residues are random, since values cost nothing. An accumulator takes 1.5 MB a limb. A product counts as four
-//! modular products a coefficient, and bytes are what a call must move: accumulators in and out, factors in.
+//! Residues are random, since values cost nothing. An accumulator takes 1.5 MB a limb. A product counts as
+//! four modular products a coefficient, and bytes are what a call must move: accumulators in and out, factors
+//! in.
 use rayon::prelude::*;
 use std::time::Instant;
 use tacita_ckks::keys::{KeyGenerator, KeySpec};
@@ -55,11 +56,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = std::env::args().skip(1).map(|x| x.parse::<usize>());
     let sizes: Vec<usize> = arguments.collect::<Result<_, _>>()?;
     let size = |i: usize, default: usize| sizes.get(i).copied().unwrap_or(default);
-    let (rows, columns, terms, limbs, threads) = (size(0, 8), size(1, 16), size(2, 4), size(3, 12), size(4, 1));
+    let (rows, columns, terms, limbs, threads) =
+        (size(0, 8), size(1, 16), size(2, 4), size(3, 12), size(4, 1));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let e = evaluator(limbs)?;
     let grid = |count: usize, salt: usize| -> Vec<Vec<Ciphertext>> {
-        let row = |c: usize| (0..count).map(|k| random(&e, limbs, salt + c * count + k)).collect();
+        let row = |c: usize| {
+            (0..count)
+                .map(|k| random(&e, limbs, salt + c * count + k))
+                .collect()
+        };
         (0..terms).map(row).collect()
     };
     let (left, right) = (grid(rows, 0), grid(columns, 100));
@@ -83,7 +89,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pairs = left[0].iter().flat_map(|a| right[0].iter().map(move |b| (a, b)));
     let pairs: Vec<_> = pairs.collect();
     let seconds = pool.install(|| best(|| pairs.iter().for_each(|(a, b)| one_by_one(&e, &mut single, a, b))));
-    report("one by one, one accumulator", seconds * products / pairs.len() as f64);
+    report(
+        "one by one, one accumulator",
+        seconds * products / pairs.len() as f64,
+    );
     relinearisations(&pool, &e, acc, &left[0][0])
 }
 

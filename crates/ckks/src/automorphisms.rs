@@ -1,5 +1,5 @@
-//! Rotations and conjugation of the slots: automorphisms of the ring followed by key switching, hoisted where several share a
-//! ciphertext.
+//! Rotations and conjugation of the slots: automorphisms of the ring followed by key switching, hoisted where
+//! several share a ciphertext.
 use crate::evaluator::lock;
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
@@ -44,7 +44,12 @@ impl Evaluator {
         self.apply_galois(a, &digits, galois_of_conjugation(self.params()))
     }
 
-    fn apply_galois(&self, a: &Ciphertext, digits: &Decomposed, galois: u64) -> Result<Ciphertext, CkksError> {
+    fn apply_galois(
+        &self,
+        a: &Ciphertext,
+        digits: &Decomposed,
+        galois: u64,
+    ) -> Result<Ciphertext, CkksError> {
         let rlwe = self.rlwe();
         let key = self.keys().get(KeyKind::Galois(galois), a.limbs())?;
         let (u0, u1) = keyswitch::inner_product(rlwe, digits, key)?;

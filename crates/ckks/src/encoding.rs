@@ -1,8 +1,9 @@
 //! Encoding: complex slots <-> integer coefficients.
 //!
-//! Slot j is the value of the polynomial at zeta^(5^j), zeta = exp(i*pi/N). A vector whose length p divides the number of
-//! slots is repeated over them: it is a polynomial in X^(N/2p), so its NTT has only 2p different values, each repeated in
-//! a run of N/2p. Such *periodic* plaintexts are stored as those 2p values.
+//! Slot j is the value of the polynomial at zeta^(5^j), zeta = exp(i*pi/N). A vector whose length p divides
+//! the number of slots is repeated over them: it is a polynomial in X^(N/2p), so its NTT has only 2p
+//! different values, each repeated in a run of N/2p. Such *periodic* plaintexts are stored as those 2p
+//! values.
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
@@ -39,7 +40,8 @@ impl Encoder {
         self.roots[(self.rot_group[j] % period) * (4 * self.slots / period)]
     }
 
-    /// Coefficients (first real parts, then imaginary parts; 2p values) of the polynomial with the given p slots.
+    /// Coefficients (first real parts, then imaginary parts; 2p values) of the polynomial with the given p
+    /// slots.
     pub fn coefficients(&self, values: &[Complex64]) -> Vec<f64> {
         let mut v = values.to_vec();
         let n = v.len();

@@ -1,4 +1,5 @@
-//! The evaluator: arithmetic on ciphertexts with exact levels and scales. Holds evaluation keys, never a secret.
+//! The evaluator: arithmetic on ciphertexts with exact levels and scales. Holds evaluation keys, never a
+//! secret.
 use crate::encoding::Encoder;
 use crate::keys::{EvaluationKeys, KeyKind};
 use crate::{Ciphertext, CkksError, CkksParameters};
@@ -11,7 +12,8 @@ use tacita_rlwe::ciphertext::scales_agree;
 use tacita_rlwe::keyswitch;
 use tacita_rlwe::{Parameters, RnsPoly};
 
-/// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of the operand.
+/// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of
+/// the operand.
 pub struct Evaluator {
     params: CkksParameters,
     keys: Arc<EvaluationKeys>,
@@ -158,14 +160,17 @@ impl Evaluator {
     pub(crate) fn add_scaled(&self, acc: &mut RnsPoly, p: &RnsPoly, c: Complex64, scale: f64) {
         let rlwe = self.rlwe();
         let q_len = acc.q_len;
-        acc.limbs[..q_len].par_iter_mut().enumerate().for_each(|(i, limb)| {
-            let (first, second) = complex_residues(rlwe.table(i), c, scale);
-            let m = rlwe.modulus(i);
-            let half = limb.len() / 2;
-            let (a, b) = p.limbs[i].split_at(half);
-            kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
-            kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
-        });
+        acc.limbs[..q_len]
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(i, limb)| {
+                let (first, second) = complex_residues(rlwe.table(i), c, scale);
+                let m = rlwe.modulus(i);
+                let half = limb.len() / 2;
+                let (a, b) = p.limbs[i].split_at(half);
+                kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
+                kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
+            });
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
@@ -218,7 +223,8 @@ impl Evaluator {
     /// Cost: D(L+k) + 3L + 3k NTTs about, D = ceil(L / digit_limbs).
     ///
     /// # Errors
-    /// [`CkksError::Level`]; shape errors when the operands are not at one level; a missing relinearisation key.
+    /// [`CkksError::Level`]; shape errors when the operands are not at one level; a missing relinearisation
+    /// key.
     pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, CkksError> {
         self.dot(&[(a, b)])
     }
@@ -249,14 +255,25 @@ impl Evaluator {
     }
 
     /// acc (degree 2) += a * b; operands may have more limbs than the accumulator.
-    pub(crate) fn add_product(&self, acc: &mut Ciphertext, a: &Ciphertext, b: &Ciphertext) -> Result<(), CkksError> {
+    pub(crate) fn add_product(
+        &self,
+        acc: &mut Ciphertext,
+        a: &Ciphertext,
+        b: &Ciphertext,
+    ) -> Result<(), CkksError> {
         let limbs = acc.limbs();
         if a.limbs() < limbs || b.limbs() < limbs || !scales_agree(a.scale * b.scale, acc.scale) {
             return Err(CkksError::Shape {
                 op: "mul",
                 detail: format!(
-                    "levels {} and {} (log2 scales {:.4} + {:.4}) into an accumulator at level {} ({:.4}); hint: align first",
-                    a.level(), b.level(), a.scale.log2(), b.scale.log2(), acc.level(), acc.scale.log2()
+                    "levels {} and {} (log2 scales {:.4} + {:.4}) into an accumulator at level {} ({:.4}); \
+                    hint: align first",
+                    a.level(),
+                    b.level(),
+                    a.scale.log2(),
+                    b.scale.log2(),
+                    acc.level(),
+                    acc.scale.log2()
                 ),
             });
         }
@@ -305,7 +322,12 @@ impl Evaluator {
         Ok(Ciphertext { polys, scale })
     }
 
-    pub(crate) fn need_level(&self, a: &Ciphertext, op: &'static str, needed: usize) -> Result<(), CkksError> {
+    pub(crate) fn need_level(
+        &self,
+        a: &Ciphertext,
+        op: &'static str,
+        needed: usize,
+    ) -> Result<(), CkksError> {
         if a.level() < needed {
             return Err(CkksError::Level {
                 op,
@@ -328,7 +350,10 @@ pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u
     if c.im == 0.0 {
         return (re, re);
     }
-    let im = m.mul(m.from_i128((c.im * scale).round() as i128), table.sqrt_minus_one());
+    let im = m.mul(
+        m.from_i128((c.im * scale).round() as i128),
+        table.sqrt_minus_one(),
+    );
     (m.add(re, im), m.sub(re, im))
 }
 

@@ -114,7 +114,9 @@ impl<'a> KeyGenerator<'a> {
         let rlwe = self.params.rlwe();
         let (special, gadget) = spec.shape(self.params);
         let s = self.secret.ntt();
-        let make = |from: &RnsPoly, to: &RnsPoly| SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget);
+        let make = |from: &RnsPoly, to: &RnsPoly| {
+            SwitchingKey::generate(rlwe, from, to, spec.limbs, special, gadget)
+        };
         Ok(match spec.kind {
             KeyKind::Relinearise => {
                 let mut square = s.clone();

@@ -25,8 +25,9 @@ impl Evaluator {
         Ok(Ciphertext { polys, scale })
     }
 
-    /// The canonical scale of native level `level` when `scale` is within 2^-36 of it: what rounding left of a difference
-    /// would double with every later product, and 2^-36 of a value is far below its noise. Else `scale`.
+    /// The canonical scale of native level `level` when `scale` is within 2^-36 of it: what rounding left of
+    /// a difference would double with every later product, and 2^-36 of a value is far below its noise. Else
+    /// `scale`.
     pub(crate) fn settled(&self, level: usize, scale: f64) -> f64 {
         if level > self.params().top_level() {
             return scale;
@@ -39,8 +40,8 @@ impl Evaluator {
         }
     }
 
-    /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and a rescale,
-    /// or a plain truncation when the scale already fits.
+    /// Brings `a` to a lower native level at exactly `scale` (to 2^-38): one multiplication by a constant and
+    /// a rescale, or a plain truncation when the scale already fits.
     ///
     /// # Errors
     /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale, or when the scales are so
@@ -90,8 +91,8 @@ impl Evaluator {
 
 /// Does `a` serve at `level` and `scale` as it is, but for its limbs above?
 pub(crate) fn fits(a: &Ciphertext, level: usize, scale: f64) -> bool {
-    // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every product,
-    // so only rounding noise may pass when there is a limb to correct it with
+    // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every
+    // product, so only rounding noise may pass when there is a limb to correct it with
     let near = if a.level() > level { 1e-13 } else { 1e-10 };
     (a.scale / scale - 1.0).abs() < near && a.level() >= level
 }

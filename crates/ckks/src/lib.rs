@@ -14,7 +14,8 @@
 //! | [`sparse`] | where the sparse secret of bootstrapping may be seen, and the probability of its failure |
 //! | [`bootstrap`] | slots-to-coefficients first bootstrapping and its stages |
 //!
-//! *Native level* = limbs - 1. Users count from the bottom of the residual levels: `level = native level - stc levels`.
+//! *Native level* = limbs - 1. Users count from the bottom of the residual levels:
+//! `level = native level - stc levels`.
 #![forbid(unsafe_code)]
 
 mod automorphisms;

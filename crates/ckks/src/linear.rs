@@ -1,9 +1,9 @@
 //! Linear transforms: out_j = sum over terms (j, G, i, B, v) of rot(v * rot(x_i, B), G).
 //!
-//! Babies B are hoisted rotations of the inputs (one decomposition per input), kept over QP (*lifted*) so that no mod-down
-//! happens before the sums; giants G rotate inner sums. Double hoisting: Bossuat, Mouchet, Troncoso-Pastoriza, Hubaux,
-//! Eurocrypt 2021. When all giants are multiples of one step, Horner's rule needs the key of that step alone at the same
-//! number of key switches, which is how bootstrapping keys stay small.
+//! Babies B are hoisted rotations of the inputs (one decomposition per input), kept over QP (*lifted*) so
+//! that no mod-down happens before the sums; giants G rotate inner sums. Double hoisting: Bossuat, Mouchet,
+//! Troncoso-Pastoriza, Hubaux, Eurocrypt 2021. When all giants are multiples of one step, Horner's rule needs
+//! the key of that step alone at the same number of key switches, which is how bootstrapping keys stay small.
 mod inner_sums;
 use inner_sums::{pick, InnerSums};
 
@@ -85,8 +85,8 @@ impl EncodedTransform {
 struct Pair(RnsPoly, RnsPoly);
 
 impl Evaluator {
-    /// Encodes a transform for ciphertexts of `limbs` limbs. `lifted` keeps babies over QP (right for small plaintexts);
-    /// otherwise babies are brought back to Q and the plaintexts need no special limbs.
+    /// Encodes a transform for ciphertexts of `limbs` limbs. `lifted` keeps babies over QP (right for small
+    /// plaintexts); otherwise babies are brought back to Q and the plaintexts need no special limbs.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for bad vectors or giants that Horner's step does not divide.
@@ -140,7 +140,11 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::linear`].
-    pub fn apply_transform(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn apply_transform(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         self.check_inputs(inputs, t)?;
         let scale = inputs[0].scale * t.plain_scale / self.params().prime(t.limbs - 1);
         let sums = if t.terms.iter().all(|x| x.giant == 0) {
@@ -259,7 +263,11 @@ impl Evaluator {
         let galois = galois_of_rotation(self.params(), steps);
         let key = self.keys().get(KeyKind::Galois(galois), p.1.q_len)?;
         let over_qp = p.1.p_len() > 0;
-        let c1 = if over_qp { keyswitch::mod_down(rlwe, p.1) } else { p.1 };
+        let c1 = if over_qp {
+            keyswitch::mod_down(rlwe, p.1)
+        } else {
+            p.1
+        };
         let digits = keyswitch::decompose(rlwe, &c1);
         let (mut u0, u1) = keyswitch::inner_product(rlwe, &digits, key)?;
         drop(digits);
@@ -313,7 +321,13 @@ impl Evaluator {
             .collect()
     }
 
-    fn baby(&self, x: &Ciphertext, digits: Option<&Decomposed>, step: i64, lifted: bool) -> Result<Pair, CkksError> {
+    fn baby(
+        &self,
+        x: &Ciphertext,
+        digits: Option<&Decomposed>,
+        step: i64,
+        lifted: bool,
+    ) -> Result<Pair, CkksError> {
         let rlwe = self.rlwe();
         let (c0, c1) = (&x.polys[0], &x.polys[1]);
         let Some(digits) = digits.filter(|_| step != 0) else {

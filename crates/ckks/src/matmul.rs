@@ -1,15 +1,16 @@
 //! Products of ciphertexts with a matrix in clear: out_o = bias_o + sum over i of W_oi * x_i, slot by slot.
 //!
-//! An entry W_oi is a real vector of period P (1, 2, 4 or 8) over the slots. A real vector of period P is a polynomial in
-//! Y = X^(N/2P) that conjugation fixes: c_0 + sum over j of c_j (Y^j - Y^(2P-j)) with 0 < j < P. So the ciphertexts
-//! (Y^j - Y^(2P-j)) * x_i, which are exact and never stored, become inputs of their own, and the whole product is one
-//! integer matrix of O x KP over the residues: see [`tacita_ring::gemm`].
+//! An entry W_oi is a real vector of period P (1, 2, 4 or 8) over the slots. A real vector of period P is a
+//! polynomial in Y = X^(N/2P) that conjugation fixes: c_0 + sum over j of c_j (Y^j - Y^(2P-j)) with 0 < j <
+//! P. So the ciphertexts (Y^j - Y^(2P-j)) * x_i, which are exact and never stored, become inputs of their
+//! own, and the whole product is one integer matrix of O x KP over the residues: see [`tacita_ring::gemm`].
 //!
-//! Accuracy: with scale factor f (about 2^48) a coefficient c is rounded to a multiple of (sum of |c| f over its row) /
-//! 2^29 / f, so an output is off by about |x| * (row sum) * sqrt(KP) * 2^-31, beside the noise of the inputs.
+//! Accuracy: with scale factor f (about 2^48) a coefficient c is rounded to a multiple of (sum of |c| f over
+//! its row) / 2^29 / f, so an output is off by about |x| * (row sum) * sqrt(KP) * 2^-31, beside the noise of
+//! the inputs.
 //!
-//! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O rescalings
-//! (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
+//! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O
+//! rescalings (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
 use crate::evaluator::add_runs;
 use crate::levels::fits;
 use crate::{Ciphertext, CkksError, Evaluator};
@@ -22,7 +23,8 @@ use tacita_rlwe::{keyswitch, RnsPoly};
 
 /// Largest period of a matrix entry.
 pub const MAX_PERIOD: usize = 8;
-/// Outputs that are made together: enough to hide the packing of the inputs, few enough for their one limb too many.
+/// Outputs that are made together: enough to hide the packing of the inputs, few enough for their one limb
+/// too many.
 const BLOCK: usize = 240;
 /// Coefficients of one task.
 const SEGMENT: usize = 1024;
@@ -72,12 +74,12 @@ fn shape<T>(detail: String) -> Result<T, CkksError> {
 }
 
 impl Evaluator {
-    /// bias_o + sum over i of W_oi * x_i for every output o, rescaled once: one level below the lowest operand, at exactly
-    /// the canonical scale. Operands of higher levels are aligned first. No key.
+    /// bias_o + sum over i of W_oi * x_i for every output o, rescaled once: one level below the lowest
+    /// operand, at exactly the canonical scale. Operands of higher levels are aligned first. No key.
     ///
     /// # Errors
-    /// [`CkksError::Level`] at native level 0; [`CkksError::Shape`] for a matrix that does not fit, entries that are not
-    /// finite or too large, operands of degree 2, or scales that cannot be aligned.
+    /// [`CkksError::Level`] at native level 0; [`CkksError::Shape`] for a matrix that does not fit, entries
+    /// that are not finite or too large, operands of degree 2, or scales that cannot be aligned.
     pub fn matmul(&self, xs: &[&Ciphertext], matrix: &Matrix<'_>) -> Result<Vec<Ciphertext>, CkksError> {
         matrix.check(xs.len())?;
         let lowest = xs.iter().min_by_key(|x| x.level()).copied().unwrap_or(xs[0]);
@@ -92,16 +94,23 @@ impl Evaluator {
         let factor = self.plain_scale(lowest);
         let scale = lowest.scale * factor / self.params().prime(lowest.level());
         let mut out = Vec::with_capacity(matrix.outputs);
-        for block in self.lane_coefficients(matrix).chunks(BLOCK * xs.len() * matrix.period) {
+        for block in self
+            .lane_coefficients(matrix)
+            .chunks(BLOCK * xs.len() * matrix.period)
+        {
             out.extend(product.block(block, factor, scale)?);
         }
         self.add_bias(&mut out, matrix)?;
         Ok(out)
     }
 
-    /// The operands at the level and scale of the lowest; those that are there already, or above at that scale, are not
-    /// copied.
-    fn operands<'a>(&self, xs: &[&'a Ciphertext], lowest: &Ciphertext) -> Result<Vec<Cow<'a, Ciphertext>>, CkksError> {
+    /// The operands at the level and scale of the lowest; those that are there already, or above at that
+    /// scale, are not copied.
+    fn operands<'a>(
+        &self,
+        xs: &[&'a Ciphertext],
+        lowest: &Ciphertext,
+    ) -> Result<Vec<Cow<'a, Ciphertext>>, CkksError> {
         let (level, scale) = (lowest.level(), lowest.scale);
         let operand = |x: &&'a Ciphertext| match x.polys.len() {
             2 if fits(x, level, scale) => Ok(Cow::Borrowed(*x)),
@@ -138,7 +147,11 @@ impl Evaluator {
             c.truncate(v.len());
             c
         };
-        matrix.weights.par_chunks(matrix.period).flat_map_iter(entry).collect()
+        matrix
+            .weights
+            .par_chunks(matrix.period)
+            .flat_map_iter(entry)
+            .collect()
     }
 
     fn add_bias(&self, out: &mut [Ciphertext], matrix: &Matrix<'_>) -> Result<(), CkksError> {
@@ -185,7 +198,9 @@ impl Product<'_> {
 
     /// Polynomial `degree` of the outputs, rescaled.
     fn poly(&self, weights: &Weights, degree: usize) -> Vec<RnsPoly> {
-        let mut out: Vec<Vec<AlignedVec>> = (0..weights.rows()).map(|_| Vec::with_capacity(self.limbs)).collect();
+        let mut out: Vec<Vec<AlignedVec>> = (0..weights.rows())
+            .map(|_| Vec::with_capacity(self.limbs))
+            .collect();
         for i in 0..self.limbs {
             let limbs = self.limb(weights, degree, i);
             out.iter_mut().zip(limbs).for_each(|(poly, limb)| poly.push(limb));
@@ -209,10 +224,15 @@ impl Product<'_> {
                 runs,
             })
             .collect();
-        let mut out: Vec<AlignedVec> = (0..weights.rows()).map(|_| AlignedVec::scratch(rlwe.n())).collect();
-        segments(&mut out).into_par_iter().enumerate().for_each(|(s, mut out)| {
-            gemm::product(rlwe.modulus(i), weights, &inputs, s * SEGMENT, &mut out);
-        });
+        let mut out: Vec<AlignedVec> = (0..weights.rows())
+            .map(|_| AlignedVec::scratch(rlwe.n()))
+            .collect();
+        segments(&mut out)
+            .into_par_iter()
+            .enumerate()
+            .for_each(|(s, mut out)| {
+                gemm::product(rlwe.modulus(i), weights, &inputs, s * SEGMENT, &mut out);
+            });
         out
     }
 }

@@ -11,8 +11,8 @@
 //! | coefficients-to-slots | 3 | 49.3 | bootstrapping |
 //! | special | 7 | 50 | key switching |
 //!
-//! Leveled, 128-bit. The base prime leaves decrypted values 8 or 9 bits above the scale (sign included); a rescaling adds
-//! an error of sqrt(N (1 + 2N/3) / 12) / scale to each slot, the last column in log2:
+//! Leveled, 128-bit. The base prime leaves decrypted values 8 or 9 bits above the scale (sign included); a
+//! rescaling adds an error of sqrt(N (1 + 2N/3) / 12) / scale to each slot, the last column in log2:
 //!
 //! | preset | log2 scale | depth | special | digits | log2 QP | limit | error |
 //! |---|---|---|---|---|---|---|---|
@@ -25,10 +25,11 @@
 //! Fewer special primes would buy a level for two or three digits more, more of them cost a level each.
 //! `insecure_toy_leveled_n9` ... `n12` have the chain of `n15_leveled` on small rings.
 //!
-//! Every ciphertext at native level l up to the top residual level has the canonical scale `scales[l]`, defined by
-//! scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near the scale of the preset (reduced-error
-//! CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is scales[top] *by construction*: the
-//! slots-to-coefficients matrices carry the factor that makes it so (see `bootstrap`).
+//! Every ciphertext at native level l up to the top residual level has the canonical scale `scales[l]`,
+//! defined by scales[l-1] = scales[l]^2 / q_l; the primes are chosen so that these stay near the scale of the
+//! preset (reduced-error CKKS, Kim et al., ePrint 2020/1118). The scale that bootstrapping returns is
+//! scales[top] *by construction*: the slots-to-coefficients matrices carry the factor that makes it so (see
+//! `bootstrap`).
 use crate::sparse::{self, RaisedRange};
 use crate::CkksError;
 use std::f64::consts::PI;
@@ -124,8 +125,9 @@ pub struct CkksParameters {
 }
 
 impl CkksParameters {
-    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or for tests only
-    /// `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ... `insecure_toy_leveled_n12`.
+    /// A preset by name: `n16` (128-bit, bootstrapping), `n13_leveled` ... `n17_leveled` (128-bit, none), or
+    /// for tests only `insecure_toy_n8` ... `insecure_toy_n15` and `insecure_toy_leveled_n9` ...
+    /// `insecure_toy_leveled_n12`.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for an unknown name.
@@ -133,7 +135,9 @@ impl CkksParameters {
         let (log_n, chain) = Chain::named(name).ok_or_else(|| CkksError::Shape {
             op: "parameters",
             detail: format!(
-                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n17_leveled\" (128-bit), \"insecure_toy_n8\"..\"insecure_toy_n15\" or \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
+                "unknown preset {name:?}; hint: use \"n16\" or \"n13_leveled\"..\"n17_leveled\" (128-bit), \
+                \"insecure_toy_n8\"..\"insecure_toy_n15\" or \
+                \"insecure_toy_leveled_n9\"..\"insecure_toy_leveled_n12\""
             ),
         })?;
         Self::build(name, log_n, chain)
@@ -187,8 +191,8 @@ impl CkksParameters {
     pub fn slots(&self) -> usize {
         self.rlwe.n() / 2
     }
-    /// Whether the chain has the primes of bootstrapping. Without them there is no boot scale, and a circuit ends with the
-    /// levels that its inputs had.
+    /// Whether the chain has the primes of bootstrapping. Without them there is no boot scale, and a circuit
+    /// ends with the levels that its inputs had.
     pub fn can_bootstrap(&self) -> bool {
         self.chain.boot > 0
     }
@@ -216,16 +220,16 @@ impl CkksParameters {
     pub fn prime(&self, l: usize) -> f64 {
         self.rlwe.q()[l] as f64
     }
-    /// Scale of the modular reduction's result before it is read as a message: three squarings and a product after the
-    /// polynomial's `boot_scale`. Panics without bootstrapping.
+    /// Scale of the modular reduction's result before it is read as a message: three squarings and a product
+    /// after the polynomial's `boot_scale`. Panics without bootstrapping.
     pub fn eval_mod_output_scale(&self) -> f64 {
         let top = self.top_level();
         (0..=DOUBLINGS)
             .rev()
             .fold(self.boot_scale(), |s, i| s * s / self.prime(top + i + 1))
     }
-    /// Scale of the coefficients that enter mod-raise: chosen so that bootstrapping ends at `scale(top_level())`.
-    /// See `bootstrap::eval_mod` for the factor 24*pi.
+    /// Scale of the coefficients that enter mod-raise: chosen so that bootstrapping ends at
+    /// `scale(top_level())`. See `bootstrap::eval_mod` for the factor 24*pi.
     pub fn coefficient_scale(&self) -> f64 {
         self.prime(0) * self.scale(self.top_level()) / (24.0 * PI * self.eval_mod_output_scale())
     }

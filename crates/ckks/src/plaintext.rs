@@ -1,4 +1,5 @@
-//! Plaintexts in the form in which the evaluator multiplies and adds them: full polynomials, or the runs of periodic vectors.
+//! Plaintexts in the form in which the evaluator multiplies and adds them: full polynomials, or the runs of
+//! periodic vectors.
 use crate::decoding::decode;
 use crate::evaluator::lock;
 use crate::{CkksError, Evaluator};
@@ -10,8 +11,9 @@ use tacita_rlwe::RnsPoly;
 use zeroize::Zeroize;
 
 impl Evaluator {
-    /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first `limbs`
-    /// ciphertext primes and the first `special` special ones: per prime, the 2p (at least 32) NTT values of the runs.
+    /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first
+    /// `limbs` ciphertext primes and the first `special` special ones: per prime, the 2p (at least 32) NTT
+    /// values of the runs.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for a bad length or a value too large for the scale.
@@ -23,7 +25,9 @@ impl Evaluator {
         special: usize,
     ) -> Result<Vec<AlignedVec>, CkksError> {
         let mut coefficients = self.integer_coefficients(v, scale)?;
-        let primes: Vec<usize> = (0..limbs).chain((0..special).map(|k| self.rlwe().p_index(k))).collect();
+        let primes: Vec<usize> = (0..limbs)
+            .chain((0..special).map(|k| self.rlwe().p_index(k)))
+            .collect();
         let encoded = primes
             .par_iter()
             .map(|&i| {
@@ -47,7 +51,8 @@ impl Evaluator {
             return Err(CkksError::Shape {
                 op: "encode",
                 detail: format!(
-                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of two"
+                    "a vector of length {p} does not repeat over {slots} slots; hint: pad it to a power of \
+                    two"
                 ),
             });
         }
@@ -60,7 +65,10 @@ impl Evaluator {
         if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
             return Err(CkksError::Shape {
                 op: "encode",
-                detail: format!("a value is not finite or too large for log2 scale {:.1}", scale.log2()),
+                detail: format!(
+                    "a value is not finite or too large for log2 scale {:.1}",
+                    scale.log2()
+                ),
             });
         }
         let integers = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
@@ -93,7 +101,9 @@ impl Evaluator {
             .map(|w| {
                 let mut x = AlignedVec::zeroed(n);
                 let run = n / w.len();
-                x.chunks_exact_mut(run).zip(w.iter()).for_each(|(c, &y)| c.fill(y));
+                x.chunks_exact_mut(run)
+                    .zip(w.iter())
+                    .for_each(|(c, &y)| c.fill(y));
                 x
             })
             .collect();
@@ -104,8 +114,8 @@ impl Evaluator {
         })
     }
 
-    /// Decodes a decrypted polynomial (NTT form; the low limbs suffice): centred coefficients by CRT over at most two
-    /// limbs, then the special FFT.
+    /// Decodes a decrypted polynomial (NTT form; the low limbs suffice): centred coefficients by CRT over at
+    /// most two limbs, then the special FFT.
     pub fn decode(&self, plain: &RnsPoly, scale: f64) -> Vec<Complex64> {
         decode(self.rlwe(), self.encoder(), plain, scale)
     }

@@ -1,8 +1,8 @@
 //! Chebyshev series on [-1, 1], evaluated by Paterson-Stockmeyer at depth ceil(log2(d + 1)).
 //!
-//! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its parent
-//! needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a node returns a
-//! *raw* degree-2 sum that its parent relinearises and rescales once.
+//! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its
+//! parent needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a
+//! node returns a *raw* degree-2 sum that its parent relinearises and rescales once.
 use crate::evaluator::complex_residues;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
@@ -124,11 +124,12 @@ impl PowerBasis<'_> {
 }
 
 impl Evaluator {
-    /// Evaluates sum c_n T_n(x) for slots in [-1, 1]; coefficients may be complex. Depth ceil(log2(d + 1)); the result has
-    /// `scale` when given, else the canonical scale of its level.
+    /// Evaluates sum c_n T_n(x) for slots in [-1, 1]; coefficients may be complex. Depth ceil(log2(d + 1));
+    /// the result has `scale` when given, else the canonical scale of its level.
     ///
     /// # Errors
-    /// [`CkksError::Level`] when the depth does not fit; [`CkksError::Shape`] for an empty or non-finite series.
+    /// [`CkksError::Level`] when the depth does not fit; [`CkksError::Shape`] for an empty or non-finite
+    /// series.
     pub fn chebyshev(
         &self,
         x: &Ciphertext,
@@ -182,7 +183,8 @@ impl Evaluator {
         let quotient_scale = scale / power_scale * self.params().prime(level + 1);
         let quotient = self.finish(self.node(basis, &q, level + 1, quotient_scale, baby)?)?;
         if acc.polys.len() == 2 {
-            acc.polys.push(self.zero_product(level + 1, scale).polys.remove(2));
+            acc.polys
+                .push(self.zero_product(level + 1, scale).polys.remove(2));
         }
         self.add_product(&mut acc, &quotient, &basis.powers[&g])?;
         Ok(acc)
@@ -201,7 +203,10 @@ impl Evaluator {
         for n in (1..c.len()).filter(used) {
             basis.ensure(n)?;
         }
-        let terms: Vec<_> = (1..c.len()).filter(used).map(|n| (&basis.powers[&n], c[n])).collect();
+        let terms: Vec<_> = (1..c.len())
+            .filter(used)
+            .map(|n| (&basis.powers[&n], c[n]))
+            .collect();
         self.add_multiples(&mut acc, &terms);
         self.add_constant_assign(&mut acc, c[0]);
         Ok(acc)

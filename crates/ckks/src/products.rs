@@ -1,9 +1,10 @@
-//! Outer products of ciphertexts with lazy relinearisation: rows x columns accumulators of degree 2, to which any number
-//! of products are added before each is relinearised and rescaled once.
+//! Outer products of ciphertexts with lazy relinearisation: rows x columns accumulators of degree 2, to which
+//! any number of products are added before each is relinearised and rescaled once.
 //!
-//! With J rows, I columns and C terms a call makes J * I * C tensor products at three modular products each, while an
-//! accumulator is read and written once: see [`kernels::outer`]. Memory: 3 N L doubles an accumulator (18.9 MB at
-//! N = 2^16 and 12 limbs), so [`Evaluator::relinearise`] consumes them and frees each as soon as it is done.
+//! With J rows, I columns and C terms a call makes J * I * C tensor products at three modular products each,
+//! while an accumulator is read and written once: see [`kernels::outer`]. Memory: 3 N L doubles an
+//! accumulator (18.9 MB at N = 2^16 and 12 limbs), so [`Evaluator::relinearise`] consumes them and frees each
+//! as soon as it is done.
 use crate::keys::KeyKind;
 use crate::levels::fits;
 use crate::{Ciphertext, CkksError, Evaluator};
@@ -49,17 +50,24 @@ impl Products {
 }
 
 fn shape<T>(detail: String) -> Result<T, CkksError> {
-    Err(CkksError::Shape { op: "products", detail })
+    Err(CkksError::Shape {
+        op: "products",
+        detail,
+    })
 }
 
 /// (rows, columns) of the terms; fails when they are ragged or empty.
 fn shape_of(left: &Terms<'_>, right: &Terms<'_>) -> Result<(usize, usize), CkksError> {
-    let (rows, columns) = (left.first().map_or(0, Vec::len), right.first().map_or(0, Vec::len));
+    let (rows, columns) = (
+        left.first().map_or(0, Vec::len),
+        right.first().map_or(0, Vec::len),
+    );
     let ragged = left.iter().any(|x| x.len() != rows) || right.iter().any(|x| x.len() != columns);
     if rows == 0 || columns == 0 || ragged || left.len() != right.len() {
         let lengths = |x: &Terms<'_>| x.iter().map(Vec::len).collect::<Vec<_>>();
         return shape(format!(
-            "terms of {:?} and {:?} factors; hint: as many terms on either side, all of one length above zero",
+            "terms of {:?} and {:?} factors; hint: as many terms on either side, all of one length above \
+            zero",
             lengths(left),
             lengths(right)
         ));
@@ -68,11 +76,13 @@ fn shape_of(left: &Terms<'_>, right: &Terms<'_>) -> Result<(usize, usize), CkksE
 }
 
 impl Evaluator {
-    /// acc[j][i] = sum over c of left[c][j] * right[c][i], neither relinearised nor rescaled, at the lowest level of the
-    /// operands; those above it are aligned first. left: [terms][rows], right: [terms][columns]. No key, no level.
+    /// acc[j][i] = sum over c of left[c][j] * right[c][i], neither relinearised nor rescaled, at the lowest
+    /// level of the operands; those above it are aligned first. left: [terms][rows], right: [terms][columns].
+    /// No key, no level.
     ///
     /// # Errors
-    /// [`CkksError::Shape`] for ragged or no operands, operands of degree 2, and scales that cannot be aligned.
+    /// [`CkksError::Shape`] for ragged or no operands, operands of degree 2, and scales that cannot be
+    /// aligned.
     pub fn products(&self, left: &Terms<'_>, right: &Terms<'_>) -> Result<Products, CkksError> {
         let (rows, columns) = shape_of(left, right)?;
         let mut all = left.iter().chain(right).flatten();
@@ -89,7 +99,9 @@ impl Evaluator {
             factor_scale: lowest.scale,
         };
         let factors = (self.factors(&acc, left)?, self.factors(&acc, right)?);
-        acc.entries = (0..rows * columns).map(|_| [scratch(), scratch(), scratch()]).collect();
+        acc.entries = (0..rows * columns)
+            .map(|_| [scratch(), scratch(), scratch()])
+            .collect();
         self.add_outer(&mut acc, &factors.0, &factors.1, true);
         Ok(acc)
     }
@@ -97,9 +109,14 @@ impl Evaluator {
     /// As [`Self::products`], added to `acc`, at its level. An error leaves `acc` as it was.
     ///
     /// # Errors
-    /// As [`Self::products`]; [`CkksError::Shape`] when rows or columns differ from those of `acc`, or an operand is below
-    /// its level.
-    pub fn add_products(&self, acc: &mut Products, left: &Terms<'_>, right: &Terms<'_>) -> Result<(), CkksError> {
+    /// As [`Self::products`]; [`CkksError::Shape`] when rows or columns differ from those of `acc`, or an
+    /// operand is below its level.
+    pub fn add_products(
+        &self,
+        acc: &mut Products,
+        left: &Terms<'_>,
+        right: &Terms<'_>,
+    ) -> Result<(), CkksError> {
         let (rows, columns) = shape_of(left, right)?;
         if (rows, columns) != (acc.rows(), acc.columns()) {
             return shape(format!(
@@ -133,7 +150,13 @@ impl Evaluator {
     }
 
     /// acc += the products of factors [term][row] and [term][column]; `fresh`: acc = them.
-    fn add_outer(&self, acc: &mut Products, left: &[Cow<'_, Ciphertext>], right: &[Cow<'_, Ciphertext>], fresh: bool) {
+    fn add_outer(
+        &self,
+        acc: &mut Products,
+        left: &[Cow<'_, Ciphertext>],
+        right: &[Cow<'_, Ciphertext>],
+        fresh: bool,
+    ) {
         let rows = acc.rows;
         for i in 0..acc.limbs {
             let m = self.rlwe().modulus(i);
@@ -142,15 +165,15 @@ impl Evaluator {
                 .enumerate()
                 .for_each(|(s, mut acc)| {
                     let range = s * SEGMENT..s * SEGMENT + acc[0][0].len();
-                    let [left, right] =
-                        [left, right].map(|x| x.iter().map(|x| piece(x, i, range.clone())).collect::<Vec<_>>());
+                    let [left, right] = [left, right]
+                        .map(|x| x.iter().map(|x| piece(x, i, range.clone())).collect::<Vec<_>>());
                     outer(m, &mut acc, &left, &right, rows, fresh);
                 });
         }
     }
 
-    /// Relinearises and rescales every accumulator: [rows][columns], one level down. Consumes the accumulators, each of
-    /// which is freed as soon as it is done.
+    /// Relinearises and rescales every accumulator: [rows][columns], one level down. Consumes the
+    /// accumulators, each of which is freed as soon as it is done.
     ///
     /// Cost: one relinearisation and two rescalings an accumulator, as [`Self::mul`].
     ///
@@ -165,7 +188,11 @@ impl Evaluator {
                 scale,
             })
         };
-        let mut done: Vec<Ciphertext> = acc.entries.into_par_iter().map(finish).collect::<Result<_, _>>()?;
+        let mut done: Vec<Ciphertext> = acc
+            .entries
+            .into_par_iter()
+            .map(finish)
+            .collect::<Result<_, _>>()?;
         let mut out = Vec::with_capacity(acc.rows);
         while !done.is_empty() {
             let rest = done.split_off(columns);
@@ -197,7 +224,9 @@ fn piece(x: &Ciphertext, i: usize, range: Range<usize>) -> Factor<'_> {
 
 /// By segment: that piece of limb `i` of every accumulator.
 fn segments(entries: &mut [[RnsPoly; 3]], i: usize) -> Vec<Vec<Accumulator<'_>>> {
-    let count = entries.first().map_or(0, |d| d[0].limbs[i].len().div_ceil(SEGMENT));
+    let count = entries
+        .first()
+        .map_or(0, |d| d[0].limbs[i].len().div_ceil(SEGMENT));
     let mut out: Vec<Vec<Accumulator<'_>>> = (0..count).map(|_| Vec::with_capacity(entries.len())).collect();
     for d in entries {
         let [d0, d1, d2] = d.each_mut().map(|d| d.limbs[i].chunks_mut(SEGMENT));

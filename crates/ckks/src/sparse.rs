@@ -106,7 +106,9 @@ impl RaisedRange {
             return f64::MIN;
         }
         let exponent = |x: f64| terms * ((x / 2.0).sinh() / (x / 2.0)).ln() - x * edge;
-        let best = (1..=2000).map(|i| exponent(f64::from(i) / 20.0)).fold(0.0, f64::min);
+        let best = (1..=2000)
+            .map(|i| exponent(f64::from(i) / 20.0))
+            .fold(0.0, f64::min);
         best * LOG2_E
     }
 
@@ -141,7 +143,9 @@ fn mod_raise_noise(p: &CkksParameters) -> f64 {
     let key = SIGMA * (n / 12.0).sqrt() / p.rlwe().p()[0] as f64;
     let rounding = |weight: f64| ((1.0 + weight) / 12.0).sqrt() / p.prime(0);
     let dense = rounding(2.0 * n / 3.0);
-    key.hypot(dense).hypot(dense).hypot(rounding(SPARSE_WEIGHT as f64))
+    key.hypot(dense)
+        .hypot(dense)
+        .hypot(rounding(SPARSE_WEIGHT as f64))
 }
 
 #[cfg(test)]
@@ -173,7 +177,10 @@ mod tests {
                 half_width: full().message,
                 ..full()
             },
-            RaisedRange { noise: 1e-4, ..full() },
+            RaisedRange {
+                noise: 1e-4,
+                ..full()
+            },
         ] {
             assert!(bad.failure_log2() > -60.0, "{bad:?}");
             let error = bad.check().unwrap_err().to_string();

@@ -54,7 +54,10 @@ pub(crate) fn of_length(data: &[u8], len: usize) -> Vec<u8> {
 /// Runs a decoder on the bytes as they are, which must be refused unless they have the length, and at the
 /// right length.
 fn at_length<T>(data: &[u8], len: usize, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
-    assert!(decode(data).is_none() || data.len() == len, "another length was taken");
+    assert!(
+        decode(data).is_none() || data.len() == len,
+        "another length was taken"
+    );
     decode(&of_length(data, len))
 }
 
@@ -80,7 +83,11 @@ pub(crate) const SERVER_KEYS: Target = Target {
         let len = ServerKeys::byte_len(params, limbs, packing);
         let read = |bytes: &[u8]| typed(ServerKeys::from_bytes(params, bytes, limbs, packing));
         if let Some(keys) = at_length(data, len, read) {
-            assert_eq!(keys.to_bytes(params), of_length(data, len), "keys have one encoding");
+            assert_eq!(
+                keys.to_bytes(params),
+                of_length(data, len),
+                "keys have one encoding"
+            );
         }
     },
 };
@@ -148,7 +155,11 @@ pub(crate) const SLOTS_REQUEST: Target = Target {
         let operand = at_length(data, EncryptedSlots::bytes_len(ring), |bytes| {
             EncryptedSlots::from_bytes(ring, bytes)
         });
-        assert_eq!(key.is_some(), operand.is_some(), "both are residues of the same primes");
+        assert_eq!(
+            key.is_some(),
+            operand.is_some(),
+            "both are residues of the same primes"
+        );
     },
 };
 

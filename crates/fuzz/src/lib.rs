@@ -70,6 +70,8 @@ pub fn target(name: &str) -> Target {
 pub fn one_thread() {
     // An error means that a pool exists already, in a test process that runs several targets: then that
     // one is used.
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .use_current_thread();
     let _ = pool.build_global();
 }

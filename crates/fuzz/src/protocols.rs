@@ -32,7 +32,11 @@ fn session(data: &[u8], steps: fn(&mut Party, u8) -> Result<()>) {
     let Some((&first, rest)) = data.split_first() else {
         return;
     };
-    let role = if first & 1 == 0 { Role::Client } else { Role::Server };
+    let role = if first & 1 == 0 {
+        Role::Client
+    } else {
+        Role::Server
+    };
     let leaves = first & 2 == 0;
     let party = insecure_party(role, Hostile::new(rest, leaves));
     match party.and_then(|mut party| steps(&mut party, first >> 2)) {
@@ -43,7 +47,10 @@ fn session(data: &[u8], steps: fn(&mut Party, u8) -> Result<()>) {
 }
 
 fn inside(values: &[u64], ring: Ring) {
-    assert!(values.iter().all(|&x| ring.reduce(x) == x), "a share outside its ring");
+    assert!(
+        values.iter().all(|&x| ring.reduce(x) == x),
+        "a share outside its ring"
+    );
 }
 
 const RING: Ring = Ring::new(20);

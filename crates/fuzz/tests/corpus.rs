@@ -12,7 +12,9 @@ fn every_target_takes_its_corpus() {
     one_thread();
     for target in TARGETS {
         seeds(target.name).iter().for_each(|seed| target.run(seed)); // tables of a first call are made here
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("corpus")
+            .join(target.name);
         let files = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         let mut count = 0;
         for file in files {

@@ -1,4 +1,5 @@
-//! Correlated OTs a second, and what is built from them: `cargo run --release -p tacita-mpc --example ferret [COUNT]`.
+//! Correlated OTs a second, and what is built from them:
+//! `cargo run --release -p tacita-mpc --example ferret [COUNT]`.
 use tacita_mpc::ot::bench;
 
 fn main() -> tacita_mpc::Result<()> {
@@ -6,6 +7,9 @@ fn main() -> tacita_mpc::Result<()> {
     let rate = bench::ferret(count.unwrap_or(20_000_000))?;
     println!("{rate:#?}");
     let [four, sixteen, additive] = bench::derived(1 << 18)?;
-    println!("CPU nanoseconds of both parties: 1-of-4 lookup {four:.0}, 1-of-16 lookup {sixteen:.0}, additive correlation {additive:.0}");
+    println!(
+        "CPU nanoseconds of both parties: 1-of-4 lookup {four:.0}, 1-of-16 lookup {sixteen:.0}, \
+        additive correlation {additive:.0}"
+    );
     Ok(())
 }

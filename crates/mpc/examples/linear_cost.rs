@@ -25,7 +25,9 @@ fn peak_mib() -> u64 {
 fn case(name: &str, dims: Dims, private: bool) -> Result<()> {
     let Dims { k, m, n, .. } = dims;
     let x: Vec<u64> = noise(k * m, 1).collect();
-    let weights: Vec<i64> = noise(m * n, 2).map(|v| (v % (1 << 15)) as i64 - (1 << 14)).collect();
+    let weights: Vec<i64> = noise(m * n, 2)
+        .map(|v| (v % (1 << 15)) as i64 - (1 << 14))
+        .collect();
     let (left, right) = memory_pair(Duration::from_secs(300));
     let product = |party: &mut Party, w: Option<&[i64]>| match (private, party.is_client()) {
         (true, true) => client_times_server(party, Some(&x), None, dims, Z64),
@@ -89,7 +91,8 @@ fn lookup() -> Result<()> {
         other.join().expect("the server's thread panicked")
     })?;
     println!(
-        "embedding of 128 tokens ({rows} x {columns}): once {made:.3} CPU-s and {:.2} MB; {:.3} CPU-s and {:.3} MB a lookup, peak {} MiB",
+        "embedding of 128 tokens ({rows} x {columns}): once {made:.3} CPU-s and {:.2} MB; {:.3} CPU-s and \
+        {:.3} MB a lookup, peak {} MiB",
         shape.table_len()? as f64 / 1e6,
         cpu_seconds() - began,
         shape.lookup_len(128)? as f64 / 1e6,

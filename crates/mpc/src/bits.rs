@@ -26,7 +26,8 @@ pub fn pack(values: &[u64], bits: u32) -> Vec<u8> {
     out
 }
 
-/// Inverse of [`pack`]; `bytes` must have `packed_len(count, bits)` bytes (the channel checks what comes from outside).
+/// Inverse of [`pack`]; `bytes` must have `packed_len(count, bits)` bytes (the channel checks what comes from
+/// outside).
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Vec<u64> {
     assert_eq!(bytes.len(), packed_len(count, bits), "packed bytes");
     let mask = u64::MAX >> (64 - bits);

@@ -1,7 +1,9 @@
-//! Two-party computation on additive shares over Z_{2^k} (semi-honest): a *client* with an input, a *server* with a model.
+//! Two-party computation on additive shares over Z_{2^k} (semi-honest): a *client* with an input, a *server*
+//! with a model.
 //!
-//! Protocol code never touches a socket: it calls [`channel::Channel`] through [`party::Party`], which also holds the
-//! oblivious-transfer correlations and the lattice keys. Every protocol is one function that both parties call with their own shares.
+//! Protocol code never touches a socket: it calls [`channel::Channel`] through [`party::Party`], which also
+//! holds the oblivious-transfer correlations and the lattice keys. Every protocol is one function that both
+//! parties call with their own shares.
 #![deny(missing_docs)]
 
 pub mod bits;

@@ -1,4 +1,5 @@
-//! One party of a running session: its role, its end of the link, its correlations and keys, and what each operation cost.
+//! One party of a running session: its role, its end of the link, its correlations and keys, and what each
+//! operation cost.
 use crate::channel::{Channel, Closer, Ended};
 use crate::profile::{Meter, Profile};
 use crate::{linear, ot, products, Result};
@@ -76,7 +77,8 @@ impl Party {
         self.channel.receive(len)
     }
 
-    /// Runs `body` and books its time, bytes and rounds under `name` (within the operations that are running).
+    /// Runs `body` and books its time, bytes and rounds under `name` (within the operations that are
+    /// running).
     ///
     /// # Errors
     /// Those of `body`.
@@ -140,8 +142,8 @@ impl Party {
         self.channel.closer()
     }
 
-    /// Orderly end of the session: what is queued is written, the peer is told, the connection closed. Counters stay readable; nothing can
-    /// be sent or received any more. A second call does nothing.
+    /// Orderly end of the session: what is queued is written, the peer is told, the connection closed.
+    /// Counters stay readable; nothing can be sent or received any more. A second call does nothing.
     ///
     /// # Errors
     /// As [`Channel::finish`].

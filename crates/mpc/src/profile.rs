@@ -102,7 +102,10 @@ impl Profile {
 
 /// CPU seconds of this process.
 pub fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live timespec that the call only writes.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
@@ -145,8 +148,14 @@ mod tests {
         let ((costs, rounds), server_rounds) = run_pair(client, server);
         assert_eq!(costs.keys().collect::<Vec<_>>(), ["outer", "outer/inner"]);
         let (outer, inner) = (&costs["outer"], &costs["outer/inner"]);
-        assert_eq!((outer.calls, outer.sent, outer.received, outer.rounds), (1, 25, 14, 2));
-        assert_eq!((inner.calls, inner.sent, inner.received, inner.rounds), (2, 20, 14, 2));
+        assert_eq!(
+            (outer.calls, outer.sent, outer.received, outer.rounds),
+            (1, 25, 14, 2)
+        );
+        assert_eq!(
+            (inner.calls, inner.sent, inner.received, inner.rounds),
+            (2, 20, 14, 2)
+        );
         assert!(outer.wall >= inner.wall && outer.cpu >= inner.cpu && inner.wall > 0.0);
         assert_eq!((rounds, server_rounds), (2, 2));
     }
@@ -158,7 +167,10 @@ mod tests {
         assert!(party.measured("fails", |party| party.receive(1)).is_err());
         party.measured("next", |_| Ok(())).unwrap();
         party.end(); // without a begin: nothing
-        assert_eq!(party.profile().costs().keys().collect::<Vec<_>>(), ["fails", "next"]);
+        assert_eq!(
+            party.profile().costs().keys().collect::<Vec<_>>(),
+            ["fails", "next"]
+        );
     }
 
     #[test]

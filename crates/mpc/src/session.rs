@@ -50,8 +50,9 @@ fn differs(own: &[u8; HELLO_BYTES], theirs: &[u8]) -> Option<String> {
 }
 
 impl Party {
-    /// Greets the peer and checks its greeting: magic, version, the other role, and `plan`, a hash of everything public that both sides must agree
-    /// on (shapes, scales, options). Call it before anything else. 48 bytes each way, one round.
+    /// Greets the peer and checks its greeting: magic, version, the other role, and `plan`, a hash of
+    /// everything public that both sides must agree on (shapes, scales, options). Call it before anything
+    /// else. 48 bytes each way, one round.
     ///
     /// # Errors
     /// `Message` naming what differs, on *both* sides, since both check after both have sent.
@@ -96,7 +97,10 @@ mod tests {
     fn both_sides_hear_of_a_difference() {
         for result in greet([Role::Client, Role::Server], [[7; 32], [9; 32]]) {
             let text = result.expect_err("other plan").to_string();
-            assert!(text.contains("070707070707") && text.contains("090909090909"), "{text}");
+            assert!(
+                text.contains("070707070707") && text.contains("090909090909"),
+                "{text}"
+            );
         }
         for result in greet([Role::Server; 2], [[7; 32]; 2]) {
             assert!(result.expect_err("same role").to_string().contains("same role"));

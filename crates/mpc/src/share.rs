@@ -1,8 +1,9 @@
 //! Additive shares: x = x_client + x_server modulo 2^bits, kept in `u64`, canonical (below 2^bits).
 //!
-//! Three facts carry most of the protocols. Modulo a smaller power of two a sharing stays a sharing ([`Ring::reduce`] is
-//! local). Dropping the low d bits *together with* the top of the ring is local too: from 2^(k+d) to 2^k the wrap of the shares becomes a
-//! multiple of 2^k ([`Ring::shift_down`]), with an error of one unit of the last place. Only growing the ring needs the other party.
+//! Three facts carry most of the protocols. Modulo a smaller power of two a sharing stays a sharing
+//! ([`Ring::reduce`] is local). Dropping the low d bits *together with* the top of the ring is local too:
+//! from 2^(k+d) to 2^k the wrap of the shares becomes a multiple of 2^k ([`Ring::shift_down`]), with an error
+//! of one unit of the last place. Only growing the ring needs the other party.
 
 /// The ring Z_{2^bits}, 1 <= bits <= 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +72,8 @@ impl Ring {
         ((x >> (self.0 - 1)) & 1) as u8
     }
 
-    /// One party's step of dividing by 2^d while the ring shrinks by d bits: local, the sum is off by at most one.
+    /// One party's step of dividing by 2^d while the ring shrinks by d bits: local, the sum is off by at most
+    /// one.
     pub const fn shift_down(self, x: u64, d: u32) -> u64 {
         x >> d
     }

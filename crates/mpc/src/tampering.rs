@@ -1,5 +1,6 @@
-//! A peer (or a wire) that damages messages: every protocol in one session, one message of it spoiled at a time. Contents are masked values,
-//! so most damage can only give wrong results; what is tested is that nothing panics, hangs or asks for memory.
+//! A peer (or a wire) that damages messages: every protocol in one session, one message of it spoiled at a
+//! time. Contents are masked values, so most damage can only give wrong results; what is tested is that
+//! nothing panics, hangs or asks for memory.
 use crate::channel::{memory_pair, Channel, MemoryChannel};
 use crate::compare::negative;
 use crate::linear::{share_times_weights, Dims};
@@ -100,7 +101,11 @@ fn everything(party: &mut Party) -> Result<u64> {
         n: 8,
         batch: 1,
     };
-    let own = if party.is_client() { None } else { Some(&weights[..]) };
+    let own = if party.is_client() {
+        None
+    } else {
+        Some(&weights[..])
+    };
     share_times_weights(party, &x, own, dims, Z64)?;
     let low: Vec<u64> = x.iter().map(|v| v & 0xffff_ffff).collect();
     product(party, &low, &low, Ring::new(32), 15)?;
@@ -130,8 +135,13 @@ fn session(from: Role, at: usize, damage: Damage) -> [Result<u64>; 2] {
         let other = scope.spawn(server);
         let mine = scope.spawn(client).join();
         let what = format!("{from:?} message {at} {damage:?}");
-        let theirs = other.join().unwrap_or_else(|_| panic!("the server panicked: {what}"));
-        [mine.unwrap_or_else(|_| panic!("the client panicked: {what}")), theirs]
+        let theirs = other
+            .join()
+            .unwrap_or_else(|_| panic!("the server panicked: {what}"));
+        [
+            mine.unwrap_or_else(|_| panic!("the client panicked: {what}")),
+            theirs,
+        ]
     })
 }
 
@@ -146,7 +156,8 @@ fn damaged_messages_neither_panic_nor_hang() {
 
 /// `make fuzz` runs it.
 #[test]
-#[ignore = "minutes: every damage of every message of the session; the test above takes every seventh message"]
+#[ignore = "minutes: every damage of every message of the session; the test above takes every seventh \
+message"]
 fn no_damage_of_any_message_panics_or_hangs() {
     for (from, at) in messages() {
         ALL.into_iter().for_each(|damage| spoil(from, at, damage));
@@ -166,7 +177,8 @@ fn messages() -> Vec<(Role, usize)> {
         .collect()
 }
 
-/// Runs a session with one message damaged: no panic, no long wait, errors of the right kinds, and none overlooked that shows.
+/// Runs a session with one message damaged: no panic, no long wait, errors of the right kinds, and none
+/// overlooked that shows.
 fn spoil(from: Role, at: usize, damage: Damage) {
     let what = format!("{from:?} message {at} {damage:?}");
     let began = Instant::now();

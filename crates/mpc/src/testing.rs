@@ -3,7 +3,8 @@ use crate::channel::memory_pair;
 use crate::{Party, Result, Role};
 use std::time::Duration;
 
-/// Runs both sides over an in-memory link and returns (client's, server's) results; panics with the error of a side that fails.
+/// Runs both sides over an in-memory link and returns (client's, server's) results; panics with the error of
+/// a side that fails.
 pub fn run_pair<A: Send, B: Send>(
     client: impl FnOnce(&mut Party) -> Result<A> + Send,
     server: impl FnOnce(&mut Party) -> Result<B> + Send,

@@ -40,7 +40,8 @@ impl Ciphertext {
         hex(&self.owner.0)
     }
 
-    /// Header with parameter hash and owner, one record, checksums. A fresh ciphertext takes half the bytes (seeded).
+    /// Header with parameter hash and owner, one record, checksums. A fresh ciphertext takes half the bytes
+    /// (seeded).
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py
             .detach(|| -> Result<Vec<u8>, tacita_wire::WireError> {
@@ -68,8 +69,8 @@ impl Ciphertext {
                 Ok((owner, first.filter(|_| alone)))
             })
             .map_err(error::wire)?;
-        let inner =
-            inner.ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
+        let inner = inner
+            .ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
         Ok(Self {
             inner,
             params,

@@ -8,15 +8,30 @@ use tacita_rlwe::RlweError;
 use tacita_wire::WireError;
 
 create_exception!(_native, TacitaError, PyException, "Any error of the engine.");
-create_exception!(_native, LevelError, TacitaError, "No level left for an operation.");
-create_exception!(_native, KeyMissingError, TacitaError, "An evaluation key is absent.");
+create_exception!(
+    _native,
+    LevelError,
+    TacitaError,
+    "No level left for an operation."
+);
+create_exception!(
+    _native,
+    KeyMissingError,
+    TacitaError,
+    "An evaluation key is absent."
+);
 create_exception!(
     _native,
     FormatError,
     TacitaError,
     "Bytes that are not what they should be."
 );
-create_exception!(_native, ParameterError, TacitaError, "Unknown or insecure parameters.");
+create_exception!(
+    _native,
+    ParameterError,
+    TacitaError,
+    "Unknown or insecure parameters."
+);
 create_exception!(
     _native,
     PeerError,
@@ -30,7 +45,12 @@ create_exception!(
     PeerError,
     "The other party took longer than it may."
 );
-create_exception!(_native, GoneError, PeerError, "The other party closed the connection.");
+create_exception!(
+    _native,
+    GoneError,
+    PeerError,
+    "The other party closed the connection."
+);
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();

@@ -30,7 +30,11 @@ impl Evaluator {
         self.inner.params()
     }
 
-    pub(crate) fn run<T: Send>(&self, py: Python<'_>, f: impl FnOnce() -> Result<T, CkksError> + Send) -> PyResult<T> {
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce() -> Result<T, CkksError> + Send,
+    ) -> PyResult<T> {
         py.detach(|| self.pool.install(f)).map_err(error::ckks)
     }
 
@@ -58,7 +62,10 @@ impl Evaluator {
         py: Python<'_>,
         a: &Ciphertext,
         b: &Ciphertext,
-        f: impl FnOnce(&tacita_ckks::Ciphertext, &tacita_ckks::Ciphertext) -> Result<tacita_ckks::Ciphertext, CkksError>
+        f: impl FnOnce(
+                &tacita_ckks::Ciphertext,
+                &tacita_ckks::Ciphertext,
+            ) -> Result<tacita_ckks::Ciphertext, CkksError>
             + Send,
     ) -> PyResult<Ciphertext> {
         self.check(a)?;
@@ -78,7 +85,8 @@ impl Evaluator {
         }
         if a.owner != self.owner {
             return Err(error::FormatError::new_err(format!(
-                "the ciphertext belongs to client {}, the evaluation keys to client {}; hint: encrypt it under the key that came with these evaluation keys",
+                "the ciphertext belongs to client {}, the evaluation keys to client {}; hint: encrypt it \
+                under the key that came with these evaluation keys",
                 a.owner, self.owner
             )));
         }
@@ -145,7 +153,12 @@ impl Evaluator {
     fn add_const(&self, py: Python<'_>, a: &Ciphertext, c: Complex64) -> PyResult<Ciphertext> {
         self.unary(py, a, |x| Ok(self.inner.add_constant(x, c)))
     }
-    fn add_vector(&self, py: Python<'_>, a: &Ciphertext, v: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
+    fn add_vector(
+        &self,
+        py: Python<'_>,
+        a: &Ciphertext,
+        v: PyReadonlyArray1<'_, Complex64>,
+    ) -> PyResult<Ciphertext> {
         let v = v.as_slice()?.to_vec();
         self.unary(py, a, |x| self.inner.add_vector(x, &v))
     }
@@ -168,7 +181,11 @@ impl Evaluator {
         }
         let all: Vec<&Ciphertext> = xs.iter().chain(&ys).map(|h| &**h).collect();
         all.iter().try_for_each(|c| self.check(c))?;
-        let lowest = all.iter().min_by_key(|c| c.inner.level()).copied().unwrap_or(all[0]);
+        let lowest = all
+            .iter()
+            .min_by_key(|c| c.inner.level())
+            .copied()
+            .unwrap_or(all[0]);
         self.need("dot", self.level_of(lowest), 1)?;
         let (level, scale) = (lowest.inner.level(), lowest.inner.scale);
         let inner: Vec<&tacita_ckks::Ciphertext> = all.iter().map(|c| &c.inner).collect();
@@ -193,7 +210,12 @@ impl Evaluator {
     fn mul_i(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
         self.unary(py, a, |x| Ok(self.inner.mul_i(x)))
     }
-    fn mul_vector(&self, py: Python<'_>, a: &Ciphertext, v: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
+    fn mul_vector(
+        &self,
+        py: Python<'_>,
+        a: &Ciphertext,
+        v: PyReadonlyArray1<'_, Complex64>,
+    ) -> PyResult<Ciphertext> {
         self.need("mul_vector", self.level_of(a), 1)?;
         let v = v.as_slice()?.to_vec();
         self.unary(py, a, |x| self.inner.mul_vector(x, &v))
@@ -210,8 +232,8 @@ impl Evaluator {
         Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }
 
-    /// The slot-linear map of a LinearPlan. vectors: (n_vectors, period); terms: (n_terms, 5) = output, giant, input, baby,
-    /// vector; horner_step 0 = none.
+    /// The slot-linear map of a LinearPlan. vectors: (n_vectors, period); terms: (n_terms, 5) = output,
+    /// giant, input, baby, vector; horner_step 0 = none.
     fn linear(
         &self,
         py: Python<'_>,
@@ -231,7 +253,12 @@ impl Evaluator {
     }
 
     /// Chebyshev series on [-1, 1].
-    fn poly(&self, py: Python<'_>, a: &Ciphertext, coeffs: PyReadonlyArray1<'_, Complex64>) -> PyResult<Ciphertext> {
+    fn poly(
+        &self,
+        py: Python<'_>,
+        a: &Ciphertext,
+        coeffs: PyReadonlyArray1<'_, Complex64>,
+    ) -> PyResult<Ciphertext> {
         let c = coeffs.as_slice()?.to_vec();
         let degree = c.iter().rposition(|x| x.norm() > 0.0).unwrap_or(0);
         let depth = tacita_ckks::polynomial::depth(degree) as i64;
@@ -251,7 +278,12 @@ impl Evaluator {
     }
 
     /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
-    fn bootstrap(&self, py: Python<'_>, cts: Vec<Handle<'_>>, is_real: Vec<bool>) -> PyResult<Vec<Ciphertext>> {
+    fn bootstrap(
+        &self,
+        py: Python<'_>,
+        cts: Vec<Handle<'_>>,
+        is_real: Vec<bool>,
+    ) -> PyResult<Vec<Ciphertext>> {
         if cts.len() != is_real.len() {
             return Err(TacitaError::new_err(format!(
                 "bootstrap: {} ciphertexts but {} kinds",
@@ -279,7 +311,8 @@ impl Evaluator {
         Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }
 
-    /// Best milliseconds of one rescale of `a` (benchmarks only: the contract's products rescale by themselves).
+    /// Best milliseconds of one rescale of `a` (benchmarks only: the contract's products rescale by
+    /// themselves).
     fn rescale_ms(&self, py: Python<'_>, a: &Ciphertext, repeats: usize) -> PyResult<f64> {
         self.need("rescale", self.level_of(a), 1)?;
         self.run(py, || {
@@ -302,7 +335,8 @@ fn transform(
     horner_step: i64,
 ) -> PyResult<LinearTransform> {
     let vectors = vectors.as_array().outer_iter().map(|v| v.to_vec()).collect();
-    let index = |x: i32| usize::try_from(x).map_err(|_| TacitaError::new_err(format!("linear: negative index {x}")));
+    let index =
+        |x: i32| usize::try_from(x).map_err(|_| TacitaError::new_err(format!("linear: negative index {x}")));
     let terms = terms
         .as_array()
         .outer_iter()

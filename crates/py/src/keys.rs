@@ -54,8 +54,8 @@ impl EvaluationKeys {
     }
 }
 
-/// The keys of a plan: relinearisation, conjugation, those of bootstrapping where the preset has it, and (rotation,
-/// highest user level). Raises TacitaError for a level above the top.
+/// The keys of a plan: relinearisation, conjugation, those of bootstrapping where the preset has it, and
+/// (rotation, highest user level). Raises TacitaError for a level above the top.
 pub fn specs(params: &CkksParameters, rotations: &[(i64, usize)]) -> PyResult<Vec<KeySpec>> {
     let mut all = tacita_ckks::bootstrap::required_keys(params);
     for &(steps, level) in rotations {

@@ -1,7 +1,8 @@
-//! `tacita._native`: the engine as Python sees it. Conversions, GIL release and error mapping; one file per class.
+//! `tacita._native`: the engine as Python sees it. Conversions, GIL release and error mapping; one file per
+//! class.
 //!
-//! Batch modes. Client half: [`secret`] (secret keys, key generation, encryption, decryption). Server half: [`keys`], [`evaluator`].
-//! Two-party mode, both halves: [`two_party`].
+//! Batch modes. Client half: [`secret`] (secret keys, key generation, encryption, decryption). Server half:
+//! [`keys`], [`evaluator`]. Two-party mode, both halves: [`two_party`].
 #![forbid(unsafe_code)]
 
 mod bench;

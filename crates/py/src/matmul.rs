@@ -8,7 +8,8 @@ use tacita_ckks::matmul::Matrix;
 
 #[pymethods]
 impl Evaluator {
-    /// bias_o + sum over i of weights_oi * cts_i, one level down. weights: (outputs, inputs, period); bias: (outputs, period).
+    /// bias_o + sum over i of weights_oi * cts_i, one level down. weights: (outputs, inputs, period); bias:
+    /// (outputs, period).
     #[pyo3(signature = (cts, weights, bias = None))]
     fn matmul(
         &self,
@@ -21,17 +22,23 @@ impl Evaluator {
         let [outputs, inputs, period] = *weights.shape() else {
             return Err(TacitaError::new_err("matmul: weights need three axes"));
         };
-        let bias_shape = bias.as_ref().map_or(vec![outputs, period], |b| b.shape().to_vec());
+        let bias_shape = bias
+            .as_ref()
+            .map_or(vec![outputs, period], |b| b.shape().to_vec());
         if inputs != cts.len() || bias_shape != [outputs, period] {
             return Err(TacitaError::new_err(format!(
-                "matmul: weights of shape {:?} and bias {bias_shape:?} for {} ciphertexts; hint: (outputs, inputs, period) and (outputs, period)",
+                "matmul: weights of shape {:?} and bias {bias_shape:?} for {} ciphertexts; hint: (outputs, \
+                inputs, period) and (outputs, period)",
                 weights.shape(),
                 cts.len()
             )));
         }
         let lowest = cts.iter().map(|c| self.level_of(c)).min().unwrap_or(1);
         self.need("matmul", lowest, 1)?;
-        let (values, bias) = (standard(&weights.as_array()), bias.map(|b| standard(&b.as_array())));
+        let (values, bias) = (
+            standard(&weights.as_array()),
+            bias.map(|b| standard(&b.as_array())),
+        );
         let inputs: Vec<&tacita_ckks::Ciphertext> = cts.iter().map(|c| &c.inner).collect();
         let out = self.run(py, || {
             let matrix = Matrix {

@@ -19,7 +19,8 @@ impl Parameters {
     #[staticmethod]
     #[pyo3(signature = (name, *, allow_insecure = false))]
     fn preset(name: &str, allow_insecure: bool) -> PyResult<Self> {
-        let found = CkksParameters::preset(name).map_err(|e| error::ParameterError::new_err(e.to_string()))?;
+        let found =
+            CkksParameters::preset(name).map_err(|e| error::ParameterError::new_err(e.to_string()))?;
         let bits = found.rlwe().security_bits();
         if bits < MIN_SECURITY_BITS && !allow_insecure {
             return Err(error::ParameterError::new_err(format!(
@@ -55,8 +56,8 @@ impl Parameters {
     fn log_scale(&self) -> f64 {
         self.0.scale(self.0.top_level()).log2()
     }
-    /// log2 of the canonical scale at a user level, the only one at which a request's ciphertexts are taken. Raises
-    /// ParameterError for a level outside 0..=max_level.
+    /// log2 of the canonical scale at a user level, the only one at which a request's ciphertexts are taken.
+    /// Raises ParameterError for a level outside 0..=max_level.
     fn log_scale_at(&self, level: i64) -> PyResult<f64> {
         let top = self.max_level();
         if !(0..=top).contains(&level) {
@@ -92,10 +93,14 @@ impl Parameters {
     fn hash(&self) -> String {
         hex(self.0.rlwe().hash())
     }
-    /// Bytes in memory of the evaluation keys that every plan has: those of bootstrapping, relinearisation, conjugation.
+    /// Bytes in memory of the evaluation keys that every plan has: those of bootstrapping, relinearisation,
+    /// conjugation.
     #[getter]
     fn bootstrap_key_bytes(&self) -> usize {
-        bootstrap::required_keys(&self.0).iter().map(|k| k.bytes(&self.0)).sum()
+        bootstrap::required_keys(&self.0)
+            .iter()
+            .map(|k| k.bytes(&self.0))
+            .sum()
     }
     fn __repr__(&self) -> String {
         format!("{:?}", self.0.rlwe())

@@ -9,7 +9,8 @@ use tacita_wire::Owner;
 
 type Terms<'py> = Vec<Vec<PyRef<'py, Ciphertext>>>;
 
-/// Accumulators of degree 2, rows x columns. The operation that takes them leaves the object empty: only its result counts.
+/// Accumulators of degree 2, rows x columns. The operation that takes them leaves the object empty: only its
+/// result counts.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Products {
     content: Mutex<Option<Accumulators>>,
@@ -58,7 +59,8 @@ impl Products {
 
 #[pymethods]
 impl Evaluator {
-    /// acc[j][i] (+)= sum over c of left[c][j] * right[c][i], not relinearised. Takes `onto` over unless it raises.
+    /// acc[j][i] (+)= sum over c of left[c][j] * right[c][i], not relinearised. Takes `onto` over unless it
+    /// raises.
     #[pyo3(signature = (left, right, onto = None))]
     fn products(
         &self,
@@ -67,7 +69,10 @@ impl Evaluator {
         right: Terms<'_>,
         onto: Option<PyRef<'_, Products>>,
     ) -> PyResult<Products> {
-        left.iter().chain(&right).flatten().try_for_each(|c| self.check(c))?;
+        left.iter()
+            .chain(&right)
+            .flatten()
+            .try_for_each(|c| self.check(c))?;
         let (a, b) = (views(&left), views(&right));
         let Some(onto) = onto else {
             let acc = self.run(py, || self.inner.products(&a, &b))?;
@@ -84,7 +89,8 @@ impl Evaluator {
         }
     }
 
-    /// [rows][columns] ciphertexts one level down. Takes the accumulators over, unless it raises before the first.
+    /// [rows][columns] ciphertexts one level down. Takes the accumulators over, unless it raises before the
+    /// first.
     fn relinearise(&self, py: Python<'_>, products: PyRef<'_, Products>) -> PyResult<Vec<Vec<Ciphertext>>> {
         self.check_products(&products)?;
         self.need("relinearise", products.level, 1)?;
@@ -118,5 +124,8 @@ impl Evaluator {
 }
 
 fn views<'a>(terms: &'a Terms<'_>) -> Vec<Vec<&'a tacita_ckks::Ciphertext>> {
-    terms.iter().map(|x| x.iter().map(|c| &c.inner).collect()).collect()
+    terms
+        .iter()
+        .map(|x| x.iter().map(|c| &c.inner).collect())
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! The client's half: secret keys, key generation, encryption, decryption. No method of the server takes these types.
+//! The client's half: secret keys, key generation, encryption, decryption. No method of the server takes
+//! these types.
 use crate::ciphertext::Ciphertext;
 use crate::parameters::{hex, native_level, Parameters};
 use crate::{error, keys, secret_file};
@@ -45,7 +46,8 @@ impl SecretKey {
         Parameters(self.encoder.params().clone())
     }
 
-    /// The slots of a ciphertext: approximate, and as sensitive as the key when published unrounded (docs/threat-model).
+    /// The slots of a ciphertext: approximate, and as sensitive as the key when published unrounded
+    /// (docs/threat-model).
     fn decrypt<'py>(&self, py: Python<'py>, ct: &Ciphertext) -> PyResult<Bound<'py, PyArray1<Complex64>>> {
         if ct.params.rlwe().hash() != self.encoder.rlwe().hash() {
             return Err(error::ParameterError::new_err(
@@ -54,7 +56,8 @@ impl SecretKey {
         }
         if ct.owner != self.owner {
             return Err(error::FormatError::new_err(format!(
-                "decrypt: the ciphertext belongs to client {}, this key to client {}; hint: use the key that encrypted the request",
+                "decrypt: the ciphertext belongs to client {}, this key to client {}; hint: use the key \
+                that encrypted the request",
                 ct.owner, self.owner
             )));
         }
@@ -73,8 +76,8 @@ impl SecretKey {
     }
 }
 
-/// Encrypts slots (complex128; a power-of-two length dividing the slots, repeated over them) at a user level under the
-/// secret key, with a seeded uniform half.
+/// Encrypts slots (complex128; a power-of-two length dividing the slots, repeated over them) at a user level
+/// under the secret key, with a seeded uniform half.
 #[pyfunction]
 pub fn encrypt(
     py: Python<'_>,
@@ -109,9 +112,10 @@ fn wipe(values: &mut [Complex64]) {
     }
 }
 
-/// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists (steps, highest
-/// user level); relinearisation and conjugation keys are always made, and those of bootstrapping where the preset has it. `progress(done, total)` is called
-/// after each key and may raise to interrupt.
+/// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists
+/// (steps, highest user level); relinearisation and conjugation keys are always made, and those of
+/// bootstrapping where the preset has it. `progress(done, total)` is called after each key and may raise to
+/// interrupt.
 #[pyfunction]
 pub fn keygen(
     py: Python<'_>,

@@ -6,7 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use tacita_ckks::CkksParameters;
 use tacita_rlwe::SecretKey;
-use tacita_wire::{expect_end, read_header, read_record, write_header, write_record, Expect, Header, Kind, Owner};
+use tacita_wire::{
+    expect_end, read_header, read_record, write_header, write_record, Expect, Header, Kind, Owner,
+};
 use zeroize::{Zeroize, Zeroizing};
 
 const OP: &str = "secret key";

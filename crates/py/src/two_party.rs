@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tacita_mpc::channel::{Channel, Closer};
 use tacita_mpc::{MpcError, Party, Role};
 
-/// One party of a session. Calls run one at a time and without the GIL; after a PeerError the session is over.
+/// One party of a session. Calls run one at a time and without the GIL; after a PeerError the session is
+/// over.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct TwoParty {
     party: Mutex<Party>,
@@ -49,7 +50,8 @@ impl TwoParty {
         }
     }
 
-    // A panic inside leaves a session out of step with its peer, which the peer's or our next message shows; never broken memory.
+    // A panic inside leaves a session out of step with its peer, which the peer's or our next message shows;
+    // never broken memory.
     fn lock(&self) -> MutexGuard<'_, Party> {
         self.party.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,13 +82,19 @@ impl TwoParty {
             (_, Some(interrupt)) => Err(interrupt),
             (Some(Ok(result)), None) => result.map_err(error::mpc),
             _ => Err(TacitaError::new_err(
-                "the engine failed inside a two-party step, the session is closed; hint: this is a defect, please report it",
+                "the engine failed inside a two-party step, the session is closed; hint: this is a defect, \
+                please report it",
             )),
         }
     }
 
-    /// Runs `step` on the pool while the calling thread looks for signals, as only the main thread of Python can.
-    fn watched<T: Send>(&self, pool: &ThreadPool, step: impl FnOnce() -> T + Send) -> (Option<T>, Option<PyErr>) {
+    /// Runs `step` on the pool while the calling thread looks for signals, as only the main thread of Python
+    /// can.
+    fn watched<T: Send>(
+        &self,
+        pool: &ThreadPool,
+        step: impl FnOnce() -> T + Send,
+    ) -> (Option<T>, Option<PyErr>) {
         let (mut outcome, mut interrupt) = (None, None);
         let place = &mut outcome;
         pool.in_place_scope(|scope| {
@@ -168,12 +176,13 @@ impl TwoParty {
         self.read(py, Party::skipped_seconds)
     }
 
-    /// Greets the peer: same version, other role, same 32-byte hash of everything public. Raises PeerError on both sides otherwise.
+    /// Greets the peer: same version, other role, same 32-byte hash of everything public. Raises PeerError on
+    /// both sides otherwise.
     fn handshake(&self, py: Python<'_>, plan: &[u8]) -> PyResult<()> {
         let found = plan.len();
-        let plan: [u8; 32] = plan
-            .try_into()
-            .map_err(|_| TacitaError::new_err(format!("handshake: a plan hash of {found} bytes, 32 are needed")))?;
+        let plan: [u8; 32] = plan.try_into().map_err(|_| {
+            TacitaError::new_err(format!("handshake: a plan hash of {found} bytes, 32 are needed"))
+        })?;
         self.run(py, |party| party.handshake(&plan))
     }
 
@@ -196,7 +205,9 @@ impl TwoParty {
         let within = seconds
             .map(|value| crate::two_party_link::seconds("limit", value))
             .transpose()?;
-        self.read_mut(py, |party| party.limit(within.map(|within| Instant::now() + within)));
+        self.read_mut(py, |party| {
+            party.limit(within.map(|within| Instant::now() + within))
+        });
         Ok(())
     }
 
@@ -211,8 +222,8 @@ impl TwoParty {
         self.run(py, Party::finish)
     }
 
-    /// Closes the link at once, also while another thread waits in a call: that call raises PeerError. Nothing in memory is shared with
-    /// anybody, so over memory this does nothing.
+    /// Closes the link at once, also while another thread waits in a call: that call raises PeerError.
+    /// Nothing in memory is shared with anybody, so over memory this does nothing.
     fn abort(&self) {
         self.shut();
     }
@@ -226,8 +237,8 @@ impl TwoParty {
         py.detach(|| self.lock().end());
     }
 
-    /// What every operation cost: dicts of path ("outer/inner"), calls, sent, received, rounds, wall and cpu seconds. The outer's
-    /// figures include the inner's.
+    /// What every operation cost: dicts of path ("outer/inner"), calls, sent, received, rounds, wall and cpu
+    /// seconds. The outer's figures include the inner's.
     fn profile<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let costs = self.read(py, |party| party.profile().costs().clone());
         let entry = |(path, cost): (&String, &tacita_mpc::profile::Cost)| {

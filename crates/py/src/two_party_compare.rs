@@ -1,7 +1,9 @@
 //! Comparisons, choices, and moving between rings.
 use crate::error::TacitaError;
 use crate::two_party::TwoParty;
-use crate::two_party_arrays::{canonical, flat, flat_bits, matrix, ring, same_shape, shaped, Array, Bits, Shares};
+use crate::two_party_arrays::{
+    canonical, flat, flat_bits, matrix, ring, same_shape, shaped, Array, Bits, Shares,
+};
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use tacita_mpc::compare::{self, Window};
@@ -28,7 +30,12 @@ fn shift_within(op: &str, shift: u32, bits: u32) -> PyResult<()> {
 }
 
 impl TwoParty {
-    fn lanes<'py>(&self, py: Python<'py>, bits: Vec<Vec<u8>>, shape: &[usize]) -> PyResult<Vec<Array<'py, u8>>> {
+    fn lanes<'py>(
+        &self,
+        py: Python<'py>,
+        bits: Vec<Vec<u8>>,
+        shape: &[usize],
+    ) -> PyResult<Vec<Array<'py, u8>>> {
         bits.into_iter().map(|lane| shaped(py, lane, shape)).collect()
     }
 }
@@ -71,7 +78,13 @@ impl TwoParty {
     }
 
     /// Shares of bit * x.
-    fn select<'py>(&self, py: Python<'py>, bit: Bits<'py>, x: Shares<'py>, bits: u32) -> PyResult<Array<'py, u64>> {
+    fn select<'py>(
+        &self,
+        py: Python<'py>,
+        bit: Bits<'py>,
+        x: Shares<'py>,
+        bits: u32,
+    ) -> PyResult<Array<'py, u64>> {
         same_shape("select", bit.shape(), x.shape())?;
         let bit = flat_bits("select", &bit)?;
         self.keep(py, "select", &x, bits, |party, x, ring| {
@@ -102,7 +115,8 @@ impl TwoParty {
         shaped(py, result, a.shape())
     }
 
-    /// Shares of the maximum of every row of a matrix whose values (and their differences) fit in `window` bits.
+    /// Shares of the maximum of every row of a matrix whose values (and their differences) fit in `window`
+    /// bits.
     #[pyo3(signature = (x, bits, *, window=None))]
     fn max_rows<'py>(
         &self,
@@ -112,9 +126,14 @@ impl TwoParty {
         window: Option<u32>,
     ) -> PyResult<Array<'py, u64>> {
         let (values, ring) = (flat("max_rows", &x)?, ring("max_rows", bits)?);
-        let ((rows, cols), window) = (matrix("max_rows", x.shape())?, self::window("max_rows", ring, window)?);
+        let ((rows, cols), window) = (
+            matrix("max_rows", x.shape())?,
+            self::window("max_rows", ring, window)?,
+        );
         canonical("max_rows", values, ring)?;
-        let result = self.run(py, |party| compare::max_rows(party, values, rows, cols, ring, window))?;
+        let result = self.run(py, |party| {
+            compare::max_rows(party, values, rows, cols, ring, window)
+        })?;
         shaped(py, result, &[rows])
     }
 
@@ -139,14 +158,21 @@ impl TwoParty {
     }
 
     /// x / 2^shift in the same ring, for |x| < 2^(bits-2); at most one unit off.
-    fn truncate<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, shift: u32) -> PyResult<Array<'py, u64>> {
+    fn truncate<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        shift: u32,
+    ) -> PyResult<Array<'py, u64>> {
         shift_within("truncate", shift, bits)?;
         self.keep(py, "truncate", &x, bits, |party, x, ring| {
             compare::truncate(party, x, ring, shift)
         })
     }
 
-    /// x / 2^shift in another ring, for |x| < 2^(bits-2) where that ring is larger than bits - shift; at most one unit off.
+    /// x / 2^shift in another ring, for |x| < 2^(bits-2) where that ring is larger than bits - shift; at most
+    /// one unit off.
     fn truncate_to<'py>(
         &self,
         py: Python<'py>,
@@ -163,7 +189,13 @@ impl TwoParty {
     }
 
     /// floor(x / 2^shift) in the same ring, exactly, for every x.
-    fn truncate_exact<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, shift: u32) -> PyResult<Array<'py, u64>> {
+    fn truncate_exact<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        shift: u32,
+    ) -> PyResult<Array<'py, u64>> {
         shift_within("truncate_exact", shift, bits)?;
         self.keep(py, "truncate_exact", &x, bits, |party, x, ring| {
             compare::truncate_exact(party, x, ring, shift)
@@ -179,7 +211,13 @@ impl TwoParty {
     }
 
     /// The same value in another ring, for every x.
-    fn extend_exact<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, to: u32) -> PyResult<Array<'py, u64>> {
+    fn extend_exact<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        to: u32,
+    ) -> PyResult<Array<'py, u64>> {
         let to = ring("extend_exact", to)?;
         self.keep(py, "extend_exact", &x, bits, |party, x, from| {
             compare::extend_exact(party, x, from, to)

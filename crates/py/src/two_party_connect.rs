@@ -26,8 +26,8 @@ pub fn two_party_pair(
     ))
 }
 
-/// Writes a self-signed certificate.pem and key.pem (readable by the owner only) for these host names and addresses into a folder;
-/// returns both paths. Existing files are not overwritten.
+/// Writes a self-signed certificate.pem and key.pem (readable by the owner only) for these host names and
+/// addresses into a folder; returns both paths. Existing files are not overwritten.
 #[pyfunction]
 pub fn generate_certificate(py: Python<'_>, folder: &str, names: Vec<String>) -> PyResult<(String, String)> {
     let made = py
@@ -69,7 +69,9 @@ pub fn identity(certificate: Option<String>, key: Option<String>) -> PyResult<Op
 fn trust(ca: Option<String>, fingerprint: Option<&str>, insecure_plain: bool) -> PyResult<Option<Trust>> {
     match (ca, fingerprint, insecure_plain) {
         (Some(path), None, false) => Ok(Some(Trust::Authorities(PathBuf::from(path)))),
-        (None, Some(text), false) => Ok(Some(Trust::Fingerprint(parse_fingerprint(text).map_err(error::mpc)?))),
+        (None, Some(text), false) => Ok(Some(Trust::Fingerprint(
+            parse_fingerprint(text).map_err(error::mpc)?,
+        ))),
         (None, None, true) => Ok(None),
         _ => Err(TacitaError::new_err(
             "dial: exactly one of ca, fingerprint and insecure_plain=True is needed",
@@ -79,11 +81,12 @@ fn trust(ca: Option<String>, fingerprint: Option<&str>, insecure_plain: bool) ->
 
 #[pymethods]
 impl TwoParty {
-    /// Connects as the client. `ca`: PEM file of authorities or of the server's self-signed certificate; `fingerprint`: SHA-256 of the
-    /// server's certificate; `certificate` and `key`: own PEM files, for servers that ask. `timeout`: longest silence of the peer.
+    /// Connects as the client. `ca`: PEM file of authorities or of the server's self-signed certificate;
+    /// `fingerprint`: SHA-256 of the server's certificate; `certificate` and `key`: own PEM files, for
+    /// servers that ask. `timeout`: longest silence of the peer.
     #[staticmethod]
-    #[pyo3(signature = (host, port, *, ca=None, fingerprint=None, server_name=None, certificate=None, key=None,
-                        insecure_plain=false, timeout=600.0, link=None, simulate=false, threads=0))]
+    #[pyo3(signature = (host, port, *, ca=None, fingerprint=None, server_name=None, certificate=None,
+                        key=None, insecure_plain=false, timeout=600.0, link=None, simulate=false, threads=0))]
     #[allow(clippy::too_many_arguments)] // keyword arguments of Python
     fn dial(
         py: Python<'_>,
@@ -100,7 +103,10 @@ impl TwoParty {
         simulate: bool,
         threads: usize,
     ) -> PyResult<Self> {
-        let (trust, own) = (trust(ca, fingerprint, insecure_plain)?, identity(certificate, key)?);
+        let (trust, own) = (
+            trust(ca, fingerprint, insecure_plain)?,
+            identity(certificate, key)?,
+        );
         let timeout = seconds("timeout", timeout)?;
         let connect = || {
             let client = trust.map(|trust| Client::new(&trust, own.as_ref())).transpose()?;

@@ -49,14 +49,17 @@ fn options(slack: u32, log_norm: u32, opened: bool) -> PyResult<Options> {
 }
 
 /// A matrix of one party, if it is there.
-fn optional<'a, T: numpy::Element>(op: &str, x: Option<&'a PyReadonlyArrayDyn<'_, T>>) -> PyResult<Option<&'a [T]>> {
+fn optional<'a, T: numpy::Element>(
+    op: &str,
+    x: Option<&'a PyReadonlyArrayDyn<'_, T>>,
+) -> PyResult<Option<&'a [T]>> {
     x.map(|x| flat(op, x)).transpose()
 }
 
 #[pymethods]
 impl TwoParty {
-    /// Shares of x times the server's integer weights (None at the client), errors below 2^slack units; columns of the weights have
-    /// norms up to 2^log_norm.
+    /// Shares of x times the server's integer weights (None at the client), errors below 2^slack units;
+    /// columns of the weights have norms up to 2^log_norm.
     #[pyo3(signature = (x, weights, shape, bits, *, slack=12, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_weights<'py>(
@@ -71,7 +74,11 @@ impl TwoParty {
         opened: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "share_times_weights";
-        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm, opened)?);
+        let (ring, (dims, result), options) = (
+            ring(op, bits)?,
+            dims(op, &shape)?,
+            options(slack, log_norm, opened)?,
+        );
         let (values, weights) = (flat(op, &x)?, optional(op, weights.as_ref())?);
         canonical(op, values, ring)?;
         let product = self.run(py, |party| {
@@ -80,7 +87,8 @@ impl TwoParty {
         shaped(py, product, &result)
     }
 
-    /// Shares of the client's matrix times the server's integers: `left` at the client, `right` at the server, None elsewhere.
+    /// Shares of the client's matrix times the server's integers: `left` at the client, `right` at the
+    /// server, None elsewhere.
     #[pyo3(signature = (left, right, shape, bits, *, slack=12, log_norm=24, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn client_times_server<'py>(
@@ -95,7 +103,11 @@ impl TwoParty {
         opened: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "client_times_server";
-        let (ring, (dims, result), options) = (ring(op, bits)?, dims(op, &shape)?, options(slack, log_norm, opened)?);
+        let (ring, (dims, result), options) = (
+            ring(op, bits)?,
+            dims(op, &shape)?,
+            options(slack, log_norm, opened)?,
+        );
         let (left, right) = (optional(op, left.as_ref())?, optional(op, right.as_ref())?);
         canonical(op, left.unwrap_or_default(), ring)?;
         let product = self.run(py, |party| {
@@ -104,7 +116,8 @@ impl TwoParty {
         shaped(py, product, &result)
     }
 
-    /// Shares of the product of two shared matrices, or of a batch of them. opened: the client learns the result next.
+    /// Shares of the product of two shared matrices, or of a batch of them. opened: the client learns the
+    /// result next.
     #[pyo3(signature = (x, y, shape, bits, *, slack=12, opened=false))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn share_times_share<'py>(

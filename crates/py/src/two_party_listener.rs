@@ -23,8 +23,8 @@ pub struct TwoPartyListener {
 
 #[pymethods]
 impl TwoPartyListener {
-    /// Listens; port 0 takes a free one. `certificate`, `key`: own PEM files; `client_ca`: take only clients with a certificate of these.
-    /// Without a certificate only with insecure_plain=True.
+    /// Listens; port 0 takes a free one. `certificate`, `key`: own PEM files; `client_ca`: take only clients
+    /// with a certificate of these. Without a certificate only with insecure_plain=True.
     #[new]
     #[pyo3(signature = (host, port, *, certificate=None, key=None, client_ca=None, insecure_plain=false))]
     fn new(
@@ -41,7 +41,9 @@ impl TwoPartyListener {
                 "listen: either certificate and key, or insecure_plain=True (which cannot check clients)",
             ));
         }
-        let tls = own.map(|own| Server::new(&own, client_ca.map(Path::new))).transpose();
+        let tls = own
+            .map(|own| Server::new(&own, client_ca.map(Path::new)))
+            .transpose();
         let tls = tls.map_err(error::mpc)?;
         let inner = Listener::bind(host, port).map_err(error::mpc)?;
         Ok(Self { inner, tls })

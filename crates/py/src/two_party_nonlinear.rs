@@ -1,4 +1,5 @@
-//! Non-linear functions. Formats are (bits of the ring, fraction bits); what is not said about the output is that of the input.
+//! Non-linear functions. Formats are (bits of the ring, fraction bits); what is not said about the output is
+//! that of the input.
 use crate::error::TacitaError;
 use crate::two_party::TwoParty;
 use crate::two_party_arrays::{canonical, flat, matrix, ring, shaped, Array, Shares};
@@ -32,7 +33,9 @@ fn form(name: &str) -> PyResult<GeluForm> {
 /// Powers of two between which values lie.
 fn span(op: &str, low: i32, high: i32) -> PyResult<Span> {
     if !(-64..=64).contains(&low) || !(-64..=64).contains(&high) || low >= high {
-        return Err(TacitaError::new_err(format!("{op}: values from 2^{low} to 2^{high}")));
+        return Err(TacitaError::new_err(format!(
+            "{op}: values from 2^{low} to 2^{high}"
+        )));
     }
     Ok(Span { low, high })
 }
@@ -52,7 +55,10 @@ impl TwoParty {
         form: &str,
         range: u32,
     ) -> PyResult<Array<'py, u64>> {
-        let (from, out) = (format("gelu", bits, frac)?, ring("gelu", out_bits.unwrap_or(bits))?);
+        let (from, out) = (
+            format("gelu", bits, frac)?,
+            ring("gelu", out_bits.unwrap_or(bits))?,
+        );
         let form = self::form(form)?;
         self.keep(py, "gelu", &x, bits, |party, x, _| {
             nonlinear::gelu_with(party, x, from, out, form, range)
@@ -70,7 +76,10 @@ impl TwoParty {
         out_bits: Option<u32>,
         range: u32,
     ) -> PyResult<Array<'py, u64>> {
-        let (from, out) = (format("silu", bits, frac)?, ring("silu", out_bits.unwrap_or(bits))?);
+        let (from, out) = (
+            format("silu", bits, frac)?,
+            ring("silu", out_bits.unwrap_or(bits))?,
+        );
         self.keep(py, "silu", &x, bits, |party, x, _| {
             nonlinear::silu(party, x, from, out, range)
         })
@@ -154,8 +163,8 @@ impl TwoParty {
         })
     }
 
-    /// The halves of softmax: exp(x - max) with 14 fraction bits in the ring of `power_bits` (shape of x), and the inverses of the rows'
-    /// sums (rows,) in (inverse_bits, inverse_frac).
+    /// The halves of softmax: exp(x - max) with 14 fraction bits in the ring of `power_bits` (shape of x),
+    /// and the inverses of the rows' sums (rows,) in (inverse_bits, inverse_frac).
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn softmax_parts<'py>(
         &self,
@@ -231,9 +240,10 @@ impl TwoParty {
         })
     }
 
-    /// Layer normalisation of the rows of a matrix; gamma and beta (floats) at the server, None at the client. |x - mean| < bound, deviations
-    /// of rows >= least, |gamma| < gamma_bound.
-    #[pyo3(signature = (x, gamma, beta, *, bits=64, frac=18, bound, least, gamma_bound, epsilon=1e-12, out_bits=None, out_frac=None))]
+    /// Layer normalisation of the rows of a matrix; gamma and beta (floats) at the server, None at the
+    /// client. |x - mean| < bound, deviations of rows >= least, |gamma| < gamma_bound.
+    #[pyo3(signature = (x, gamma, beta, *, bits=64, frac=18, bound, least, gamma_bound,
+                        epsilon=1e-12, out_bits=None, out_frac=None))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn layer_norm<'py>(
         &self,
@@ -281,7 +291,10 @@ impl TwoParty {
         to_bits: u32,
         to_frac: u32,
     ) -> PyResult<Array<'py, u64>> {
-        let (from, to) = (format("rescale", bits, frac)?, format("rescale", to_bits, to_frac)?);
+        let (from, to) = (
+            format("rescale", bits, frac)?,
+            format("rescale", to_bits, to_frac)?,
+        );
         self.keep(py, "rescale", &x, bits, |party, x, _| {
             nonlinear::rescale(party, x, from, factor, to)
         })
@@ -297,7 +310,10 @@ impl TwoParty {
         to_bits: u32,
         to_frac: u32,
     ) -> PyResult<Array<'py, u64>> {
-        let (from, to) = (format("convert", bits, frac)?, format("convert", to_bits, to_frac)?);
+        let (from, to) = (
+            format("convert", bits, frac)?,
+            format("convert", to_bits, to_frac)?,
+        );
         self.keep(py, "convert", &x, bits, |party, x, _| {
             nonlinear::convert(party, x, from, to)
         })

@@ -25,13 +25,20 @@ impl TwoParty {
     }
 
     /// Shares of x^2; errors below 2^slack units.
-    fn square<'py>(&self, py: Python<'py>, x: Shares<'py>, bits: u32, slack: u32) -> PyResult<Array<'py, u64>> {
+    fn square<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        slack: u32,
+    ) -> PyResult<Array<'py, u64>> {
         self.keep(py, "square", &x, bits, |party, x, ring| {
             products::square(party, x, ring, slack)
         })
     }
 
-    /// Shares of w*x for ring elements w that the server has (None at the client), of the shape of x; errors below 2^slack units.
+    /// Shares of w*x for ring elements w that the server has (None at the client), of the shape of x; errors
+    /// below 2^slack units.
     fn times_server<'py>(
         &self,
         py: Python<'py>,
@@ -52,7 +59,8 @@ impl TwoParty {
         })
     }
 
-    /// log2 of a bound for the probability that a product of this session so far came out wrong by chance; -inf before the first.
+    /// log2 of a bound for the probability that a product of this session so far came out wrong by chance;
+    /// -inf before the first.
     #[getter]
     fn failure_log2(&self, py: Python<'_>) -> PyResult<f64> {
         self.run(py, |party| Ok(party.failure_log2()))
@@ -73,7 +81,10 @@ impl TwoParty {
             let bytes = party.measured("reveal", |party| party.receive(8 * x.len()))?;
             let (words, _) = bytes.as_chunks();
             let theirs = words.iter().map(|&word| u64::from_le_bytes(word));
-            Ok(x.iter().zip(theirs).map(|(&own, peer)| ring.add(own, peer)).collect())
+            Ok(x.iter()
+                .zip(theirs)
+                .map(|(&own, peer)| ring.add(own, peer))
+                .collect())
         })
     }
 }

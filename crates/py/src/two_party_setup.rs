@@ -11,14 +11,16 @@ fn kind(name: &str) -> PyResult<CotKind> {
         "ferret" => Ok(CotKind::Ferret),
         "softspoken" => Ok(CotKind::SoftSpoken),
         _ => Err(TacitaError::new_err(format!(
-            "setup: correlations {name:?} are not known; hint: \"ferret\" (few bytes) or \"softspoken\" (fast links)"
+            "setup: correlations {name:?} are not known; hint: \"ferret\" (few bytes) or \"softspoken\" \
+            (fast links)"
         ))),
     }
 }
 
 #[pymethods]
 impl TwoParty {
-    /// Base transfers and lattice keys, once a session, at both parties. `products`: also the keys of element-wise products.
+    /// Base transfers and lattice keys, once a session, at both parties. `products`: also the keys of
+    /// element-wise products.
     #[pyo3(signature = (cot="ferret", *, products=true))]
     fn setup(&self, py: Python<'_>, cot: &str, products: bool) -> PyResult<()> {
         let kind = kind(cot)?;
@@ -50,13 +52,14 @@ impl TwoParty {
         Ok(out)
     }
 
-    /// Takes `count` correlated transfers, the server as their sender, as the protocols of a session do, and says how many were made
-    /// for them. For benchmarks.
+    /// Takes `count` correlated transfers, the server as their sender, as the protocols of a session do, and
+    /// says how many were made for them. For benchmarks.
     fn take_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
         self.run(py, |party| bench::as_in_sessions(party, count, Role::Server))
     }
 
-    /// How many of the next `count` correlated transfers, the server as their sender, are wrong: both parties show theirs.
+    /// How many of the next `count` correlated transfers, the server as their sender, are wrong: both parties
+    /// show theirs.
     fn wrong_cots(&self, py: Python<'_>, count: usize) -> PyResult<u64> {
         self.run(py, |party| bench::wrong(party, count, Role::Server))
     }

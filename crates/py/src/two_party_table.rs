@@ -56,7 +56,9 @@ impl TableClient {
     #[new]
     fn new(py: Python<'_>, message: &[u8], rows: usize, columns: usize, bits: u32) -> PyResult<Self> {
         let shape = TableShape { rows, columns, bits };
-        let inner = py.detach(|| Client::from_message(message, shape)).map_err(error::mpc)?;
+        let inner = py
+            .detach(|| Client::from_message(message, shape))
+            .map_err(error::mpc)?;
         Ok(Self { inner, columns })
     }
 }
@@ -64,7 +66,12 @@ impl TableClient {
 #[pymethods]
 impl TwoParty {
     /// The server's shares of the rows that the client looks up, (tokens, columns).
-    fn lookup_served<'py>(&self, py: Python<'py>, table: &TableServer, tokens: usize) -> PyResult<Array<'py, u64>> {
+    fn lookup_served<'py>(
+        &self,
+        py: Python<'py>,
+        table: &TableServer,
+        tokens: usize,
+    ) -> PyResult<Array<'py, u64>> {
         if self.client() {
             return Err(TacitaError::new_err("lookup_served: the server's step"));
         }
@@ -73,7 +80,12 @@ impl TwoParty {
     }
 
     /// The client's shares of these rows, (len(rows), columns).
-    fn lookup<'py>(&self, py: Python<'py>, table: &TableClient, rows: Vec<usize>) -> PyResult<Array<'py, u64>> {
+    fn lookup<'py>(
+        &self,
+        py: Python<'py>,
+        table: &TableClient,
+        rows: Vec<usize>,
+    ) -> PyResult<Array<'py, u64>> {
         if !self.client() {
             return Err(TacitaError::new_err("lookup: the client's step"));
         }

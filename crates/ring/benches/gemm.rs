@@ -1,6 +1,7 @@
-//! The modular matrix product on one core beside the double-precision product of the same shape, in columns of one limb.
-//! One modular product counts as one multiply-add: the share of DGEMM is the ratio of the two times, at most a half.
-//! Run once per path: `TACITA_SIMD=avx2 taskset -c 1 cargo bench -p tacita-ring --bench gemm`.
+//! The modular matrix product on one core beside the double-precision product of the same shape, in columns
+//! of one limb. One modular product counts as one multiply-add: the share of DGEMM is the ratio of the two
+//! times, at most a half. Run once per path:
+//! `TACITA_SIMD=avx2 taskset -c 1 cargo bench -p tacita-ring --bench gemm`.
 
 use criterion::{criterion_group, criterion_main, Criterion};
 use std::time::Duration;
@@ -75,7 +76,10 @@ fn products(c: &mut Criterion) {
 
 criterion_group! {
     name = products_of_limbs;
-    config = Criterion::default().sample_size(10).measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(300));
+    config = Criterion::default()
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3))
+        .warm_up_time(Duration::from_millis(300));
     targets = products
 }
 criterion_main!(products_of_limbs);

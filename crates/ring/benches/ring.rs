@@ -17,7 +17,10 @@ struct Setup {
 impl Setup {
     fn new() -> Self {
         let primes = ntt_primes(49.9, LOG_N + 1, PRIMES, &[]).expect("primes abound");
-        let moduli: Vec<Modulus> = primes.into_iter().map(|p| Modulus::new(p).expect("a prime")).collect();
+        let moduli: Vec<Modulus> = primes
+            .into_iter()
+            .map(|p| Modulus::new(p).expect("a prime"))
+            .collect();
         let limbs = moduli.iter().map(random_limb).collect();
         Self { moduli, limbs }
     }
@@ -41,10 +44,20 @@ fn transforms(c: &mut Criterion) {
     c.bench_function("ntt forward", |b| b.iter(|| tables[0].forward(&mut limbs[0])));
     c.bench_function("ntt inverse", |b| b.iter(|| tables[0].inverse(&mut limbs[0])));
     c.bench_function("ntt forward, 12 primes", |b| {
-        b.iter(|| tables.iter().zip(&mut limbs).for_each(|(table, x)| table.forward(x)))
+        b.iter(|| {
+            tables
+                .iter()
+                .zip(&mut limbs)
+                .for_each(|(table, x)| table.forward(x))
+        })
     });
     c.bench_function("ntt inverse, 12 primes", |b| {
-        b.iter(|| tables.iter().zip(&mut limbs).for_each(|(table, x)| table.inverse(x)))
+        b.iter(|| {
+            tables
+                .iter()
+                .zip(&mut limbs)
+                .for_each(|(table, x)| table.inverse(x))
+        })
     });
 }
 
@@ -64,7 +77,9 @@ fn base_conversion(c: &mut Criterion) {
     c.bench_function("convert, overflow of 7 terms", |b| {
         b.iter(|| converter.overflow(&ys, &mut out))
     });
-    c.bench_function("convert, 7 terms", |b| b.iter(|| converter.convert(&ys, 0, &mut out)));
+    c.bench_function("convert, 7 terms", |b| {
+        b.iter(|| converter.convert(&ys, 0, &mut out))
+    });
 }
 
 fn products(c: &mut Criterion) {
@@ -89,12 +104,16 @@ fn sampling(c: &mut Criterion) {
     let m = Setup::new().moduli[0];
     let (mut prng, mut out) = (sample::Prng::from_seed([1; 32]), AlignedVec::zeroed(1 << LOG_N));
     c.bench_function("uniform", |b| b.iter(|| sample::uniform(&mut prng, &m, &mut out)));
-    c.bench_function("gaussian", |b| b.iter(|| sample::gaussian(&mut prng, 1 << LOG_N, 3.2)));
+    c.bench_function("gaussian", |b| {
+        b.iter(|| sample::gaussian(&mut prng, 1 << LOG_N, 3.2))
+    });
 }
 
 criterion_group! {
     name = ring;
-    config = Criterion::default().measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(300));
+    config = Criterion::default()
+        .measurement_time(Duration::from_secs(2))
+        .warm_up_time(Duration::from_millis(300));
     targets = transforms, base_conversion, products, sampling
 }
 criterion_main!(ring);

@@ -1,7 +1,7 @@
 //! Storage of limbs: vectors of doubles on 64-byte boundaries (one cache line, one AVX-512 register).
 //!
-//! Limb-sized buffers are recycled through [`crate::pool`]: a homomorphic operation needs dozens of them for microseconds
-//! each, and page faults on fresh memory would cost more than the arithmetic.
+//! Limb-sized buffers are recycled through [`crate::pool`]: a homomorphic operation needs dozens of them for
+//! microseconds each, and page faults on fresh memory would cost more than the arithmetic.
 
 use crate::pool;
 use std::ops::{Deref, DerefMut};
@@ -63,8 +63,8 @@ impl Deref for AlignedVec {
             Storage::Heap(lines) => lines.as_ptr().cast(),
             Storage::Pooled(buffer) => buffer.start(),
         };
-        // SAFETY: both storages own at least `len` contiguous initialised doubles (repr(C) without padding; pool buffers
-        // are zeroed when made and hold doubles ever after).
+        // SAFETY: both storages own at least `len` contiguous initialised doubles (repr(C) without padding;
+        // pool buffers are zeroed when made and hold doubles ever after).
         unsafe { std::slice::from_raw_parts(start, self.len) }
     }
 }

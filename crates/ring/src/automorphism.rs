@@ -17,13 +17,18 @@ pub fn automorphism_permutation(log_n: u32, galois: u64) -> Vec<u32> {
     (0..1usize << log_n).map(source).collect()
 }
 
-/// out = a(X^g) mod X^n + 1 on canonical coefficients: coefficient i goes to i g mod n, negated where i g mod 2n >= n.
+/// out = a(X^g) mod X^n + 1 on canonical coefficients: coefficient i goes to i g mod n, negated where i g mod
+/// 2n >= n.
 pub fn automorphism_coefficients(m: &Modulus, a: &[f64], galois: u64, out: &mut [f64]) {
     let n = a.len();
     assert!(galois % 2 == 1 && n.is_power_of_two() && out.len() == n);
     let (mask, mut target) = (2 * n - 1, 0usize);
     for &value in a {
-        out[target & (n - 1)] = if target < n { value } else { m.neg(value as u64) as f64 };
+        out[target & (n - 1)] = if target < n {
+            value
+        } else {
+            m.neg(value as u64) as f64
+        };
         target = (target + galois as usize) & mask;
     }
 }
@@ -42,7 +47,8 @@ mod tests {
             let (n, table) = (1usize << log_n, NttTable::new(m, log_n).unwrap());
             for galois in [1, 3, 5, 25, 2 * n as u64 - 1] {
                 let a = random_limb(&m, n, 1);
-                let (mut mapped, mut values, mut permuted) = (AlignedVec::zeroed(n), a.clone(), AlignedVec::zeroed(n));
+                let (mut mapped, mut values, mut permuted) =
+                    (AlignedVec::zeroed(n), a.clone(), AlignedVec::zeroed(n));
                 automorphism_coefficients(&m, &a, galois, &mut mapped);
                 table.forward(&mut mapped);
                 table.forward(&mut values);

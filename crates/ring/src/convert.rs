@@ -1,8 +1,10 @@
-//! Fast base conversion between RNS bases: from residues mod Q = q_1 .. q_k to residues mod p_j, without big integers.
+//! Fast base conversion between RNS bases: from residues mod Q = q_1 .. q_k to residues mod p_j, without big
+//! integers.
 //!
 //! Definition (exact, the same on every path): with y_i = x_i (Q/q_i)^-1 mod q_i in (-q_i/2, q_i/2),
-//! out_j = sum_i y_i (Q/q_i) mod p_j. The integer sum_i y_i (Q/q_i) is congruent to x mod Q and below kQ/2 in absolute value,
-//! so it is the centred x plus e Q with |e| <= k/2: the overflow that hybrid key switching and rescaling tolerate.
+//! out_j = sum_i y_i (Q/q_i) mod p_j. The integer sum_i y_i (Q/q_i) is congruent to x mod Q and below kQ/2 in
+//! absolute value, so it is the centred x plus e Q with |e| <= k/2: the overflow that hybrid key switching
+//! and rescaling tolerate.
 
 use crate::simd::dispatch;
 use crate::Modulus;
@@ -18,7 +20,8 @@ pub struct BaseConverter {
     factors: Vec<Vec<(f64, f64)>>,
 }
 
-/// Adding and subtracting this rounds a double below 2^51 to the nearest integer, ties to even, on every path alike.
+/// Adding and subtracting this rounds a double below 2^51 to the nearest integer, ties to even, on every path
+/// alike.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
 fn product_without(from: &[Modulus], i: usize, m: &Modulus) -> u64 {
@@ -51,14 +54,15 @@ impl BaseConverter {
         scale_and_center(&self.from[i], limb, self.scales[i]);
     }
 
-    /// out = sum_i ys[i] (Q/q_i) mod `to[j]`, canonical; `ys` are all limbs of the source base, scaled and centred.
+    /// out = sum_i ys[i] (Q/q_i) mod `to[j]`, canonical; `ys` are all limbs of the source base, scaled and
+    /// centred.
     pub fn convert(&self, ys: &[&[f64]], j: usize, out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
         weighted_sum(&self.to[j], out, ys, &self.factors[j][..ys.len()]);
     }
 
-    /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <= k/2. Exact but
-    /// for values within 2^-40 of a tie, where either neighbour is a valid result.
+    /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <=
+    /// k/2. Exact but for values within 2^-40 of a tie, where either neighbour is a valid result.
     pub fn overflow(&self, ys: &[&[f64]], out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "overflow: one limb per source prime");
         let inverses: Vec<f64> = self.from.iter().map(|q| 1.0 / q.p() as f64).collect();
@@ -67,7 +71,11 @@ impl BaseConverter {
 
     /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
     pub fn convert_exact(&self, ys: &[&[f64]], overflow: &[f64], j: usize, out: &mut [f64]) {
-        assert_eq!(ys.len(), self.from.len(), "convert_exact: one limb per source prime");
+        assert_eq!(
+            ys.len(),
+            self.from.len(),
+            "convert_exact: one limb per source prime"
+        );
         let all: Vec<&[f64]> = ys.iter().copied().chain(std::iter::once(overflow)).collect();
         weighted_sum(&self.to[j], out, &all, &self.factors[j]);
     }
@@ -104,7 +112,10 @@ mod reference {
     pub fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
         let factors: Vec<u64> = factors.iter().map(|f| m.from_i64(f.0 as i64)).collect();
         for (i, out) in out.iter_mut().enumerate() {
-            let terms = ys.iter().zip(&factors).map(|(y, &w)| m.mul(m.from_i64(y[i] as i64), w));
+            let terms = ys
+                .iter()
+                .zip(&factors)
+                .map(|(y, &w)| m.mul(m.from_i64(y[i] as i64), w));
             *out = terms.fold(0, |sum, term| m.add(sum, term)) as f64;
         }
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What can go wrong when a ring object is built. Kernels do not fail: they assert the lengths of their slices.
+/// What can go wrong when a ring object is built. Kernels do not fail: they assert the lengths of their
+/// slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingError {
     /// The number cannot serve as a modulus.
@@ -12,7 +13,11 @@ pub enum RingError {
     /// A ring degree out of the supported range.
     InvalidDegree { log_n: u32, min: u32, max: u32 },
     /// Fewer primes than asked for exist below the limit.
-    NotEnoughPrimes { found: usize, wanted: usize, log_2n: u32 },
+    NotEnoughPrimes {
+        found: usize,
+        wanted: usize,
+        log_2n: u32,
+    },
     /// The operating system gave no randomness.
     Randomness(String),
     /// `TACITA_SIMD` names a path that does not exist or that the processor cannot run.
@@ -33,16 +38,22 @@ impl fmt::Display for RingError {
             Self::NoRootOfUnity { modulus, log_2n } => {
                 write!(
                     f,
-                    "NttTable::new: {modulus} - 1 is not a multiple of 2^{log_2n}; take a prime from ntt_primes"
+                    "NttTable::new: {modulus} - 1 is not a multiple of 2^{log_2n}; take a prime from \
+                    ntt_primes"
                 )
             }
             Self::InvalidDegree { log_n, min, max } => {
                 write!(f, "NttTable::new: log_n = {log_n} is outside {min}..={max}")
             }
-            Self::NotEnoughPrimes { found, wanted, log_2n } => {
+            Self::NotEnoughPrimes {
+                found,
+                wanted,
+                log_2n,
+            } => {
                 write!(
                     f,
-                    "ntt_primes: found {found} of {wanted} primes = 1 mod 2^{log_2n} in 2^20..2^50; lower the count"
+                    "ntt_primes: found {found} of {wanted} primes = 1 mod 2^{log_2n} in 2^20..2^50; lower \
+                    the count"
                 )
             }
             Self::SimdPath { name, reason } => {
@@ -58,7 +69,10 @@ impl fmt::Display for RingError {
                      hint: a library in this process changed the rounding mode, restore it before"
                 )
             }
-            Self::Randomness(reason) => write!(f, "Prng::from_os: the operating system gave no randomness: {reason}"),
+            Self::Randomness(reason) => write!(
+                f,
+                "Prng::from_os: the operating system gave no randomness: {reason}"
+            ),
         }
     }
 }

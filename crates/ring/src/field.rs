@@ -2,15 +2,18 @@
 //!
 //! With p < 2^50 and u = 2^-53 (half a unit in the last place, relative):
 //!
-//! * [`Field::reduce`]: |a| < 8p gives |r| <= p/2 + 8. For |a| < p it is exactly the centred residue: the quotient a/p is at
-//!   least 1/(2p) >= 4u away from a half-integer and its computed value is off by less than 2u.
-//! * [`Field::mul_by`]: |a| < 8p, |w| < p/2: the quotient is off by |a w/p| 2u <= k/8 for |a| <= kp, so |r| <= (1/2 + k/8) p.
-//!   `h - qp` and `aw - h` are integers below 2^53, so both fused operations are exact, and so is their sum.
-//!   With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
-//! * [`Field::mul`]: |a|, |b| < p: the quotient is off by 3u p <= 3/8, so |r| < 7p/8. With |b| < p/2, |r| < 11p/16.
-//! * [`Field::canonical`]: |a| < 2^51: (a + 1/2)/p is at least 1/(2p) away from an integer and is computed with an error
-//!   below 2u |a|/p < 1/(2p), so its floor is the exact quotient and the result lies in [0, p).
-//! * No result is -0: a difference of equal numbers is +0, and the rest follows from the signs of the fused operations.
+//! * [`Field::reduce`]: |a| < 8p gives |r| <= p/2 + 8. For |a| < p it is exactly the centred residue: the
+//!   quotient a/p is at least 1/(2p) >= 4u away from a half-integer and its computed value is off by less
+//!   than 2u.
+//! * [`Field::mul_by`]: |a| < 8p, |w| < p/2: the quotient is off by |a w/p| 2u <= k/8 for |a| <= kp, so |r|
+//!   <= (1/2 + k/8) p. `h - qp` and `aw - h` are integers below 2^53, so both fused operations are exact, and
+//!   so is their sum. With w/p computed as w * (1/p) instead of divided, the bound is (1/2 + 3k/16) p.
+//! * [`Field::mul`]: |a|, |b| < p: the quotient is off by 3u p <= 3/8, so |r| < 7p/8. With |b| < p/2, |r| <
+//!   11p/16.
+//! * [`Field::canonical`]: |a| < 2^51: (a + 1/2)/p is at least 1/(2p) away from an integer and is computed
+//!   with an error below 2u |a|/p < 1/(2p), so its floor is the exact quotient and the result lies in [0, p).
+//! * No result is -0: a difference of equal numbers is +0, and the rest follows from the signs of the fused
+//!   operations.
 
 use crate::simd::Simd;
 use crate::Modulus;

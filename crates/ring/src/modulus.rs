@@ -1,4 +1,5 @@
-//! One prime modulus: its constants in doubles for the SIMD paths, and the u64/u128 arithmetic of the reference path.
+//! One prime modulus: its constants in doubles for the SIMD paths, and the u64/u128 arithmetic of the
+//! reference path.
 
 use crate::primes::is_prime;
 use crate::RingError;
@@ -152,7 +153,10 @@ mod tests {
     #[test]
     fn refuses_what_is_no_prime_in_range() {
         for p in [0, 2, 65537, (1 << 20) + 1, (1 << 50) + 55, 1 << 49] {
-            assert!(matches!(Modulus::new(p), Err(RingError::InvalidModulus { .. })), "{p}");
+            assert!(
+                matches!(Modulus::new(p), Err(RingError::InvalidModulus { .. })),
+                "{p}"
+            );
         }
     }
 
@@ -184,7 +188,12 @@ mod tests {
                     assert_eq!(m.mul_shoup(a, w, m.shoup(w)), m.mul(a, w), "{a} * {w} mod {p}");
                 }
             }
-            for (a, centred) in [(0, 0), (p / 2, signed / 2), (p / 2 + 1, -(signed / 2)), (p - 1, -1)] {
+            for (a, centred) in [
+                (0, 0),
+                (p / 2, signed / 2),
+                (p / 2 + 1, -(signed / 2)),
+                (p - 1, -1),
+            ] {
                 assert_eq!(m.center(a), centred);
             }
         }

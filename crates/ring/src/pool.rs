@@ -1,7 +1,8 @@
-//! A process-wide pool of limb-sized buffers, carved from 2 MiB slabs that the kernel may back with huge pages.
+//! A process-wide pool of limb-sized buffers, carved from 2 MiB slabs that the kernel may back with huge
+//! pages.
 //!
-//! Buffers return to the pool when dropped and are never given back to the operating system, so memory stays at the high
-//! water mark. Secrets are wiped by their owners before the buffer is dropped.
+//! Buffers return to the pool when dropped and are never given back to the operating system, so memory stays
+//! at the high water mark. Secrets are wiped by their owners before the buffer is dropped.
 
 use std::alloc::{alloc, handle_alloc_error, Layout};
 use std::ptr::NonNull;
@@ -66,7 +67,8 @@ fn slab(bytes: usize) -> Vec<NonNull<f64>> {
     let Ok(layout) = Layout::from_size_align(SLAB, SLAB) else {
         return Vec::new();
     };
-    // SAFETY: the layout has a non-zero size; the slab is never freed, so the buffers live as long as the process.
+    // SAFETY: the layout has a non-zero size; the slab is never freed, so the buffers live as long as the
+    // process.
     unsafe {
         let start = alloc(layout);
         let Some(whole) = NonNull::new(start) else {

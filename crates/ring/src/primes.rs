@@ -35,7 +35,8 @@ fn is_witness(witness: u64, n: u64) -> bool {
     true
 }
 
-/// Deterministic primality for all of u64 (the first twelve primes are enough witnesses: Sorenson and Webster, 2015).
+/// Deterministic primality for all of u64 (the first twelve primes are enough witnesses: Sorenson and
+/// Webster, 2015).
 pub fn is_prime(n: u64) -> bool {
     const WITNESSES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     if n < 2 {
@@ -49,8 +50,14 @@ pub fn is_prime(n: u64) -> bool {
     !WITNESSES.iter().any(|&w| is_witness(w, n))
 }
 
-/// The `count` primes = 1 mod 2^log_2n nearest to 2^bits_target, nearest first, between 2^20 and 2^50, none in `exclude`.
-pub fn ntt_primes(bits_target: f64, log_2n: u32, count: usize, exclude: &[u64]) -> Result<Vec<u64>, RingError> {
+/// The `count` primes = 1 mod 2^log_2n nearest to 2^bits_target, nearest first, between 2^20 and 2^50, none
+/// in `exclude`.
+pub fn ntt_primes(
+    bits_target: f64,
+    log_2n: u32,
+    count: usize,
+    exclude: &[u64],
+) -> Result<Vec<u64>, RingError> {
     let (step, centre) = (1i64 << log_2n, bits_target.exp2());
     let mut above = (centre as i64 / step) * step + 1;
     if (above as f64) < centre {
@@ -113,7 +120,10 @@ mod tests {
 
     #[test]
     fn stays_below_the_limit_and_reports_exhaustion() {
-        assert!(ntt_primes(50.0, 17, 10, &[]).unwrap().iter().all(|&p| p < MAX_MODULUS));
+        assert!(ntt_primes(50.0, 17, 10, &[])
+            .unwrap()
+            .iter()
+            .all(|&p| p < MAX_MODULUS));
         assert!(matches!(
             ntt_primes(49.0, 47, 50, &[]),
             Err(RingError::NotEnoughPrimes { .. })

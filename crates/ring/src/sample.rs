@@ -1,7 +1,8 @@
 //! Randomness: ChaCha20 streams and the distributions of lattice cryptography.
 //!
-//! Secrets and errors are drawn without branches or addresses that depend on the value drawn (rejected draws are
-//! independent of the accepted ones); [`sparse_ternary`] writes to secret positions. The caller wipes what it no longer needs.
+//! Secrets and errors are drawn without branches or addresses that depend on the value drawn (rejected draws
+//! are independent of the accepted ones); [`sparse_ternary`] writes to secret positions. The caller wipes
+//! what it no longer needs.
 
 use crate::{Modulus, RingError};
 use rand_chacha::ChaCha20Rng;
@@ -54,7 +55,8 @@ impl Prng {
 /// Little-endian words drawn at once.
 const BULK: usize = 512;
 
-/// Uniform canonical residues. The stream is read in little-endian words, masked to the bit length of p; words >= p are skipped.
+/// Uniform canonical residues. The stream is read in little-endian words, masked to the bit length of p;
+/// words >= p are skipped.
 pub fn uniform(prng: &mut Prng, m: &Modulus, out: &mut [f64]) {
     let mask = u64::MAX >> m.p().leading_zeros();
     let mut bytes = [0; 8 * BULK];
@@ -110,7 +112,8 @@ pub fn sparse_ternary(prng: &mut Prng, n: usize, h: usize) -> Vec<i8> {
     out
 }
 
-/// n values of the discrete Gaussian of standard deviation sigma, cut at 6 sigma. The whole table is compared for every draw.
+/// n values of the discrete Gaussian of standard deviation sigma, cut at 6 sigma. The whole table is compared
+/// for every draw.
 pub fn gaussian(prng: &mut Prng, n: usize, sigma: f64) -> Vec<i32> {
     let table = cumulative(sigma);
     let mut bytes = vec![0u8; 8 * n];
@@ -128,7 +131,10 @@ pub fn gaussian(prng: &mut Prng, n: usize, sigma: f64) -> Vec<i32> {
 
 /// table[k] = 2^63 P(|x| <= k) for k < 6 sigma, where 0 has half its weight on either sign.
 fn cumulative(sigma: f64) -> Vec<u64> {
-    assert!(sigma > 0.0 && sigma < 1e6, "gaussian: sigma = {sigma} is out of range");
+    assert!(
+        sigma > 0.0 && sigma < 1e6,
+        "gaussian: sigma = {sigma} is out of range"
+    );
     let tail = (6.0 * sigma).floor() as u32;
     let weight = |k: u32| (-f64::from(k * k) / (2.0 * sigma * sigma)).exp() * if k == 0 { 0.5 } else { 1.0 };
     let total: f64 = (0..=tail).map(weight).sum();

@@ -17,7 +17,8 @@ pub fn random_limb(m: &Modulus, n: usize, seed: u8) -> AlignedVec {
     out
 }
 
-/// 0, 1, p - 1 and the middle, in an order that meets all pairs when two such limbs of different `n` phases are combined.
+/// 0, 1, p - 1 and the middle, in an order that meets all pairs when two such limbs of different `n` phases
+/// are combined.
 pub fn edge_limb(m: &Modulus, n: usize) -> AlignedVec {
     let edges = [0, 1, m.p() - 1, m.p() / 2, m.p() / 2 + 1, m.p() - 2, 2];
     let values: Vec<f64> = (0..n).map(|i| edges[(i * i + i / 7) % 7] as f64).collect();

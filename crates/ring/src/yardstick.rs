@@ -1,5 +1,5 @@
-//! The unit of time of our benchmarks, Y: one scalar 64-bit negacyclic NTT with Harvey's lazy butterflies and Shoup's
-//! precomputed quotients, on the same core in the same run. Times in Y carry from machine to machine.
+//! The unit of time of our benchmarks, Y: one scalar 64-bit negacyclic NTT with Harvey's lazy butterflies and
+//! Shoup's precomputed quotients, on the same core in the same run. Times in Y carry from machine to machine.
 
 use crate::ntt::powers_bit_reversed;
 use crate::{ntt_primes, Modulus, NttTable};

@@ -1,8 +1,8 @@
 //! Ciphertexts: c0 + c1*s (+ c2*s^2) = scale * message, in NTT form.
 use crate::{Parameters, RlweError, RnsPoly};
 
-/// A ciphertext of degree 1 (or 2 before relinearisation). `scale` is exact: it changes only with the operation that
-/// changes it, never by assignment.
+/// A ciphertext of degree 1 (or 2 before relinearisation). `scale` is exact: it changes only with the
+/// operation that changes it, never by assignment.
 #[derive(Clone)]
 pub struct Ciphertext {
     /// The polynomials, lowest power of the secret first.
@@ -44,7 +44,8 @@ impl Ciphertext {
             return Err(RlweError::Shape {
                 op,
                 detail: format!(
-                    "levels {} and {}, log2 scales {:.6} and {:.6} do not match; hint: align the operands first",
+                    "levels {} and {}, log2 scales {:.6} and {:.6} do not match; hint: align the operands \
+                    first",
                     self.level(),
                     other.level(),
                     self.scale.log2(),

@@ -58,8 +58,8 @@ impl PublicKey {
     }
 }
 
-/// Encrypts `plain` (NTT form) under the secret key: (-a*s + e + m, a), with a expanded from the public seed that is
-/// returned beside the ciphertext, so that only the seed and the first half need to travel.
+/// Encrypts `plain` (NTT form) under the secret key: (-a*s + e + m, a), with a expanded from the public seed
+/// that is returned beside the ciphertext, so that only the seed and the first half need to travel.
 ///
 /// # Errors
 /// When the operating system gives no randomness.

@@ -8,7 +8,10 @@ pub enum RlweError {
     #[error("parameters: {0}")]
     Parameters(String),
     /// Parameters whose modulus is too large for 128 bits and that do not say so in their name.
-    #[error("parameters: log2(QP) = {log_qp:.1} at N = 2^{log_n} exceeds {limit:.0} bits, the 128-bit limit for a uniform ternary secret; hint: shorten the chain, or name the preset insecure_*")]
+    #[error(
+        "parameters: log2(QP) = {log_qp:.1} at N = 2^{log_n} exceeds {limit:.0} bits, the 128-bit limit \
+        for a uniform ternary secret; hint: shorten the chain, or name the preset insecure_*"
+    )]
     Insecure {
         /// log2 of the ring degree.
         log_n: u32,

@@ -1,5 +1,5 @@
-//! Hybrid key switching (Han, Ki, CT-RSA 2020): decompose into digits, extend each to the basis QP, inner product with
-//! the key, divide by P. `decompose` is the part that hoisting shares between rotations.
+//! Hybrid key switching (Han, Ki, CT-RSA 2020): decompose into digits, extend each to the basis QP, inner
+//! product with the key, divide by P. `decompose` is the part that hoisting shares between rotations.
 use crate::switching::{special_product, Gadget, SwitchingKey};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -78,8 +78,13 @@ pub fn inner_product(
     Ok(inner_product_any(params, &digits.digits, key))
 }
 
-/// Inner product without the shape check; `digits` must cover a prefix of the key's limbs and all its special limbs.
-pub(crate) fn inner_product_any(params: &Parameters, digits: &[RnsPoly], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
+/// Inner product without the shape check; `digits` must cover a prefix of the key's limbs and all its special
+/// limbs.
+pub(crate) fn inner_product_any(
+    params: &Parameters,
+    digits: &[RnsPoly],
+    key: &SwitchingKey,
+) -> (RnsPoly, RnsPoly) {
     let limbs = digits[0].q_len;
     let total = digits[0].limbs.len();
     let pairs: Vec<(AlignedVec, AlignedVec)> = (0..total)
@@ -148,15 +153,28 @@ pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
 }
 
 /// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
-fn subtract_and_scale(params: &Parameters, i: usize, x: &[f64], mut lifted: AlignedVec, c: u64) -> AlignedVec {
+fn subtract_and_scale(
+    params: &Parameters,
+    i: usize,
+    x: &[f64],
+    mut lifted: AlignedVec,
+    c: u64,
+) -> AlignedVec {
     params.table(i).forward(&mut lifted);
     let mut out = AlignedVec::scratch(params.n());
     kernels::sub_mul_scalar(params.modulus(i), &mut out, x, &lifted, c);
     out
 }
 
-/// Divides `x` by the product of the primes `from` (global indices) and keeps the first `keep` ciphertext limbs.
-fn divide(params: &Parameters, x: RnsPoly, converter: &BaseConverter, from: &[usize], keep: usize) -> RnsPoly {
+/// Divides `x` by the product of the primes `from` (global indices) and keeps the first `keep` ciphertext
+/// limbs.
+fn divide(
+    params: &Parameters,
+    x: RnsPoly,
+    converter: &BaseConverter,
+    from: &[usize],
+    keep: usize,
+) -> RnsPoly {
     let q_len = x.q_len;
     let at = |index: usize| {
         if index < params.q_len() {
@@ -184,7 +202,9 @@ fn divide(params: &Parameters, x: RnsPoly, converter: &BaseConverter, from: &[us
             let m = params.modulus(i);
             let mut lifted = AlignedVec::scratch(params.n());
             converter.convert_exact(&inputs, &overflow, i, &mut lifted);
-            let product = from.iter().fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
+            let product = from
+                .iter()
+                .fold(1, |acc, &f| m.mul(acc, params.modulus(f).p() % m.p()));
             subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(product))
         })
         .collect();
@@ -217,14 +237,19 @@ impl RnsPoly {
 ///
 /// # Errors
 /// [`RlweError::MissingKey`] as [`inner_product`].
-pub fn switch(params: &Parameters, c1: &RnsPoly, key: &SwitchingKey) -> Result<(RnsPoly, RnsPoly), RlweError> {
+pub fn switch(
+    params: &Parameters,
+    c1: &RnsPoly,
+    key: &SwitchingKey,
+) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let (u0, u1) = inner_product(params, &decompose(params, c1), key)?;
     Ok((mod_down(params, u0), mod_down(params, u1)))
 }
 
 /// Switches a small polynomial given by its coefficients (centred, |c| < q0/2) with a single-digit key.
 ///
-/// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit enough.
+/// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit
+/// enough.
 pub fn switch_small(params: &Parameters, coefficients: &[i64], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
     let digit = RnsPoly::from_small(params, coefficients, key.limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);

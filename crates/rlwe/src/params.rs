@@ -130,10 +130,12 @@ impl Parameters {
 
     /// Converter from the first `np` special primes to all primes.
     pub fn mod_down(&self, np: usize) -> &BaseConverter {
-        self.0.mod_down[np - 1].get_or_init(|| self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>()))
+        self.0.mod_down[np - 1]
+            .get_or_init(|| self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>()))
     }
 
-    /// Converter from all special primes and ciphertext limb `top` to all primes: mod-down and rescale in one.
+    /// Converter from all special primes and ciphertext limb `top` to all primes: mod-down and rescale in
+    /// one.
     pub fn mod_down_rescale(&self, top: usize) -> &BaseConverter {
         self.0.mod_down_rescale[top].get_or_init(|| {
             let mut from: Vec<usize> = (0..self.p_len()).map(|k| self.p_index(k)).collect();

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 use tacita_ring::{kernels, AlignedVec, Modulus};
 use zeroize::Zeroize;
 
-/// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's business; every
-/// ciphertext and key in this crate is in NTT form.
+/// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's
+/// business; every ciphertext and key in this crate is in NTT form.
 #[derive(Clone)]
 pub struct RnsPoly {
     /// Residues, canonical in [0, p).
@@ -17,7 +17,9 @@ pub struct RnsPoly {
 impl RnsPoly {
     /// The zero polynomial over the first `q_len` ciphertext primes and first `p_len` special primes.
     pub fn zero(params: &Parameters, q_len: usize, p_len: usize) -> Self {
-        let limbs = (0..q_len + p_len).map(|_| AlignedVec::zeroed(params.n())).collect();
+        let limbs = (0..q_len + p_len)
+            .map(|_| AlignedVec::zeroed(params.n()))
+            .collect();
         Self { limbs, q_len }
     }
 
@@ -87,7 +89,8 @@ impl RnsPoly {
         });
     }
 
-    /// Overwrites all residues with zeros that the compiler may not leave out: for secrets, errors and plaintexts.
+    /// Overwrites all residues with zeros that the compiler may not leave out: for secrets, errors and
+    /// plaintexts.
     pub fn wipe(&mut self) {
         self.limbs.iter_mut().for_each(|l| (**l).zeroize());
     }

@@ -1,5 +1,5 @@
-//! Secret keys. Zeroised on drop; no `Debug`, no `Clone`, no serialisation: the client's key file is written from
-//! [`SecretKey::coefficients`] by the wire crate's secret-key type alone.
+//! Secret keys. Zeroised on drop; no `Debug`, no `Clone`, no serialisation: the client's key file is written
+//! from [`SecretKey::coefficients`] by the wire crate's secret-key type alone.
 use crate::{Parameters, RnsPoly};
 use tacita_ring::sample;
 use zeroize::Zeroize;
@@ -21,7 +21,10 @@ impl SecretKey {
     /// When the operating system gives no randomness.
     pub fn generate(params: &Parameters) -> Result<Self, crate::RlweError> {
         let mut prng = sample::Prng::from_os()?;
-        Ok(Self::from_coefficients(params, sample::ternary(&mut prng, params.n())))
+        Ok(Self::from_coefficients(
+            params,
+            sample::ternary(&mut prng, params.n()),
+        ))
     }
 
     /// Sparse ternary secret of weight [`SPARSE_WEIGHT`]; used only inside key generation for bootstrapping.

@@ -1,9 +1,9 @@
 //! Security levels by table.
 //!
-//! Source: "Security Guidelines for Implementing Homomorphic Encryption" (Bossuat et al., ePrint 2024/463), the table of
-//! the largest log2(QP) for 128-bit classical security with a uniform ternary secret and sigma = 3.19. The table's values
-//! hold for *dense* secrets. The sparse secret of bootstrapping is argued for apart (docs/decisions): it only ever
-//! appears under a modulus of two primes (about 100 bits).
+//! Source: "Security Guidelines for Implementing Homomorphic Encryption" (Bossuat et al., ePrint 2024/463),
+//! the table of the largest log2(QP) for 128-bit classical security with a uniform ternary secret and sigma =
+//! 3.19. The table's values hold for *dense* secrets. The sparse secret of bootstrapping is argued for apart
+//! (docs/decisions): it only ever appears under a modulus of two primes (about 100 bits).
 
 /// (log2 N, largest log2 QP at 128-bit classical security, uniform ternary secret).
 const TABLE_128: [(u32, f64); 6] = [

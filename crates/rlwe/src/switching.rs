@@ -1,9 +1,9 @@
 //! Key-switching keys.
 //!
 //! A hybrid key from s' to s holds, for each digit d of `digit_limbs` ciphertext primes, (b_d, a_d) with
-//! b_d = -a_d*s + e_d + P*g_d*s', where g_d is 1 modulo the primes of digit d and 0 modulo the others. A *single-digit*
-//! key has g = 1: it switches polynomials that are already small (the freshly raised c1 of bootstrapping).
-//! The uniform halves a_d come from a public seed, so only b_d and the seed travel.
+//! b_d = -a_d*s + e_d + P*g_d*s', where g_d is 1 modulo the primes of digit d and 0 modulo the others. A
+//! *single-digit* key has g = 1: it switches polynomials that are already small (the freshly raised c1 of
+//! bootstrapping). The uniform halves a_d come from a public seed, so only b_d and the seed travel.
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
 use tacita_ring::{kernels, sample, AlignedVec};
@@ -103,7 +103,13 @@ impl SwitchingKey {
 }
 
 /// The uniform halves, each limb from its own stream so that limbs can be made in parallel.
-fn expand_uniform(params: &Parameters, seed: &[u8; 32], digits: usize, limbs: usize, special: usize) -> Vec<RnsPoly> {
+fn expand_uniform(
+    params: &Parameters,
+    seed: &[u8; 32],
+    digits: usize,
+    limbs: usize,
+    special: usize,
+) -> Vec<RnsPoly> {
     (0..digits)
         .map(|d| {
             let mut poly = RnsPoly::zero(params, limbs, special);
@@ -161,7 +167,12 @@ pub(crate) fn special_product(params: &Parameters, special: usize, index: usize)
 }
 
 /// A fresh error polynomial in NTT form.
-pub(crate) fn error_poly(params: &Parameters, prng: &mut sample::Prng, q_len: usize, p_len: usize) -> RnsPoly {
+pub(crate) fn error_poly(
+    params: &Parameters,
+    prng: &mut sample::Prng,
+    q_len: usize,
+    p_len: usize,
+) -> RnsPoly {
     let mut small = sample::gaussian(prng, params.n(), SIGMA);
     let mut e: Vec<i64> = small.iter().map(|&x| i64::from(x)).collect();
     let poly = RnsPoly::from_small(params, &e, q_len, p_len);

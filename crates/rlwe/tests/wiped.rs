@@ -19,8 +19,8 @@ fn parameters() -> Parameters {
     .unwrap()
 }
 
-/// Fails when a buffer that was given back holds one of these limbs. It takes more buffers than were ever used at
-/// once, so that those are among them; all go back at the end.
+/// Fails when a buffer that was given back holds one of these limbs. It takes more buffers than were ever
+/// used at once, so that those are among them; all go back at the end.
 fn assert_forgotten(params: &Parameters, telling: &[Vec<f64>]) {
     let recycled: Vec<_> = (0..256).map(|_| AlignedVec::scratch(params.n())).collect();
     for buffer in &recycled {
@@ -53,7 +53,11 @@ fn key_generation_leaves_no_product_by_the_secret() {
     let secret = SecretKey::generate(&params).unwrap();
     let from = secret.automorphism(&params, 5);
     let key = SwitchingKey::generate(&params, from.ntt(), secret.ntt(), 2, 1, Gadget::Rns).unwrap();
-    let telling: Vec<_> = key.a.iter().flat_map(|a| products(&params, a, secret.ntt())).collect();
+    let telling: Vec<_> = key
+        .a
+        .iter()
+        .flat_map(|a| products(&params, a, secret.ntt()))
+        .collect();
     assert_forgotten(&params, &telling);
 }
 

@@ -1,11 +1,13 @@
-//! Speed of the formats at full size: `cargo run --release -p tacita-wire --example speed`. GB/s counts packed bytes.
-//! `RAYON_NUM_THREADS=1` gives figures of one core.
+//! Speed of the formats at full size: `cargo run --release -p tacita-wire --example speed`. GB/s counts
+//! packed bytes. `RAYON_NUM_THREADS=1` gives figures of one core.
 use std::time::Instant;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{Ciphertext, CkksParameters, KeyKind};
 use tacita_rlwe::SwitchingKey;
 use tacita_wire::mask::expand_mask;
-use tacita_wire::{key_record_bytes, read_ciphertext, write_ciphertext, KeyReader, KeyWriter, Owner, WireError};
+use tacita_wire::{
+    key_record_bytes, read_ciphertext, write_ciphertext, KeyReader, KeyWriter, Owner, WireError,
+};
 
 const ROUNDS: usize = 5;
 

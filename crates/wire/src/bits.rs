@@ -1,7 +1,8 @@
 //! Residues of one prime at its bit length: eight of them fill as many bytes as one has bits.
 //!
-//! No loop over bits: a residue is one unaligned 64-bit load or store, a shift of at most 7 and a mask (a width of at most
-//! 50 bits plus 7 fits a word). The widths of real chains are compiled with their shifts as constants.
+//! No loop over bits: a residue is one unaligned 64-bit load or store, a shift of at most 7 and a mask (a
+//! width of at most 50 bits plus 7 fits a word). The widths of real chains are compiled with their shifts as
+//! constants.
 
 /// Residues per group.
 const GROUP: usize = 8;
@@ -67,8 +68,9 @@ fn pack_groups(width: usize, values: &[f64], p: u64, out: &mut [u8]) -> bool {
     canonical
 }
 
-/// Stores overlap: each word carries the unfinished byte of the one before it. No branches: `excess` has its top bit set by
-/// a residue of p or more (negative, infinite and NaN ones look so large), `inexact` is nonzero when one is no integer.
+/// Stores overlap: each word carries the unfinished byte of the one before it. No branches: `excess` has its
+/// top bit set by a residue of p or more (negative, infinite and NaN ones look so large), `inexact` is
+/// nonzero when one is no integer.
 #[inline(always)]
 fn pack_group(width: usize, group: &[f64], p: u64, window: &mut [u8]) -> bool {
     let window = &mut window[..width + WORD];

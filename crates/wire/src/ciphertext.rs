@@ -31,7 +31,11 @@ fn body_bytes(params: &CkksParameters, limbs: usize, seeded: bool) -> usize {
 /// # Errors
 /// [`WireError::Shape`] unless it has two polynomials with as many limbs as the parameters allow;
 /// [`WireError::Scale`], [`WireError::Residue`] when it is not what a reader would accept; [`WireError::Io`].
-pub fn write_ciphertext(w: &mut impl Write, params: &CkksParameters, ct: &Ciphertext) -> Result<(), WireError> {
+pub fn write_ciphertext(
+    w: &mut impl Write,
+    params: &CkksParameters,
+    ct: &Ciphertext,
+) -> Result<(), WireError> {
     let mut body = fields_of(params, ct, false)?;
     pack_polys(WRITE, params.rlwe(), &ct.polys, ct.limbs(), 0, &mut body)?;
     write_record(w, WRITE, &body)
@@ -86,8 +90,8 @@ fn fields_of(params: &CkksParameters, ct: &Ciphertext, seeded: bool) -> Result<V
 /// Reads one ciphertext; a seeded half is regenerated.
 ///
 /// # Errors
-/// Those of [`read_record`]; [`WireError::Field`], [`WireError::Scale`], [`WireError::Length`], [`WireError::Residue`]
-/// for a body that is whole but not a ciphertext under these parameters.
+/// Those of [`read_record`]; [`WireError::Field`], [`WireError::Scale`], [`WireError::Length`],
+/// [`WireError::Residue`] for a body that is whole but not a ciphertext under these parameters.
 pub fn read_ciphertext(r: &mut impl Read, params: &CkksParameters) -> Result<Ciphertext, WireError> {
     read_buffered(r, params, &mut Vec::new())
 }

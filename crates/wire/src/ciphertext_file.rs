@@ -2,8 +2,8 @@
 use crate::ciphertext::{read_buffered, READ, WRITE};
 use crate::record::{expect_end, Promise};
 use crate::{
-    ciphertext_record_bytes, read_header, write_ciphertext, write_header, write_seeded_ciphertext, Expect, Header,
-    Kind, Owner, WireError, HEADER_BYTES,
+    ciphertext_record_bytes, read_header, write_ciphertext, write_header, write_seeded_ciphertext, Expect,
+    Header, Kind, Owner, WireError, HEADER_BYTES,
 };
 use std::io::{Read, Write};
 use tacita_ckks::{Ciphertext, CkksParameters};
@@ -54,7 +54,8 @@ impl<'a, W: Write> CiphertextWriter<'a, W> {
         write_ciphertext(&mut self.w, self.params, ct)
     }
 
-    /// Writes the next ciphertext in half the bytes, its second half being [`crate::mask::expand_mask`] of `seed`.
+    /// Writes the next ciphertext in half the bytes, its second half being [`crate::mask::expand_mask`] of
+    /// `seed`.
     ///
     /// # Errors
     /// As [`write_seeded_ciphertext`]; [`WireError::Promised`] beyond the count of the header.
@@ -69,12 +70,15 @@ impl<'a, W: Write> CiphertextWriter<'a, W> {
     /// [`WireError::Promised`] when fewer ciphertexts were written than the header says, [`WireError::Io`].
     pub fn finish(mut self) -> Result<W, WireError> {
         self.promise.kept()?;
-        self.w.flush().map_err(|source| WireError::Io { op: WRITE, source })?;
+        self.w
+            .flush()
+            .map_err(|source| WireError::Io { op: WRITE, source })?;
         Ok(self.w)
     }
 }
 
-/// Reads a ciphertext file one ciphertext at a time: an iterator that ends after the last one or after an error.
+/// Reads a ciphertext file one ciphertext at a time: an iterator that ends after the last one or after an
+/// error.
 pub struct CiphertextReader<'a, R: Read> {
     r: R,
     params: &'a CkksParameters,

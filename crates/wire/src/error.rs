@@ -1,4 +1,5 @@
-//! Errors of the wire layer. Each names the operation, the clashing values and a hint; none carries a body's content.
+//! Errors of the wire layer. Each names the operation, the clashing values and a hint; none carries a body's
+//! content.
 use crate::header::{Kind, Owner};
 use tacita_ckks::KeyKind;
 use tacita_rlwe::RlweError;
@@ -25,7 +26,10 @@ pub enum WireError {
         found: [u8; 6],
     },
     /// Written by another version of the format.
-    #[error("{op}: format version {found}, this program reads {supported}; hint: use one release for client and server, and make the file again")]
+    #[error(
+        "{op}: format version {found}, this program reads {supported}; hint: use one release for client \
+        and server, and make the file again"
+    )]
     Version {
         /// The operation.
         op: &'static str,
@@ -46,7 +50,8 @@ pub enum WireError {
     },
     /// Made under other parameters.
     #[error(
-        "{op}: made under parameters {found}.., expected {expected}..; hint: make it again with this plan's parameters"
+        "{op}: made under parameters {found}.., expected {expected}..; hint: make it again with this plan's \
+        parameters"
     )]
     Parameters {
         /// The operation.
@@ -57,7 +62,10 @@ pub enum WireError {
         expected: String,
     },
     /// Made with another client's keys.
-    #[error("{op}: belongs to key set {found}, expected {expected}; hint: this is another client's file, or from an earlier key generation")]
+    #[error(
+        "{op}: belongs to key set {found}, expected {expected}; hint: this is another client's file, or \
+        from an earlier key generation"
+    )]
     Owner {
         /// The operation.
         op: &'static str,
@@ -98,7 +106,8 @@ pub enum WireError {
     },
     /// A record that claims more bytes than anything valid has.
     #[error(
-        "{op}: a record of {found} bytes, the cap is {cap}; hint: the file is damaged or made under other parameters"
+        "{op}: a record of {found} bytes, the cap is {cap}; hint: the file is damaged or made under other \
+        parameters"
     )]
     TooLarge {
         /// The operation.
@@ -110,7 +119,8 @@ pub enum WireError {
     },
     /// A record whose length is not the one that its own fields imply.
     #[error(
-        "{op}: a record of {found} bytes where its fields imply {wanted}; hint: the file is malformed, make it again"
+        "{op}: a record of {found} bytes where its fields imply {wanted}; hint: the file is malformed, make \
+        it again"
     )]
     Length {
         /// The operation.
@@ -121,7 +131,10 @@ pub enum WireError {
         wanted: u64,
     },
     /// Bytes after the last record.
-    #[error("{op}: bytes follow after the last of {count} records; hint: the file was appended to or its header altered, copy it again")]
+    #[error(
+        "{op}: bytes follow after the last of {count} records; hint: the file was appended to or its \
+        header altered, copy it again"
+    )]
     Trailing {
         /// The operation.
         op: &'static str,
@@ -130,7 +143,8 @@ pub enum WireError {
     },
     /// A field outside its range.
     #[error(
-        "{op}: {field} = {found}, expected {expected}; hint: the file is malformed or made under other parameters"
+        "{op}: {field} = {found}, expected {expected}; hint: the file is malformed or made under other \
+        parameters"
     )]
     Field {
         /// The operation.
@@ -155,7 +169,9 @@ pub enum WireError {
         hint: &'static str,
     },
     /// A ciphertext's scale that no circuit of ours produces.
-    #[error("{op}: scale {found:e}, expected between 2^{min_log} and 2^{max_log}; hint: the file is malformed")]
+    #[error(
+        "{op}: scale {found:e}, expected between 2^{min_log} and 2^{max_log}; hint: the file is malformed"
+    )]
     Scale {
         /// The operation.
         op: &'static str,
@@ -185,7 +201,10 @@ pub enum WireError {
         kind: KeyKind,
     },
     /// A key that the plan does not list, or lists at another level.
-    #[error("{op}: key {kind:?} at {limbs} limbs is not in the plan's list; hint: make the keys again with this plan")]
+    #[error(
+        "{op}: key {kind:?} at {limbs} limbs is not in the plan's list; hint: make the keys again with \
+        this plan"
+    )]
     UnexpectedKey {
         /// The operation.
         op: &'static str,
@@ -195,7 +214,10 @@ pub enum WireError {
         limbs: usize,
     },
     /// Keys of the plan's list that the file lacks.
-    #[error("{op}: {missing} of the plan's keys are missing, the first is {first:?}; hint: make the keys again with this plan")]
+    #[error(
+        "{op}: {missing} of the plan's keys are missing, the first is {first:?}; hint: make the keys \
+        again with this plan"
+    )]
     MissingKeys {
         /// The operation.
         op: &'static str,
@@ -205,7 +227,9 @@ pub enum WireError {
         first: KeyKind,
     },
     /// More or fewer records written than the header promised.
-    #[error("{op}: record {written} where the header promised {promised}; hint: give the writer the right count")]
+    #[error(
+        "{op}: record {written} where the header promised {promised}; hint: give the writer the right count"
+    )]
     Promised {
         /// The operation.
         op: &'static str,
@@ -216,7 +240,8 @@ pub enum WireError {
     },
     /// Parameters whose security is below 128 bits, where such are not wanted.
     #[error(
-        "{op}: parameters {name:?} have less than 128-bit security; hint: allow insecure parameters in tests only"
+        "{op}: parameters {name:?} have less than 128-bit security; hint: allow insecure parameters in \
+        tests only"
     )]
     Insecure {
         /// The operation.

@@ -48,8 +48,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Random id of a client's key set, public: lets a server refuse another client's files with a clear error. All zero for
-/// files that belong to no client (plans, parameters).
+/// Random id of a client's key set, public: lets a server refuse another client's files with a clear error.
+/// All zero for files that belong to no client (plans, parameters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 16]);
 
@@ -139,8 +139,8 @@ pub fn write_header(w: &mut impl Write, op: &'static str, header: &Header) -> Re
 /// Reads a header and compares it with what is expected.
 ///
 /// # Errors
-/// One variant of [`WireError`] for each thing that can differ: `Magic`, `Version`, `Checksum`, `Kind`, `Parameters`,
-/// `Owner`, `Count`; `Truncated` and `Io`.
+/// One variant of [`WireError`] for each thing that can differ: `Magic`, `Version`, `Checksum`, `Kind`,
+/// `Parameters`, `Owner`, `Count`; `Truncated` and `Io`.
 pub fn read_header(r: &mut impl Read, expect: &Expect<'_>) -> Result<Header, WireError> {
     let mut bytes = [0u8; HEADER_BYTES];
     // The version is judged before the rest is read: another version may have another layout.

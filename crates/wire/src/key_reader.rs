@@ -13,8 +13,8 @@ use tacita_rlwe::SwitchingKey;
 
 const OP: &str = "read evaluation key";
 
-/// A key file being read: an iterator over its keys that ends after the last one or after an error. The uniform halves
-/// are regenerated from the seed. Memory: one key and its packed bytes.
+/// A key file being read: an iterator over its keys that ends after the last one or after an error. The
+/// uniform halves are regenerated from the seed. Memory: one key and its packed bytes.
 pub struct KeyReader<'a, R: Read> {
     r: R,
     params: &'a CkksParameters,
@@ -53,11 +53,12 @@ impl<'a, R: Read> KeyReader<'a, R> {
         })
     }
 
-    /// Accepts exactly the keys of a plan's list, in any order: bounds what a hostile file can make a server hold.
+    /// Accepts exactly the keys of a plan's list, in any order: bounds what a hostile file can make a server
+    /// hold.
     ///
     /// # Errors
-    /// [`WireError::Count`] when the file says that it holds more. Keys that are missing or not listed are refused when
-    /// they are met: [`WireError::MissingKeys`], [`WireError::UnexpectedKey`].
+    /// [`WireError::Count`] when the file says that it holds more. Keys that are missing or not listed are
+    /// refused when they are met: [`WireError::MissingKeys`], [`WireError::UnexpectedKey`].
     pub fn expecting(mut self, specs: &[KeySpec]) -> Result<Self, WireError> {
         let listed: HashMap<_, _> = specs.iter().map(|s| (s.kind, s.limbs)).collect();
         let cap = listed.len() as u64;

@@ -52,8 +52,8 @@ impl<'a, W: Write> KeyWriter<'a, W> {
     /// Writes one key.
     ///
     /// # Errors
-    /// [`WireError::Shape`] when the key is not what `spec` says, [`WireError::DuplicateKey`], [`WireError::Residue`],
-    /// [`WireError::Promised`] beyond the count of the header, [`WireError::Io`].
+    /// [`WireError::Shape`] when the key is not what `spec` says, [`WireError::DuplicateKey`],
+    /// [`WireError::Residue`], [`WireError::Promised`] beyond the count of the header, [`WireError::Io`].
     pub fn write(&mut self, spec: &KeySpec, key: &SwitchingKey) -> Result<(), WireError> {
         let shape = self.check(spec, key)?;
         self.body.clear();
@@ -85,7 +85,9 @@ impl<'a, W: Write> KeyWriter<'a, W> {
         }
         let kind = spec.kind;
         let fresh = self.seen.insert(kind);
-        fresh.then_some(shape).ok_or(WireError::DuplicateKey { op: OP, kind })
+        fresh
+            .then_some(shape)
+            .ok_or(WireError::DuplicateKey { op: OP, kind })
     }
 
     /// Flushes and returns the writer.
@@ -94,7 +96,9 @@ impl<'a, W: Write> KeyWriter<'a, W> {
     /// [`WireError::Promised`] when fewer keys were written than the header says, [`WireError::Io`].
     pub fn finish(mut self) -> Result<W, WireError> {
         self.promise.kept()?;
-        self.w.flush().map_err(|source| WireError::Io { op: OP, source })?;
+        self.w
+            .flush()
+            .map_err(|source| WireError::Io { op: OP, source })?;
         Ok(self.w)
     }
 }

@@ -1,5 +1,6 @@
-//! Bytes that travel between client and server: parameters, evaluation keys, ciphertexts, plans. No secret keys: the
-//! client's key file has a kind of its own ([`Kind::SECRET_KEY`]) and is written elsewhere over [`header`] and [`record`].
+//! Bytes that travel between client and server: parameters, evaluation keys, ciphertexts, plans. No secret
+//! keys: the client's key file has a kind of its own ([`Kind::SECRET_KEY`]) and is written elsewhere over
+//! [`header`] and [`record`].
 //!
 //! | module | idea |
 //! |---|---|
@@ -16,18 +17,23 @@
 //! ```text
 //! file        = header record*count end
 //! header      = "TACITA" kind:u8 version:u32 parameter_hash:[32] owner:[16] count:u64 check:[16]
-//! record      = length:u64 body:[length] check:[16]          check = first 16 bytes of BLAKE3 over what precedes it
-//! ciphertext  = polys:u8(=2) seeded:u8 limbs:u16 scale:f64 [seed:[32] if seeded] residues(c0) [residues(c1) if not]
-//! key         = kind:u8 galois:u64 limbs:u16 special:u16 gadget:u8 seed:[32] digits:u16 residues(b_0) residues(b_1) ...
-//! residues    = per limb, N residues of the limb's prime, each at the prime's bit length, least significant bit first
+//! record      = length:u64 body:[length] check:[16]
+//! check       = first 16 bytes of BLAKE3 over what precedes it
+//! ciphertext  = polys:u8(=2) seeded:u8 limbs:u16 scale:f64 [seed:[32] if seeded] residues(c0)
+//!               [residues(c1) if not seeded]
+//! key         = kind:u8 galois:u64 limbs:u16 special:u16 gadget:u8 seed:[32] digits:u16
+//!               residues(b_0) residues(b_1) ...
+//! residues    = per limb, N residues of the limb's prime, each at the prime's bit length,
+//!               least significant bit first
 //! ```
 //! Every prime is below 2^50 and N is a multiple of 8, so that a limb fills whole bytes.
 //!
 //! # Hostile bytes
-//! A length is compared with its cap, computed from the parameters, before a byte of the body is read; buffers grow with
-//! the bytes that arrive, not with the length that is claimed; the checksum is compared before the body is parsed; the
-//! length must be the one that the parsed shape implies; every residue must be below its prime. The checksum finds damage,
-//! it does not authenticate: whoever alters a file can recompute it, and all that follows must (and does) bear that.
+//! A length is compared with its cap, computed from the parameters, before a byte of the body is read;
+//! buffers grow with the bytes that arrive, not with the length that is claimed; the checksum is compared
+//! before the body is parsed; the length must be the one that the parsed shape implies; every residue must be
+//! below its prime. The checksum finds damage, it does not authenticate: whoever alters a file can recompute
+//! it, and all that follows must (and does) bear that.
 #![forbid(unsafe_code)]
 
 mod bits;

@@ -42,8 +42,9 @@ pub fn write_parameters(w: &mut impl Write, params: &Parameters) -> Result<(), W
 /// Reads parameters and builds their tables. `allow_insecure` admits those below 128 bits: for tests.
 ///
 /// # Errors
-/// Those of [`read_blob`]; [`WireError::Field`], [`WireError::Length`] for a malformed body; [`WireError::Insecure`];
-/// [`WireError::Rlwe`] when the literal is refused; [`WireError::Parameters`] when it is not what the header's hash says.
+/// Those of [`read_blob`]; [`WireError::Field`], [`WireError::Length`] for a malformed body;
+/// [`WireError::Insecure`]; [`WireError::Rlwe`] when the literal is refused; [`WireError::Parameters`] when
+/// it is not what the header's hash says.
 pub fn read_parameters(r: &mut impl Read, allow_insecure: bool) -> Result<Parameters, WireError> {
     let cap = FIELDS + MAX_NAME + 2 * MAX_PRIMES * 8;
     let (header, body) = read_blob(r, Kind::PARAMETERS, None, cap as u64)?;

@@ -16,15 +16,25 @@ pub fn write_record(w: &mut impl Write, op: &'static str, body: &[u8]) -> Result
     write_all(w, op, &check_of(body))
 }
 
-/// Reads one record's body into `body` (replaced), refusing lengths above `cap`. The buffer grows as bytes arrive; if its
-/// capacity is `cap` already it is never moved (readers of secrets: give it that capacity, zeroise it after use).
+/// Reads one record's body into `body` (replaced), refusing lengths above `cap`. The buffer grows as bytes
+/// arrive; if its capacity is `cap` already it is never moved (readers of secrets: give it that capacity,
+/// zeroise it after use).
 ///
 /// # Errors
 /// [`WireError::TooLarge`], [`WireError::Truncated`], [`WireError::Checksum`], [`WireError::Io`].
-pub fn read_record(r: &mut impl Read, op: &'static str, cap: u64, body: &mut Vec<u8>) -> Result<(), WireError> {
+pub fn read_record(
+    r: &mut impl Read,
+    op: &'static str,
+    cap: u64,
+    body: &mut Vec<u8>,
+) -> Result<(), WireError> {
     let length = u64::from_le_bytes(read_array(r, op, "a record's length")?);
     if length > cap {
-        return Err(WireError::TooLarge { op, found: length, cap });
+        return Err(WireError::TooLarge {
+            op,
+            found: length,
+            cap,
+        });
     }
     body.clear();
     r.take(length)
@@ -74,7 +84,11 @@ pub(crate) fn read_up_to(r: &mut impl Read, op: &'static str, buffer: &mut [u8])
     Ok(filled)
 }
 
-fn read_array<const N: usize>(r: &mut impl Read, op: &'static str, part: &'static str) -> Result<[u8; N], WireError> {
+fn read_array<const N: usize>(
+    r: &mut impl Read,
+    op: &'static str,
+    part: &'static str,
+) -> Result<[u8; N], WireError> {
     let mut out = [0u8; N];
     let found = read_up_to(r, op, &mut out)?;
     check_whole(op, part, found, N as u64)?;

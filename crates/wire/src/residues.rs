@@ -17,7 +17,8 @@ pub(crate) fn poly_bytes(params: &Parameters, limbs: usize, special: usize) -> u
         .sum()
 }
 
-/// Appends the packed residues of polynomials that all have `limbs` + `special` limbs (checked by the caller).
+/// Appends the packed residues of polynomials that all have `limbs` + `special` limbs (checked by the
+/// caller).
 pub(crate) fn pack_polys(
     op: &'static str,
     params: &Parameters,
@@ -36,14 +37,19 @@ pub(crate) fn pack_polys(
             rest = tail;
         }
     }
-    jobs.into_par_iter().enumerate().try_for_each(|(i, (limb, p, out))| {
-        let hint = "write only canonical residues (a result that was not reduced?)";
-        let canonical = bits::pack(limb, p, out);
-        canonical.then_some(()).ok_or_else(|| residue_error(op, i, p, hint))
-    })
+    jobs.into_par_iter()
+        .enumerate()
+        .try_for_each(|(i, (limb, p, out))| {
+            let hint = "write only canonical residues (a result that was not reduced?)";
+            let canonical = bits::pack(limb, p, out);
+            canonical
+                .then_some(())
+                .ok_or_else(|| residue_error(op, i, p, hint))
+        })
 }
 
-/// Unpacks `count` polynomials of `limbs` + `special` limbs; `bytes` has exactly their length (checked by the caller).
+/// Unpacks `count` polynomials of `limbs` + `special` limbs; `bytes` has exactly their length (checked by the
+/// caller).
 pub(crate) fn unpack_polys(
     op: &'static str,
     params: &Parameters,
@@ -99,5 +105,10 @@ pub(crate) fn check_poly(
 }
 
 fn residue_error(op: &'static str, limb: usize, prime: u64, hint: &'static str) -> WireError {
-    WireError::Residue { op, limb, prime, hint }
+    WireError::Residue {
+        op,
+        limb,
+        prime,
+        hint,
+    }
 }

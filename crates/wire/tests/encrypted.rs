@@ -23,7 +23,10 @@ fn a_product_computed_from_files_decrypts() {
         kind: KeyKind::Relinearise,
         limbs,
     };
-    let key = KeyGenerator::new(&params, &secret).unwrap().generate(spec).unwrap();
+    let key = KeyGenerator::new(&params, &secret)
+        .unwrap()
+        .generate(spec)
+        .unwrap();
     let mut keys = KeyWriter::new(Vec::new(), &params, OWNER, 1).unwrap();
     keys.write(&spec, &key).unwrap();
     let keys = keys.finish().unwrap();
@@ -37,7 +40,9 @@ fn a_product_computed_from_files_decrypts() {
     let (owner, keys) = read_evaluation_keys(&keys[..], &params, None, Some(&[spec])).unwrap();
     let input = CiphertextFile::read(&mut &request[..], &params, Some(owner)).unwrap();
     let evaluator = Evaluator::new(params.clone(), Arc::new(keys));
-    let squared = evaluator.mul(&input.ciphertexts[0], &input.ciphertexts[0]).unwrap();
+    let squared = evaluator
+        .mul(&input.ciphertexts[0], &input.ciphertexts[0])
+        .unwrap();
     let mut response = Vec::new();
     CiphertextFile::write(&mut response, &params, owner, &[squared]).unwrap();
 

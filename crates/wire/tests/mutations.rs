@@ -1,5 +1,5 @@
-//! Thousands of mutated files, half of them with their checksums repaired: decoders return, never panic, and never hold
-//! more memory than one valid object of these parameters takes.
+//! Thousands of mutated files, half of them with their checksums repaired: decoders return, never panic, and
+//! never hold more memory than one valid object of these parameters takes.
 mod common;
 use common::*;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -112,6 +112,7 @@ fn decoders_survive_mutations_within_their_memory() {
         let held = PEAK.load(Relaxed).saturating_sub(before);
         assert!(held <= cap, "round {round}: {held} bytes held, the cap is {cap}");
     }
-    // Resealed residues in range are valid files: had none been accepted, the mutations would not reach the parsers.
+    // Resealed residues in range are valid files: had none been accepted, the mutations would not reach the
+    // parsers.
     assert!(accepted > 50, "{accepted}");
 }

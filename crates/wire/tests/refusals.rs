@@ -58,7 +58,10 @@ fn headers() {
 
 #[test]
 fn another_client_other_parameters_another_kind() {
-    let (params, other) = (insecure_toy_n8(), CkksParameters::preset("insecure_toy_n9").unwrap());
+    let (params, other) = (
+        insecure_toy_n8(),
+        CkksParameters::preset("insecure_toy_n9").unwrap(),
+    );
     let (key, ct) = (key_file(&params, &specs()), ciphertext_file(&params));
     refused!(cts(&ct, &other), Parameters { .. });
     refused!(keys(&key, &other, None), Parameters { .. });
@@ -106,7 +109,10 @@ fn every_truncation_and_every_flipped_bit_of_a_byte() {
 #[test]
 fn lengths_beyond_the_cap_are_refused_before_reading() {
     let params = insecure_toy_n8();
-    for (mut bytes, is_key) in [(ciphertext_file(&params), false), (key_file(&params, &specs()), true)] {
+    for (mut bytes, is_key) in [
+        (ciphertext_file(&params), false),
+        (key_file(&params, &specs()), true),
+    ] {
         bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&u64::MAX.to_le_bytes());
         let error = if is_key {
             keys(&bytes, &params, None)
@@ -200,7 +206,10 @@ fn keys_that_are_double_missing_or_not_in_the_plan() {
             ..
         }
     );
-    refused!(keys(&file, &params, Some(&list[1..])), Count { found: 5, cap: 4, .. });
+    refused!(
+        keys(&file, &params, Some(&list[1..])),
+        Count { found: 5, cap: 4, .. }
+    );
     let mut other = specs();
     other[1].limbs = 2;
     refused!(keys(&file, &params, Some(&other)), UnexpectedKey { limbs: 1, .. });
@@ -225,7 +234,10 @@ fn forged_parameters() {
         read_parameters(&mut &bytes[..], true).err().unwrap()
     };
     let names = 10 + params.rlwe().name().len();
-    refused!(read_parameters(&mut &file[..], false).err().unwrap(), Insecure { .. });
+    refused!(
+        read_parameters(&mut &file[..], false).err().unwrap(),
+        Insecure { .. }
+    );
     refused!(forge(0, &[65, 0]), Field { field: "name", .. });
     refused!(forge(2, &[18, 0]), Field { field: "log_n", .. });
     refused!(forge(6, &[9, 0]), Length { .. });
@@ -236,7 +248,10 @@ fn forged_parameters() {
         .flat_map(|p| p.to_le_bytes())
         .collect();
     refused!(forge(names, &swapped), Parameters { .. });
-    assert!(matches!(forge(names, &4u64.to_le_bytes()), WireError::Rlwe { .. }));
+    assert!(matches!(
+        forge(names, &4u64.to_le_bytes()),
+        WireError::Rlwe { .. }
+    ));
     assert!(matches!(forge(10, b"x"), WireError::Rlwe { .. }));
 }
 
@@ -261,14 +276,19 @@ fn writers_refuse_what_readers_would() {
 #[test]
 fn writers_keep_their_count_and_their_specs() {
     let params = insecure_toy_n8();
-    let (list, writer) = (specs(), |n| KeyWriter::new(Vec::new(), &params, OWNER, n).unwrap());
+    let (list, writer) = (specs(), |n| {
+        KeyWriter::new(Vec::new(), &params, OWNER, n).unwrap()
+    });
     let mut w = writer(2);
     w.write(&list[0], &key(&params, &list[0])).unwrap();
     refused!(
         w.write(&list[0], &key(&params, &list[0])).unwrap_err(),
         DuplicateKey { .. }
     );
-    refused!(w.write(&list[1], &key(&params, &list[0])).unwrap_err(), Shape { .. });
+    refused!(
+        w.write(&list[1], &key(&params, &list[0])).unwrap_err(),
+        Shape { .. }
+    );
     refused!(
         w.finish().unwrap_err(),
         Promised {
@@ -278,7 +298,10 @@ fn writers_keep_their_count_and_their_specs() {
         }
     );
     let mut w = writer(0);
-    refused!(w.write(&list[0], &key(&params, &list[0])).unwrap_err(), Promised { .. });
+    refused!(
+        w.write(&list[0], &key(&params, &list[0])).unwrap_err(),
+        Promised { .. }
+    );
     refused!(
         KeyWriter::new(Vec::new(), &params, OWNER, 260).err().unwrap(),
         Count { .. }

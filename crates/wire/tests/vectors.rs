@@ -1,8 +1,9 @@
-//! Recorded files of format version 1 under `insecure_toy_n8` (N = 256, no security, no secrets: the residues come from a
-//! fixed stream). They pin the bytes: today's writer must make them, today's reader must read them.
+//! Recorded files of format version 1 under `insecure_toy_n8` (N = 256, no security, no secrets: the residues
+//! come from a fixed stream). They pin the bytes: today's writer must make them, today's reader must read
+//! them.
 //!
-//! When a preset's primes change on purpose, or the format does (then raise `VERSION` first), make them again:
-//! `TACITA_WRITE_VECTORS=1 cargo test -p tacita-wire --test vectors the_writer`
+//! When a preset's primes change on purpose, or the format does (then raise `VERSION` first), make them
+//! again: `TACITA_WRITE_VECTORS=1 cargo test -p tacita-wire --test vectors the_writer`
 mod common;
 use common::*;
 use std::path::PathBuf;
@@ -52,9 +53,15 @@ fn the_reader_reads_the_recorded_bytes() {
     let params = insecure_toy_n8();
     let read = |name: &str| std::fs::read(path(name)).unwrap();
     let cts = CiphertextFile::read(&mut &read("ciphertexts_v1")[..], &params, Some(OWNER)).unwrap();
-    assert_eq!(cts.ciphertexts[1].polys[1].limbs, poly(params.rlwe(), 3, 0, 10).limbs);
+    assert_eq!(
+        cts.ciphertexts[1].polys[1].limbs,
+        poly(params.rlwe(), 3, 0, 10).limbs
+    );
     let seeded = CiphertextFile::read(&mut &read("seeded_v1")[..], &params, Some(OWNER)).unwrap();
-    assert_eq!(seeded.ciphertexts[0].polys[0].limbs, poly(params.rlwe(), 2, 0, 4).limbs);
+    assert_eq!(
+        seeded.ciphertexts[0].polys[0].limbs,
+        poly(params.rlwe(), 2, 0, 4).limbs
+    );
     let keys = read("keys_v1");
     let (_, keys) = read_evaluation_keys(&keys[..], &params, None, Some(&specs())).unwrap();
     assert_eq!(keys.len(), specs().len());

@@ -4,10 +4,11 @@
     y = spec.evaluate(be, ct)                 # on any Backend
     spec.numpy(x)                             # its float64 value
     spec.depth()                              # its levels
-    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) for the placement to pick from
+    gelu.candidates((-8.0, 8.0))              # several (depth, products, error) for the placement to pick
+    from
 
-`arion` and `moai` hold the papers' choices for the same functions, `power` and `constant` those of retrained models.
-`from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
+`arion` and `moai` hold the papers' choices for the same functions, `power` and `constant` those of retrained
+models. `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
 from tacita.approx import softmax

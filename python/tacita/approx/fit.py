@@ -74,7 +74,9 @@ def least_squares(f: Function, domain: Interval, degree: int, weight: Function |
     return _measured(f, domain, coefficients, weight)
 
 
-def remez(f: Function, domain: Interval, degree: int, weight: Function | None = None, rounds: int = 30) -> Fit:
+def remez(
+    f: Function, domain: Interval, degree: int, weight: Function | None = None, rounds: int = 30
+) -> Fit:
     """Minimax fit by exchange; the best of all rounds and of plain interpolation is returned, so it never
     fails.
 
@@ -132,10 +134,13 @@ def check_interval(operation: str, interval: Interval, *, positive: bool = False
     """Raise FitError unless lo < hi are finite (and lo > 0 when `positive`)."""
     lo, hi = interval
     if not (np.isfinite(lo) and np.isfinite(hi) and lo < hi):
-        raise FitError(f"{operation}: interval [{lo}, {hi}] is empty or not finite", hint="calibrate on more text")
+        raise FitError(
+            f"{operation}: interval [{lo}, {hi}] is empty or not finite", hint="calibrate on more text"
+        )
     if positive and lo <= 0.0:
         raise FitError(
-            f"{operation}: interval [{lo}, {hi}] must be positive", hint="add the epsilon, or widen the lower end less"
+            f"{operation}: interval [{lo}, {hi}] must be positive",
+            hint="add the epsilon, or widen the lower end less",
         )
 
 

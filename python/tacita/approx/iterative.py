@@ -34,7 +34,8 @@ ROUNDING = 4e-15  # no error below what float64 shows is stated
 
 @dataclass(frozen=True)
 class GoldschmidtSpec(Spec):
-    """1/x on `domain` = [lo, hi] > 0 by len(relaxation) iterations. Depth: one level each; 2T - 2 products."""
+    """1/x on `domain` = [lo, hi] > 0 by len(relaxation) iterations. Depth: one level each; 2T - 2
+    products."""
 
     kind = "goldschmidt"
     relaxation: tuple[float, ...]
@@ -57,8 +58,8 @@ class GoldschmidtSpec(Spec):
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
         """The factors k_i are carried in a running constant: a_i = c_i * alpha_i, with small integers (free)
-        in place of the level that a multiplication by k_i would cost; what remains is folded into b_1, an affine
-        map of x.
+        in place of the level that a multiplication by k_i would cost; what remains is folded into b_1, an
+        affine map of x.
         """
         alpha, steps = self._start(be, ct, input_scale)
         first = output_scale * _closing(self) / self.domain[1] * _rest(steps[1:]) * steps[0].b_factor
@@ -69,10 +70,12 @@ class GoldschmidtSpec(Spec):
         return beta
 
     def divide(self, be: Backend, numerators: Sequence[Ct], ct: Ct, input_scale: float = 1.0) -> list[Ct]:
-        """numerator -> numerator / x * divide_factor(input_scale), at depth(input_scale) levels below the lower
+        """numerator -> numerator / x * divide_factor(input_scale), at depth(input_scale) levels below the
+        lower
         operand: one level less than `evaluate` and a product, because the numerator takes the place of b_0.
 
-        Cost: T - 1 + T * len(numerators) products. Intermediate values stay within max |numerator| / lo * factor.
+        Cost: T - 1 + T * len(numerators) products. Intermediate values stay within max |numerator| / lo *
+        factor.
         """
         alpha, steps = self._start(be, ct, input_scale)
         quotients = list(numerators)
@@ -190,7 +193,8 @@ class NewtonSpec(Spec):
 
 
 def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
-    """Minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the start's."""
+    """Minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the
+    start's."""
     start = chebyshev_spec("rsqrt", lambda x: 1.0 / np.sqrt(x), interval, domain, degree, np.sqrt)
     error, pairs = start.error, []
     for _ in range(steps):

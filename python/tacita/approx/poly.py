@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChebyshevSpec(Spec):
-    """p(x) = sum_k coefficients[k] T_k(u), u the affine image of x in `domain`. Depth ceil(log2(degree+1))."""
+    """p(x) = sum_k coefficients[k] T_k(u), u the affine image of x in `domain`. Depth
+    ceil(log2(degree+1))."""
 
     kind = "chebyshev"
     coefficients: tuple[float, ...]
@@ -89,14 +90,21 @@ def series_multiplications(degree: int) -> int:
 
 
 def chebyshev_spec(
-    function: str, f: Function, interval: Interval, domain: Interval, degree: int, weight: Function | None = None
+    function: str,
+    f: Function,
+    interval: Interval,
+    domain: Interval,
+    degree: int,
+    weight: Function | None = None,
 ) -> ChebyshevSpec:
     """Minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is given."""
     fit = fitting.remez(f, domain, degree, weight)
     return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, _floats(fit))
 
 
-def even_spec(function: str, even: Function, slope: float, interval: Interval, bound: float, degree: int) -> EvenSpec:
+def even_spec(
+    function: str, even: Function, slope: float, interval: Interval, bound: float, degree: int
+) -> EvenSpec:
     """slope*x + minimax fit of the even function on [-bound, bound] by a series of `degree` in T_2
     (2*degree in x).
     """
@@ -125,7 +133,12 @@ def smallest_degree(
 
 
 def _reduce(
-    make: Callable[[int], Spec], error: float, low: int, high: int, best: Spec, measure: Callable[[Spec], float]
+    make: Callable[[int], Spec],
+    error: float,
+    low: int,
+    high: int,
+    best: Spec,
+    measure: Callable[[Spec], float],
 ) -> Spec:
     """Binary search for the least degree in [low, high] that keeps the error: fewer products at the same
     depth.

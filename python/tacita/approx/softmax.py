@@ -52,7 +52,9 @@ class SoftmaxSpec:
 def spec_from_dict(data: Mapping[str, Any]) -> SoftmaxSpec:
     """Inverse of SoftmaxSpec.to_dict. Errors: FitError."""
     if set(data) != {"exponential", "inverses"}:
-        raise FitError(f"softmax spec_from_dict: got fields {sorted(data)}", hint="needs exponential and inverses")
+        raise FitError(
+            f"softmax spec_from_dict: got fields {sorted(data)}", hint="needs exponential and inverses"
+        )
     return SoftmaxSpec(from_dict(data["exponential"]), tuple(from_dict(d) for d in data["inverses"]))
 
 

@@ -89,7 +89,8 @@ class Norm:
 
 @dataclass(frozen=True)
 class Positions:
-    """What is added to the words of a single text: row t of `table` at token t, and row 0 of `types`, if any."""
+    """What is added to the words of a single text: row t of `table` at token t, and row 0 of `types`, if
+    any."""
 
     table: str
     types: str | None

@@ -1,11 +1,12 @@
-"""The conformance suite of the blocks, exported: every block with every option, at odd shapes, against floats.
+"""The conformance suite of the blocks, exported: every block with every option, at odd shapes, against
+floats.
 
     for case in CASES:
         check(case, run, tolerance=0.01)
 
-`run` interprets a `Task`: it takes the little model `task.forward`, its weights and one input, and returns the
-answer (1, outputs). An interpreter that lacks an option must refuse it with a PlanError before anything runs:
-`check(..., refused=True)`.
+`run` interprets a `Task`: it takes the little model `task.forward`, its weights and one input, and returns
+the answer (1, outputs). An interpreter that lacks an option must refuse it with a PlanError before anything
+runs: `check(..., refused=True)`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ FEATURES, HEADS, WIDE, TOKENS, REAL = 15, 3, 22, 7, 5  # no power of two, and no
 
 @dataclass(frozen=True)
 class Case:
-    """name: says block and option. forward: a little model of one row. option: what it needs beyond the plain blocks."""
+    """name: says block and option. forward: a little model of one row. option: what it needs beyond the plain
+    blocks."""
 
     name: str
     forward: Forward
@@ -50,7 +52,9 @@ class Task:
 
     def floats(self, see: See = unseen) -> Array:
         """What the answer is."""
-        result: Array = self.forward(Meaning(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden)
+        result: Array = self.forward(
+            Meaning(FloatTensors(Weights(self.tensors), self.mask, see)), self.hidden
+        )
         return result
 
 
@@ -70,7 +74,8 @@ def task_of(case: Case, seed: int = 0) -> Task:
 
 
 def check(case: Case, run: Run, tolerance: float, *, refused: bool = False) -> None:
-    """Raises AssertionError where the interpreter's answer is not that of floats, or its refusal is missing."""
+    """Raises AssertionError where the interpreter's answer is not that of floats, or its refusal is
+    missing."""
     task = task_of(case)
     try:
         found = run(task)

@@ -31,7 +31,8 @@ def unseen(name: str, value: Array) -> None:
 
 
 class FloatTensors:
-    """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every value."""
+    """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every
+    value."""
 
     def __init__(self, weights: Weights, mask: Array, see: See = unseen) -> None:
         self._weights, self._mask, self._see = weights, np.asarray(mask, np.float64), see
@@ -41,7 +42,9 @@ class FloatTensors:
         if x is not None:
             self._see(f"{name}.input", x)
 
-    def linear(self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False) -> Array:
+    def linear(
+        self, x: Array, maps: tuple[Dense, ...], add: Array | None = None, *, opened: bool = False
+    ) -> Array:
         """See the contract. One product a map: to stack weights for every text would take longer."""
         parts = [self._dense(x, d) for d in maps]
         result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

@@ -1,8 +1,8 @@
 """A model as a graph: what a packing reads before it lays a single number into a slot.
 
 Interpreters on tensors compute as they walk. A packing must look ahead: what a LayerNorm leaves out of the
-linear map before it, and whether a sum is read once or twice, decides how the sum is stored. So it records the
-walk first:
+linear map before it, and whether a sum is read once or twice, decides how the sum is stored. So it records
+the walk first:
 
     graph = record(config, tokens)
     [step.op for step in graph.steps]    # "attention", "add", "norm", "feed_forward", "add", "norm", ...
@@ -23,7 +23,8 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the walk: the result of the step with this name, or the model's input. shape: (rows, features)."""
+    """A tensor of the walk: the result of the step with this name, or the model's input. shape: (rows,
+    features)."""
 
     step: str
     shape: Shape
@@ -31,7 +32,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for take, add and answer."""
+    """op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for take, add and
+    answer."""
 
     name: str
     op: str
@@ -61,7 +63,9 @@ class Graph:
     def takers(self, step: Step) -> list[Step]:
         """The steps that read its result or its first rows."""
         found = self.readers(step)
-        return [r for r in found if r.op != "take"] + [t for r in found if r.op == "take" for t in self.takers(r)]
+        return [r for r in found if r.op != "take"] + [
+            t for r in found if r.op == "take" for t in self.takers(r)
+        ]
 
     def fused(self, step: Step) -> bool:
         """Whether a sum is read by a norm and nobody else: it need not be stored as it is."""

@@ -39,7 +39,7 @@ class Meaning(Generic[T, W]):
         ops.enter(name, x)
         query, key, value = (ops.heads(part, a.heads) for part in self._projections(x, a, rows))
         scores = ops.scores(query, key, name)
-        if isinstance(a.weights, Powers):  # noqa: SIM108
+        if isinstance(a.weights, Powers):
             weights = ops.powers(scores, a.weights, name)
         else:
             weights = ops.softmax(scores, name)

@@ -51,7 +51,9 @@ class Shapes:
     def attention(self, x: Shape, a: Attention, name: str, rows: int | None = None) -> Shape:
         """See the contract."""
         if a.query.outputs % a.heads or a.key.outputs != a.query.outputs:
-            raise ShapeError(f"{name}: {a.query.outputs} features in {a.heads} heads", hint="they must divide")
+            raise ShapeError(
+                f"{name}: {a.query.outputs} features in {a.heads} heads", hint="they must divide"
+            )
         for dense in (a.query, a.key, a.value):
             self._dense(x, dense, name)
         context = self.take((x[0], a.value.outputs), rows)

@@ -3,9 +3,9 @@
 Intervals are properties of a checkpoint and a node. Every approximation of a plan is fitted on them, and
 every tensor that crosses a stage boundary is stored divided by its bound. The margin widens what was seen:
 signed intervals by margin * width on each side, positive ones (sums, variances) by the factor exp(margin *
-min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore rounded outwards
-to 8 bits (`calibrate.outwards`); what follows from an interval, such as the shift of the scores, follows from the rounded one.
-The fits widen their domain once more (`approx.spec.MARGIN`).
+min(max(2, log(hi/lo)), 6)), bounds by 1 + 2 * margin. All of it is published with the plan and therefore
+rounded outwards to 8 bits (`calibrate.outwards`); what follows from an interval, such as the shift of the
+scores, follows from the rounded one. The fits widen their domain once more (`approx.spec.MARGIN`).
 
 Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
 their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
@@ -75,9 +75,11 @@ def calibrate(
     texts are not) and over given samples; record, widen, round outwards.
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
-    total) of each pass. row_estimates: whether the circuit can take row estimates from its scores; then they are fitted where
-    they are worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score need not.
-    Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for tempering.
+    total) of each pass. row_estimates: whether the circuit can take row estimates from its scores; then they
+    are fitted where they are worth it. temper: whether peaked heads may be tempered; a circuit that takes
+    each row's largest score need not.
+    Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for
+    tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
     samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
@@ -96,7 +98,8 @@ def survey(
     row_estimates: bool = False,
     processes: int = 1,
 ) -> Survey:
-    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds (`calibrate.excesses`).
+    """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds
+    (`calibrate.excesses`).
 
     processes: see `calibrate.walk`; the result is the same for any number.
     """
@@ -127,11 +130,15 @@ def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
 
 def _read(path: Path) -> str:
     if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
-        raise InputError(f"load_texts: {path} is absent or over {MAX_TEXT_BYTES} bytes", hint="one text a line")
+        raise InputError(
+            f"load_texts: {path} is absent or over {MAX_TEXT_BYTES} bytes", hint="one text a line"
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from None
+        raise InputError(
+            f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,8 @@ class _How:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make intervals."""
+    """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make
+    intervals."""
 
     checkpoint: Checkpoint
     ranges: Ranges
@@ -228,5 +236,7 @@ def _made(measured: _Measured, how: _How) -> Calibration:
         answer=intervals.bound("answer"),
         temperatures=measured.temperatures,
         row_estimates=measured.rows,
-        inputs={name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()},
+        inputs={
+            name: intervals.bound(seen) for name, seen in inputs_of_sums(measured.checkpoint.config).items()
+        },
     )

@@ -23,13 +23,13 @@ from tacita.plans.typed_json import from_json, to_json
 
 @dataclass(frozen=True)
 class AttentionCalibration:
-    """input: bound of x. scores: scaled scores, excluded keys too. shift: the upper end of the scores, which is
-    subtracted before exp.
+    """input: bound of x. scores: scaled scores, excluded keys too. shift: the upper end of the scores, which
+    is subtracted before exp.
 
     sums: row sums of exp(score - shift) over real keys. mixed: bound of |sum_j exp(score_ij - shift) V_j|.
-    means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that holds 1/n (softmax
-    is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k square-and-normalise
-    rounds. context: bound after normalisation.
+    means, mixed_mean: the same with weights 1/n for n real keys in place of 1, for a mask that holds 1/n
+    (softmax is the same, the interval is narrower); means[k] is of exp((score - shift) / 2^k), for k
+    square-and-normalise rounds. context: bound after normalisation.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -45,8 +45,8 @@ class AttentionCalibration:
 
 @dataclass(frozen=True)
 class NormCalibration:
-    """sum: bound of what it normalises. centred: of that minus its mean. variance: with epsilon. result: bound
-    of the output."""
+    """sum: bound of what it normalises. centred: of that minus its mean. variance: with epsilon. result:
+    bound of the output."""
 
     tag: ClassVar[str] = NORM
     sum: float
@@ -76,12 +76,13 @@ NodeCalibration = AttentionCalibration | NormCalibration | FunctionCalibration
 class Calibration:
     """Intervals of a checkpoint (by sha256; in a plan, by its commitment) at a margin.
 
-    samples: inputs measured. rows: token rows measured, rounded up. nodes: in the order of the walk. entry: bound
-    of the hidden states that a model starts from. answer: bound of logits or pooled vector, before it is
-    normalised. temperatures: factor of the scores by attention and head, 1 but for heads too peaked; all intervals
-    are those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that. row_estimates:
-    what that circuit takes from the scores, for the attentions where it is worth it; the intervals of scores and
-    sums are after it. inputs: bound of what a node takes, for the readers of sums that a circuit stores.
+    samples: inputs measured. rows: token rows measured, rounded up. nodes: in the order of the walk. entry:
+    bound of the hidden states that a model starts from. answer: bound of logits or pooled vector, before it
+    is normalised. temperatures: factor of the scores by attention and head, 1 but for heads too peaked; all
+    intervals are those of `temper.tempered(checkpoint, temperatures)`, and a circuit must be built from that.
+    row_estimates: what that circuit takes from the scores, for the attentions where it is worth it; the
+    intervals of scores and sums are after it. inputs: bound of what a node takes, for the readers of sums
+    that a circuit stores.
     """
 
     sha256: str

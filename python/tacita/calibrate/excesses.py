@@ -1,10 +1,11 @@
 """How often texts leave the calibrated intervals, measured on texts that did not make them.
 
-Of many texts every fifth is held out. Of fewer, five times a fifth is tested against intervals of the other four fifths (row
-estimates and temperatures are those of all): the plan's own intervals come from all of them and are a little wider. A text is
-*outside* when any value that the circuit bounds leaves its interval at all; then its own answer may be off. It is *far* outside
-when a value lies beyond FAR times the interval's half-width, where a bootstrap of its ciphertext no longer holds and every other
-text in that ciphertext can be spoiled too (docs/threat-model.md, "Common fate").
+Of many texts every fifth is held out. Of fewer, five times a fifth is tested against intervals of the other
+four fifths (row estimates and temperatures are those of all): the plan's own intervals come from all of them
+and are a little wider. A text is *outside* when any value that the circuit bounds leaves its interval at all;
+then its own answer may be off. It is *far* outside when a value lies beyond FAR times the interval's
+half-width, where a bootstrap of its ciphertext no longer holds and every other text in that ciphertext can be
+spoiled too (docs/threat-model.md, "Common fate").
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ FEW = 50  # texts below which nothing is estimated
 FAR = 1.2  # times an interval's half-width from its middle
 CONFIDENCE = 0.95
 
-# what circuits rely on of a node's calibration: the fields have the names of the reference's records (`blocks.floats`)
+# what circuits rely on of a node's calibration: the fields have the names of the reference's records
+# (`blocks.floats`)
 INTERVALS = {ATTENTION: ("scores",), NORM: ("variance",), FUNCTION: ("argument",)}
 BOUNDS = {ATTENTION: ("input", "context"), NORM: ("centred", "result"), FUNCTION: ()}
 
@@ -70,7 +72,8 @@ def counted(method: str, excesses: Sequence[Array]) -> Counts:
 
 
 def excesses(ranges: Ranges, calibration: Calibration) -> dict[str, Array]:
-    """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is outside. (samples,) each."""
+    """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
+    outside. (samples,) each."""
     with np.errstate(over="ignore"):
         return dict(_excesses(ranges, calibration))
 
@@ -81,7 +84,8 @@ def largest_excess(ranges: Ranges, calibration: Calibration) -> Array:
 
 
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
-    """Clopper-Pearson: the share at which so few hits or fewer have probability 1 - confidence; 1 for no trials."""
+    """Clopper-Pearson: the share at which so few hits or fewer have probability 1 - confidence; 1 for no
+    trials."""
     if hits >= trials:
         return 1.0
     low, high = hits / trials, 1.0

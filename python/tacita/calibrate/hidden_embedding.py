@@ -1,7 +1,9 @@
-"""Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a request holds them.
+"""Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a
+request holds them.
 
-A client that looks words up cannot pad with copies of a whole row, since the server adds the positions. It pads with the first token
-instead, so padded rows are its word at later positions: they are part of the samples.
+A client that looks words up cannot pad with copies of a whole row, since the server adds the positions. It
+pads with the first token instead, so padded rows are its word at later positions: they are part of the
+samples.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ MOST_SAMPLES = 64  # every one is as long as a request
 def hidden_embedding(
     checkpoint: Checkpoint, tokens: int, texts: Sequence[Text], margin: float
 ) -> tuple[EmbeddingBounds, NormBounds | None, list[Sample]]:
-    """Bounds, also of the norm after the tables, and (hidden states, mask) of the first `MOST_SAMPLES` texts with padding."""
+    """Bounds, also of the norm after the tables, and (hidden states, mask) of the first `MOST_SAMPLES` texts
+    with padding."""
     config, tensors = checkpoint.config, checkpoint.tensors
     types = TYPES if config.types else None
     known = Weights(tensors).positions(Positions(POSITIONS, types, config.hidden), tokens)

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.calibrate.calibration import AttentionCalibration, FunctionCalibration, NodeCalibration, NormCalibration
+from tacita.calibrate.calibration import (
+    AttentionCalibration,
+    FunctionCalibration,
+    NodeCalibration,
+    NormCalibration,
+)
 from tacita.calibrate.outwards import outwards, up
 from tacita.calibrate.ranges import ROUNDS, Interval, Ranges
 from tacita.errors import PlanError
@@ -27,7 +32,8 @@ class Intervals:
     margin: float
 
     def of(self, name: str, kind: str, row: RowEstimate | None) -> NodeCalibration:
-        """Of the node with this name. kind: see `packings.specs`. row: what an attention's scores are after."""
+        """Of the node with this name. kind: see `packings.specs`. row: what an attention's scores are
+        after."""
         if kind == ATTENTION:
             return self._attention(name, row)
         if kind == NORM:
@@ -86,14 +92,16 @@ def _exp(logs: Interval, shift: float) -> Interval:
 
 
 def signed(interval: Interval, margin: float, fall: float = 0.0) -> Interval:
-    """By margin times its width on each side. fall: margins of the widened interval that the lower end falls besides."""
+    """By margin times its width on each side. fall: margins of the widened interval that the lower end falls
+    besides."""
     lo, hi = interval
     pad = margin * max(hi - lo, np.finfo(np.float64).eps)
     return outwards((lo - pad - fall * margin * (hi - lo + 2.0 * pad), hi + pad))
 
 
 def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
-    """By a factor, as `calibrate.calibrate` says; both ends above 0. rise: margins, in nats, that the upper end rises besides."""
+    """By a factor, as `calibrate.calibrate` says; both ends above 0. rise: margins, in nats, that the upper
+    end rises besides."""
     lo, hi = interval
     factor = math.exp(margin * min(max(2.0, math.log(hi / lo)), 6.0))
     return outwards((lo / factor, hi * factor * math.exp(rise * margin)))

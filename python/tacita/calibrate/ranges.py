@@ -1,9 +1,11 @@
-"""Observed ranges of a float run: minimum and maximum of every intermediate of every sample, by the reference's names.
+"""Observed ranges of a float run: minimum and maximum of every intermediate of every sample, by the
+reference's names.
 
 Sums of exponentials and unnormalised contexts are kept as logarithms, so that any shift can be applied
 afterwards and scores of any size do not overflow. Means over the real keys are kept beside the sums: a
 client that encrypts 1/n instead of 1 in the mask makes the circuit see means, whose range does not grow
-with the lengths of the texts. Samples are kept apart, so that some can make the intervals and others test them.
+with the lengths of the texts. Samples are kept apart, so that some can make the intervals and others test
+them.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for w
 
 @dataclass(frozen=True)
 class Ranges:
-    """names: index of each in values. values: (samples, names, 2), smallest and largest. rows: token rows of each sample.
-    heads: of each attention. inputs: of functions by node, some of each sample's, where a density was asked for.
+    """names: index of each in values. values: (samples, names, 2), smallest and largest. rows: token rows of
+    each sample.
+    heads: of each attention. inputs: of functions by node, some of each sample's, where a density was asked
+    for.
     """
 
     heads: Mapping[str, int]
@@ -65,7 +69,8 @@ class Ranges:
         return float(np.abs(self.each(name)).max())
 
     def each_log_mean(self, node: str, temperature: float, head: int | None = None) -> Array:
-        """(samples, 2): range of the log of the mean over real keys of exp(temperature * score), of one head or of all."""
+        """(samples, 2): range of the log of the mean over real keys of exp(temperature * score), of one head
+        or of all."""
         chosen = range(self.heads[node]) if head is None else (head,)
         found = np.stack([self.each(f"{node}.log_mean.{temperature}.{h}") for h in chosen])
         return np.stack([found[..., 0].min(axis=0), found[..., 1].max(axis=0)], axis=-1)
@@ -75,8 +80,8 @@ class Ranges:
         return _span(self.each_log_mean(node, temperature, head))
 
     def density(self, node: str, interval: Interval) -> tuple[float, ...]:
-        """Share of a function's inputs of real tokens in each of BINS equal parts of the interval, as half powers of two;
-        empty where they were not kept."""
+        """Share of a function's inputs of real tokens in each of BINS equal parts of the interval, as half
+        powers of two; empty where they were not kept."""
         found = [inputs[node] for inputs in self.inputs if node in inputs]
         if not found:
             return ()
@@ -87,9 +92,9 @@ class Ranges:
 class Watch:
     """Collects (name, value) pairs of `models.reference` for one sample; pass `see` as its record.
 
-    heads: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of every row before exp
-    (`packings.columns.cells.row_estimate`), if anything. kept: how many inputs of which functions are kept for the density,
-    about.
+    heads: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of every row
+    before exp (`packings.columns.cells.row_estimate`), if anything. kept: how many inputs of which functions
+    are kept for the density, about.
     """
 
     def __init__(
@@ -108,7 +113,9 @@ class Watch:
     def ranges(self) -> Ranges:
         """What was seen."""
         names = {name: index for index, name in enumerate(self._seen)}
-        return Ranges(self._heads, names, np.array([list(self._seen.values())]), (len(self._mask),), (self._inputs,))
+        return Ranges(
+            self._heads, names, np.array([list(self._seen.values())]), (len(self._mask),), (self._inputs,)
+        )
 
     def see(self, name: str, value: Array) -> None:
         """Keep the range of `name`. From scores also that of `log_mean`; from context also log_mixed and

@@ -1,12 +1,15 @@
-"""Fits row estimates (`packings.columns.cells.row_estimate`) on calibration samples, for attentions whose row means spread widely.
+"""Fits row estimates (`packings.columns.cells.row_estimate`) on calibration samples, for attentions whose row
+means spread widely.
 
-v lies along the direction in which keys and queries together vary most; b, c and the length of v are of least squares,
-reweighted towards the rows that are furthest off, so that the range of what is left is small and not its variance. On rows
-unlike all samples the quadratic part is too large rather than too small: their means fall below the interval of 1/x, which
-then gives less than 1/x and does no harm. The iDASH 2024 DASHformer's 11.4 nats become 3.
+v lies along the direction in which keys and queries together vary most; b, c and the length of v are of least
+squares, reweighted towards the rows that are furthest off, so that the range of what is left is small and not
+its variance. On rows unlike all samples the quadratic part is too large rather than too small: their means
+fall below the interval of 1/x, which then gives less than 1/x and does no harm. The iDASH 2024 DASHformer's
+11.4 nats become 3.
 
-The plan publishes the estimates. Softmax is the same for any numbers, so they are rounded to 8 bits of mantissa (`calibrate.outwards`)
-and the constant is taken after that: intervals are measured with the numbers as the plan has them.
+The plan publishes the estimates. Softmax is the same for any numbers, so they are rounded to 8 bits of
+mantissa (`calibrate.outwards`) and the constant is taken after that: intervals are measured with the numbers
+as the plan has them.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ class RowSamples:
 
 
 def estimator(checkpoint: Checkpoint, rows: Rows) -> Estimate:
-    """(name of an attention, its input x) -> (heads, tokens) that its estimate takes from the scores; None without one."""
+    """(name of an attention, its input x) -> (heads, tokens) that its estimate takes from the scores; None
+    without one."""
     known = attentions(checkpoint.config)
 
     def estimate(name: str, x: Array) -> Array | None:
@@ -89,7 +93,8 @@ def project(checkpoint: Checkpoint, d: Dense, heads: int, x: Array) -> Array:
 
 
 class _Found:
-    """Rows of one attention. logs: log means (heads, tokens) of each sample; keys' second moments as they come."""
+    """Rows of one attention. logs: log means (heads, tokens) of each sample; keys' second moments as they
+    come."""
 
     def __init__(self, attention: Attention) -> None:
         heads, size = attention.heads, attention.head_size
@@ -117,7 +122,8 @@ class _Found:
 
 
 def _head(queries: Array, logs: Array, spread: Array) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """b, v, c of one head, c such that what is left lies evenly about zero. spread: covariance of the keys."""
+    """b, v, c of one head, c such that what is left lies evenly about zero. spread: covariance of the
+    keys."""
     direction = _direction(queries, spread)
     square = (queries @ direction) ** 2
     unknowns = np.column_stack([queries, square, np.ones(len(logs))])

@@ -17,7 +17,8 @@ Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
 
 @dataclass(frozen=True)
 class Samples:
-    """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at each use."""
+    """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at
+    each use."""
 
     checkpoint: Checkpoint
     texts: Sequence[Text]

@@ -22,7 +22,9 @@ from tacita.checkpoint import Checkpoint
 from tacita.models.registry import Config, attentions
 from tacita.packings.specs import of_kind
 
-LIMIT = 11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
+LIMIT = (
+    11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
+)
 
 Temperatures = Mapping[str, Sequence[float]]  # beta by attention and head
 
@@ -33,8 +35,9 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
 
 
 def choose_temperatures(ranges: Ranges, config: Config) -> dict[str, tuple[float, ...]]:
-    """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps down
-    through TEMPERATURES until it fits or no lower beta is left. An attention without exponentials keeps 1."""
+    """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
+    down through TEMPERATURES until it fits or no lower beta is left. An attention without exponentials keeps
+    1."""
     return {name: _betas(ranges, name, a) for name, a in attentions(config).items()}
 
 

@@ -1,8 +1,9 @@
-"""The float model over many samples: in this process, or over processes with one thread of linear algebra each.
+"""The float model over many samples: in this process, or over processes with one thread of linear algebra
+each.
 
-Every sample runs by itself and leaves two numbers for each intermediate, so the result is the same however samples are dealt
-out. Texts of one length are not stacked: one text's products are as large as the caches like them, and the rest of the
-time goes into elementwise functions.
+Every sample runs by itself and leaves two numbers for each intermediate, so the result is the same however
+samples are dealt out. Texts of one length are not stacked: one text's products are as large as the caches
+like them, and the rest of the time goes into elementwise functions.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ def walk(
 ) -> Ranges:
     """Ranges of all samples, in their order.
 
-    count: of the samples. rows: what is taken from the scores. kept: how many inputs of which functions are kept of each sample.
-    progress: called with (done, count). processes: at most so many; a script that asks for more than one must be
-    importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as `models.reference`.
+    count: of the samples. rows: what is taken from the scores. kept: how many inputs of which functions are
+    kept of each sample.
+    progress: called with (done, count). processes: at most so many; a script that asks for more than one must
+    be importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as
+    `models.reference`.
     """
     chunks = _chunks(samples)
     if processes > 1 and count >= WORTH:

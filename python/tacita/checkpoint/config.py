@@ -1,8 +1,8 @@
 """config.json -> a configuration: every field that changes the meaning of the weights is read or refused.
 
-Also reads ModernBERT's field `classifier_pooling` ("cls": the raw vector of [CLS]; "mean"), ESM's `emb_layer_norm_before`
-(false: no LayerNorm after the embedding tables) and `type_vocab_size` 0 (no token types). What an embedding is read from, the
-files of sentence-transformers say (`checkpoint.sentences`).
+Also reads ModernBERT's field `classifier_pooling` ("cls": the raw vector of [CLS]; "mean"), ESM's
+`emb_layer_norm_before` (false: no LayerNorm after the embedding tables) and `type_vocab_size` 0 (no token
+types). What an embedding is read from, the files of sentence-transformers say (`checkpoint.sentences`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def read_config(folder: Path, pooling: str | None, embeddings: bool, has_pooler:
     data = read_json(path)
     classifies = _architecture(path, data) == "BertForSequenceClassification"
     hidden = _integer(path, data, "hidden_size", MAX_HIDDEN)
-    answer = _classifier_pooling(folder, data, pooling) if classifies else _pooling(folder, hidden, pooling, has_pooler)
+    answer = (
+        _classifier_pooling(folder, data, pooling)
+        if classifies
+        else _pooling(folder, hidden, pooling, has_pooler)
+    )
     config: Config = FAMILIES[FAMILY].config(
         layers=_integer(path, data, "num_hidden_layers", MAX_LAYERS),
         hidden=hidden,
@@ -100,7 +104,9 @@ def _integer(
 ) -> int:
     value = data.get(field, default)
     if type(value) is not int or not least <= value <= top:
-        raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"it must be an integer from {least} to {top}")
+        raise CheckpointError(
+            f"{path}: {field} is {value!r}", hint=f"it must be an integer from {least} to {top}"
+        )
     return value
 
 
@@ -114,7 +120,9 @@ def _flag(path: Path, data: Mapping[str, Any], field: str, default: bool) -> boo
 def _epsilon(path: Path, data: Mapping[str, Any]) -> float:
     value = data.get("layer_norm_eps", 1e-12)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 0.1:
-        raise CheckpointError(f"{path}: layer_norm_eps is {value!r}", hint="it must be a number from 0 to 0.1")
+        raise CheckpointError(
+            f"{path}: layer_norm_eps is {value!r}", hint="it must be a number from 0 to 0.1"
+        )
     return float(value)
 
 
@@ -125,24 +133,31 @@ def _labels(path: Path, data: Mapping[str, Any]) -> tuple[str, ...]:
         count = _integer(path, data, "num_labels", MAX_CLASSES, default=2)
         return tuple(f"LABEL_{i}" for i in range(count))
     if not 1 <= len(given) <= MAX_CLASSES or set(given) != {str(i) for i in range(len(given))}:
-        raise CheckpointError(f"{path}: id2label has keys {sorted(given)[:8]}", hint="they must be 0..classes-1")
+        raise CheckpointError(
+            f"{path}: id2label has keys {sorted(given)[:8]}", hint="they must be 0..classes-1"
+        )
     return tuple(str(given[str(i)]) for i in range(len(given)))
 
 
 def _classifier_pooling(folder: Path, data: Mapping[str, Any], asked: str | None) -> Sentences:
-    """A classifier was trained on one pooling: BERT's on the tanh pooler, ModernBERT's on what `classifier_pooling` says."""
+    """A classifier was trained on one pooling: BERT's on the tanh pooler, ModernBERT's on what
+    `classifier_pooling` says."""
     named = data.get("classifier_pooling")
     if named not in (None, *CLASSIFIER_POOLINGS):
-        raise CheckpointError(f"{folder}: classifier_pooling {named!r}", hint=f"supported: {CLASSIFIER_POOLINGS}")
+        raise CheckpointError(
+            f"{folder}: classifier_pooling {named!r}", hint=f"supported: {CLASSIFIER_POOLINGS}"
+        )
     stated = str(named or "pooler")
     if asked not in (None, stated):
         raise CheckpointError(
-            f"{folder}: pooling {asked!r}, the classifier was trained on {stated!r}", hint="leave --pooling out"
+            f"{folder}: pooling {asked!r}, the classifier was trained on {stated!r}",
+            hint="leave --pooling out",
         )
     files = None if asked else read_sentences(folder, data["hidden_size"])
     if files and (files.pooling != stated or files.normalise):
         raise CheckpointError(
-            f"{folder}: modules.json describes another answer ({files.pooling}) than the classifier's ({stated})",
+            f"{folder}: modules.json describes another answer ({files.pooling}) than the classifier's "
+            f"({stated})",
             hint=f"--pooling {stated} classifies; for embeddings, architectures must say BertModel",
         )
     return Sentences(stated, normalise=False)
@@ -156,7 +171,8 @@ def _pooling(folder: Path, hidden: int, asked: str | None, has_pooler: bool) -> 
         return files
     if asked is None and not has_pooler:
         raise CheckpointError(
-            f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no pooler weights)",
+            f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no "
+            "pooler weights)",
             hint="say --pooling cls or --pooling mean, as the model was trained",
         )
     return Sentences(asked or "pooler", normalise=False)

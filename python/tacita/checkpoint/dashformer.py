@@ -1,9 +1,10 @@
-"""The DASHformer of iDASH 2024, as published by gausslabs -> a Hugging Face-like folder and labelled sequences.
+"""The DASHformer of iDASH 2024, as published by gausslabs -> a Hugging Face-like folder and labelled
+sequences.
 
-Reads `weights/*.csv`: each matrix (in, out) row-major, followed by its bias; token id n of the competition has embedding row
-n + 1. Writes config.json (BERT with ReLU, mean pooling, no token types, no LayerNorm after the embedding), model.safetensors
-(float32, as published; matrices (out, in)), tokenizer.json (a word per amino acid, spaces optional, nothing added) and
-sequences.tsv (header, then sequence, tab, label number).
+Reads `weights/*.csv`: each matrix (in, out) row-major, followed by its bias; token id n of the competition
+has embedding row n + 1. Writes config.json (BERT with ReLU, mean pooling, no token types, no LayerNorm after
+the embedding), model.safetensors (float32, as published; matrices (out, in)), tokenizer.json (a word per
+amino acid, spaces optional, nothing added) and sequences.tsv (header, then sequence, tab, label number).
 """
 
 from __future__ import annotations
@@ -55,11 +56,15 @@ def convert(data: Path, output: Path) -> Path:
         tensors, rows = read_tensors(data / WEIGHTS), sequences(data / LIST)
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{data}: not the published DASHformer ({error})", hint=f"its folder has {WEIGHTS}/*.csv and {LIST}"
+            f"{data}: not the published DASHformer ({error})",
+            hint=f"its folder has {WEIGHTS}/*.csv and {LIST}",
         ) from error
     output.mkdir(parents=True, exist_ok=True)
     (output / "config.json").write_text(json.dumps(CONFIG, indent=1) + "\n")
-    save_file({name: np.ascontiguousarray(t, np.float32) for name, t in tensors.items()}, output / "model.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(t, np.float32) for name, t in tensors.items()},
+        output / "model.safetensors",
+    )
     tokenizer().save(str(output / "tokenizer.json"))
     (output / SEQUENCES).write_text(rows)
     return output
@@ -78,13 +83,17 @@ def read_tensors(weights: Path) -> Tensors:
     for file, name in (("norm1", "attention.output"), ("norm2", "output")):
         gamma, beta = np.split(_read(weights / f"{BLOCK}{file}_weights.csv"), 2)
         tensors |= {f"{LAYER}{name}.LayerNorm.weight": gamma, f"{LAYER}{name}.LayerNorm.bias": beta}
-    for file, name, rows in (("embedding", "word", len(LETTERS) + 1), ("positional_encoding", "position", TOKENS)):
+    for file, name, rows in (
+        ("embedding", "word", len(LETTERS) + 1),
+        ("positional_encoding", "position", TOKENS),
+    ):
         tensors[f"embeddings.{name}_embeddings.weight"] = _read(weights / f"{file}.csv").reshape(rows, HIDDEN)
     return tensors
 
 
 def tokenizer() -> Tokenizer:
-    """One token per letter, ids 1..24; other characters are refused, since the vocabulary has no unknown token."""
+    """One token per letter, ids 1..24; other characters are refused, since the vocabulary has no unknown
+    token."""
     made = Tokenizer(models.WordLevel({letter: n + 1 for n, letter in enumerate(LETTERS)}, unk_token="[UNK]"))
     letters = pre_tokenizers.Split(Regex("."), behavior="isolated")
     made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), letters])

@@ -32,10 +32,14 @@ def read_objects(path: Path, max_bytes: int = MAX_JSON_BYTES) -> list[dict[str, 
 def check_size(path: Path, max_bytes: int) -> None:
     """CheckpointError unless `path` is a file of 1..max_bytes bytes."""
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such file", hint="need config.json, model.safetensors, tokenizer.json")
+        raise CheckpointError(
+            f"{path}: no such file", hint="need config.json, model.safetensors, tokenizer.json"
+        )
     size = path.stat().st_size
     if not 0 < size <= max_bytes:
-        raise CheckpointError(f"{path}: {size} bytes, allowed are 1..{max_bytes}", hint="empty or not a model's file")
+        raise CheckpointError(
+            f"{path}: {size} bytes, allowed are 1..{max_bytes}", hint="empty or not a model's file"
+        )
 
 
 def _parsed(path: Path, max_bytes: int) -> Any:
@@ -43,4 +47,6 @@ def _parsed(path: Path, max_bytes: int) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not JSON ({error})", hint="the file is damaged or truncated") from None
+        raise CheckpointError(
+            f"{path}: not JSON ({error})", hint="the file is damaged or truncated"
+        ) from None

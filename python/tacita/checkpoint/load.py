@@ -47,11 +47,11 @@ class Checkpoint:
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
     """Read config.json, model.safetensors and tokenizer.json of `folder`.
 
-    pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own; else the files
-    of sentence-transformers; else the pooler, if its weights are there. The user's word goes before the files, but not before
-    what a classifier was trained on. embeddings=False: start from hidden states; embedding tables and
-    tokenizer are not needed. Errors: CheckpointError naming the file, the tensor or field, both values, and
-    a hint.
+    pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
+    else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
+    before the files, but not before what a classifier was trained on. embeddings=False: start from hidden
+    states; embedding tables and tokenizer are not needed. Errors: CheckpointError naming the file, the tensor
+    or field, both values, and a hint.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -89,7 +89,9 @@ def _frozen(tensor: Array) -> Array:
 
 def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
     described = asdict(config)  # type: ignore[call-overload]
-    if described.get("retrained") == asdict(ORDINARY):  # so that an ordinary model keeps the hash that its plans name
+    if described.get("retrained") == asdict(
+        ORDINARY
+    ):  # so that an ordinary model keeps the hash that its plans name
         del described["retrained"]
     if config.embedding_norm:
         del described["embedding_norm"]
@@ -107,5 +109,7 @@ def _tokenizer(path: Path, config: Config) -> Tokenizer:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?") from None
+        raise CheckpointError(
+            f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?"
+        ) from None
     return parse_tokenizer(text, config.vocab, str(path))

@@ -36,7 +36,9 @@ def read_tensors(path: Path, raw: Raw, shapes: Mapping[str, tuple[int, ...]]) ->
     """
     missing = [name for name in shapes if not has_tensor(raw, name)]
     if missing:
-        raise CheckpointError(f"{path}: {len(missing)} tensors missing, first {missing[0]}", hint=_missing_hint(raw))
+        raise CheckpointError(
+            f"{path}: {len(missing)} tensors missing, first {missing[0]}", hint=_missing_hint(raw)
+        )
     return {name: decode(str(path), name, raw[_find(raw, name) or name]) for name in shapes}
 
 
@@ -47,4 +49,8 @@ def _find(raw: Raw, name: str) -> str | None:
 
 
 def _missing_hint(raw: Raw) -> str:
-    return f"the file holds {len(raw)} tensors, such as {', '.join(sorted(raw)[:2])}" if raw else "the file is empty"
+    return (
+        f"the file holds {len(raw)} tensors, such as {', '.join(sorted(raw)[:2])}"
+        if raw
+        else "the file is empty"
+    )

@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _usage(error: Exception) -> int:
-    """Errors of the option parser print their own usage line; anything else is a defect and keeps its traceback."""
+    """Errors of the option parser print their own usage line; anything else is a defect and keeps its
+    traceback."""
     show = getattr(error, "show", None)
     if show is None:
         raise error

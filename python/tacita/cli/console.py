@@ -1,4 +1,5 @@
-"""What the commands share on screen: foreign text made harmless, a progress bar, one-line errors, JSON reports."""
+"""What the commands share on screen: foreign text made harmless, a progress bar, one-line errors, JSON
+reports."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tacita.run.executor import Progress
 
 
 class Screen(Console):
-    """A console whose reader may leave, as `head` does: the rest of the output goes nowhere, the command goes on."""
+    """A console whose reader may leave, as `head` does: the rest of the output goes nowhere, the command goes
+    on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -34,15 +36,23 @@ out = Screen(highlight=False, emoji=False)
 err = Screen(stderr=True, highlight=False, emoji=False)
 QUIET_SECONDS = 2.0  # shorter steps show no bar
 MESSAGE = 2000  # characters of an error that are shown: paths can be long
-ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories: control, format, lone surrogate, line, paragraph
+ACTING = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # Unicode categories: control, format, lone surrogate, line, paragraph
 JOINERS = "\u200c\u200d"  # format characters that scripts and emoji need, and that move nothing
 
 
 def shown(text: str, most: int = 200) -> str:
-    """Text of anybody, as it may stand in what `out` and `err` print: it can neither command the terminal nor rich.
+    """Text of anybody, as it may stand in what `out` and `err` print: it can neither command the terminal nor
+    rich.
 
-    Control characters (escape sequences, C1, line ends, bidirectional overrides, lone surrogates) and backslashes come
-    out as in a Python literal, opening brackets as rich wants them. Text over `most` characters is cut.
+    Control characters (escape sequences, C1, line ends, bidirectional overrides, lone surrogates) and
+    backslashes come out as in a Python literal, opening brackets as rich wants them. Text over `most`
+    characters is cut.
     """
     cut = text if len(text) <= most else text[: max(0, most - 3)] + "..."
     return "".join(map(_harmless, cut))
@@ -71,7 +81,8 @@ def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
 
 @contextmanager
 def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
-    """Writes the file of `--json` before its body shows the same; if that fails, the error comes after the body."""
+    """Writes the file of `--json` before its body shows the same; if that fails, the error comes after the
+    body."""
     problem: FileError | None = None
     try:
         write_report(path, report)
@@ -85,7 +96,12 @@ def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[Progress], None]]:
     """A callback that draws a bar on stderr once the step has run for two seconds and its end is not near."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
     bar = Bar(*columns, console=err, transient=True, disable=not err.is_terminal)
     task = bar.add_task(title, total=None, left="")
     began = time.monotonic()
@@ -98,7 +114,9 @@ def progress(title: str) -> Iterator[Callable[[Progress], None]]:
             started = True
         description = f"{title}: {shown(now.stage)} ({min(now.index + 1, now.total)}/{now.total})"
         done = now.seconds / (now.seconds + now.left) if now.seconds + now.left > 0 else 0.0
-        bar.update(task, total=1.0, completed=done, description=description, left=f"{duration(now.left)} left")
+        bar.update(
+            task, total=1.0, completed=done, description=description, left=f"{duration(now.left)} left"
+        )
 
     try:
         yield report

@@ -39,37 +39,50 @@ class SchemeName(StrEnum):
     moai = "moai"
 
 
-Model = Annotated[Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)]
+Model = Annotated[
+    Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)
+]
 Pooling = Annotated[
     PoolingName | None,
     typer.Option(
         "--pooling",
-        help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of all tokens) "
+        help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of "
+        "all tokens) "
         "(default: what the model's folder says).",
         show_default=False,
     ),
 ]
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
-Public = Annotated[Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)]
+Public = Annotated[
+    Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
+]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)
+]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
 Preset = Annotated[
     str,
     typer.Option(
-        "--preset", help="Encryption parameters (leveled: the smallest secure ring that needs no bootstrapping)."
+        "--preset",
+        help="Encryption parameters (leveled: the smallest secure ring that needs no bootstrapping).",
     ),
 ]
 Variant = Annotated[
-    str, typer.Option("--functions", help="Approximations of softmax, LayerNorm, GELU: tacita, moai or arion.")
+    str,
+    typer.Option("--functions", help="Approximations of softmax, LayerNorm, GELU: tacita, moai or arion."),
 ]
 Insecure = Annotated[
-    bool, typer.Option("--allow-insecure", help="Admit parameters below 128 bits. For tests only.", show_default=False)
+    bool,
+    typer.Option(
+        "--allow-insecure", help="Admit parameters below 128 bits. For tests only.", show_default=False
+    ),
 ]
 Texts = Annotated[
     Path | None,
     typer.Option(
         "--texts",
-        help="Calibration sentences, one per line (default: the package's). The plan, which the other side reads, publishes the "
+        help="Calibration sentences, one per line (default: the package's). The plan, which the other side "
+        "reads, publishes the "
         "extremes that the model takes on them, to 8 bits: a single unusual sentence shows. "
         "Of 500 lines or more every fifth is held out, to say how often texts leave the intervals.",
         show_default=False,
@@ -77,10 +90,13 @@ Texts = Annotated[
 ]
 Prices = Annotated[
     Path | None,
-    typer.Option("--prices", help="Price table of `tacita bench engine` (default: the package's).", show_default=False),
+    typer.Option(
+        "--prices", help="Price table of `tacita bench engine` (default: the package's).", show_default=False
+    ),
 ]
 TextFile = Annotated[
-    Path | None, typer.Option("--file", help="A file of texts, one a line (-: standard input).", show_default=False)
+    Path | None,
+    typer.Option("--file", help="A file of texts, one a line (-: standard input).", show_default=False),
 ]
 Scheme = Annotated[
     SchemeName | None,
@@ -92,7 +108,8 @@ Scheme = Annotated[
     ),
 ]
 Inputs = Annotated[
-    int | None, typer.Option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1, show_default=False)
+    int | None,
+    typer.Option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1, show_default=False),
 ]
 Goal = Annotated[
     Objective | None,

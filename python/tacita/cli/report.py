@@ -23,7 +23,8 @@ STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 class Classified:
     """One text with its encrypted (or plain, or simulated) answer beside the float model's.
 
-    seconds: of the steps of its request, which the texts of a batch share. line: in the file, from 1. request: from 1.
+    seconds: of the steps of its request, which the texts of a batch share. line: in the file, from 1.
+    request: from 1.
     """
 
     text: str
@@ -70,8 +71,9 @@ def run_report(
 ) -> dict[str, Any]:
     """The report of a whole run: the first result's fields on top, all results below `results`.
 
-    seconds: of what is done once, plan and keygen. In the report they stand beside the sums of the other steps over all
-    requests; wall_seconds is the sum of those. parameters and bootstraps are absent where nothing was encrypted.
+    seconds: of what is done once, plan and keygen. In the report they stand beside the sums of the other
+    steps over all requests; wall_seconds is the sum of those. parameters and bootstraps are absent where
+    nothing was encrypted.
     """
     requests = {result.request: result.seconds for result in results}
     taken = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
@@ -147,8 +149,12 @@ def show_run(report: Mapping[str, Any]) -> None:
         for name, count in report["bytes"].items():
             table.add_row(name.replace("_", " "), size(count))
     if report["inputs"] > 1:
-        share = f"{report['seconds_per_input']:.2f} s a text, {several(report['requests'], 'request')} of up to "
-        table.add_row("all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}")
+        share = (
+            f"{report['seconds_per_input']:.2f} s a text, {several(report['requests'], 'request')} of up to "
+        )
+        table.add_row(
+            "all texts", f"{duration(report['wall_seconds'])}, {share}{report['texts_per_request']}"
+        )
     table.add_row("peak memory", f"{report['peak_rss_gb']:.2f} GB")
     table.add_row("security", security_of(report))
     if report["encrypted"]:

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 def generate(
-    plan: Plan, work: Workdir, *, allow_insecure: bool = False, progress: Callable[[Progress], None] = lambda _: None
+    plan: Plan,
+    work: Workdir,
+    *,
+    allow_insecure: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
     """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk.
 
-    Both files appear together or not at all. Raises ResourceError before it starts when the disk is too small.
+    Both files appear together or not at all. Raises ResourceError before it starts when the disk is too
+    small.
     """
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
     require_disk(work.path, file_bytes(plan)["evaluation_keys"], "key generation")
@@ -37,7 +42,8 @@ def generate(
 
 
 def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:
-    """The secret key of this folder. Raises FileError: missing, readable by others, damaged, of other parameters."""
+    """The secret key of this folder. Raises FileError: missing, readable by others, damaged, of other
+    parameters."""
     path = require(work.secret_key, "keygen")
     _require_private(path)
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)

@@ -1,6 +1,8 @@
-"""Public parts of models that this user has met, by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default under ~/.cache.
+"""Public parts of models that this user has met, by their sha256: `$XDG_CACHE_HOME/tacita/public`, by default
+under ~/.cache.
 
-They are public and can be deleted at any time. A file that does not match its name is not used and fetched again.
+They are public and can be deleted at any time. A file that does not match its name is not used and fetched
+again.
 """
 
 from __future__ import annotations

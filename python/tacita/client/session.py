@@ -32,7 +32,8 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answer:
-    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: see `judge`."""
+    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: see
+    `judge`."""
 
     label: str | None
     logits: tuple[float, ...]
@@ -42,7 +43,8 @@ class Answer:
 class Client:
     """Holds the secret key of one folder; every method is one step of the protocol and works on its files.
 
-    public: what the server published of its model, or the folder that holds it. It has no weights of the encoder.
+    public: what the server published of its model, or the folder that holds it. It has no weights of the
+    encoder.
     """
 
     def __init__(
@@ -58,13 +60,16 @@ class Client:
         keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
 
     def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
-        """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding LayerNorm."""
+        """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding
+        LayerNorm."""
         return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)])
 
     def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:
-        """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more or none.
+        """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more
+        or none.
 
-        Places left over hold copies of the first text: the server learns neither lengths nor how full the batch is.
+        Places left over hold copies of the first text: the server learns neither lengths nor how full the
+        batch is.
         """
         samples = [embedded(self.plan, self.public.front, text, None) for text in texts]
         samples += [embedded(self.plan, self.public.front, None, states) for states in hidden_states]
@@ -76,13 +81,17 @@ class Client:
         return self._encrypt(samples)
 
     def decrypt(self) -> Answer:
-        """The first answer of response.ct. Raises FileError when it is damaged, of another plan or of another key."""
+        """The first answer of response.ct. Raises FileError when it is damaged, of another plan or of another
+        key."""
         return self.decrypt_batch(1)[0]
 
     def decrypt_batch(self, count: int | None = None) -> list[Answer]:
-        """The first `count` answers of response.ct (default: all places of the batch), in the order of the texts."""
+        """The first `count` answers of response.ct (default: all places of the batch), in the order of the
+        texts."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
-        cts = (data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id))
+        cts = (
+            data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id)
+        )
         with engine.translated(FileError, str(self.work.response)):
             slots = list(_decrypt(secret, cts))
         return [judge(self.plan, decoded) for decoded in self.plan.layout.response.read(slots)[:count]]
@@ -99,7 +108,9 @@ class Client:
         return self.work.request
 
 
-def embedded(plan: Plan, front: Embedder | None, text: Text | None, hidden_states: Array | None) -> tuple[Array, Array]:
+def embedded(
+    plan: Plan, front: Embedder | None, text: Text | None, hidden_states: Array | None
+) -> tuple[Array, Array]:
     """(hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
     if (text is None) == (hidden_states is None):
         raise InputError("encrypt: give a text or hidden states", hint="exactly one of the two")
@@ -117,11 +128,12 @@ def embedded(plan: Plan, front: Embedder | None, text: Text | None, hidden_state
 
 
 def judge(plan: Plan, decoded: Decoded) -> Answer:
-    """Rounds the answer and says whether it can be trusted. The label is that of the largest *rounded* logit, of several equal
-    ones the first: the unrounded logits decide nothing that anybody sees.
+    """Rounds the answer and says whether it can be trusted. The label is that of the largest *rounded* logit,
+    of several equal ones the first: the unrounded logits decide nothing that anybody sees.
 
-    An input that leaves the calibrated intervals makes polynomials grow. What is left of that after decoding shows in
-    slots that must be empty or equal, in the check of the last LayerNorm, and in logits beyond their calibrated bound.
+    An input that leaves the calibrated intervals makes polynomials grow. What is left of that after decoding
+    shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits beyond their
+    calibrated bound.
     """
     doubts = _doubts(plan, decoded)
     warnings = (f"outside the calibrated intervals: {doubts[0]}; do not trust the answer",) if doubts else ()

@@ -1,4 +1,5 @@
-"""The client of a two-party session: greets, receives the public part, classifies texts with the server. Needs no model folder."""
+"""The client of a two-party session: greets, receives the public part, classifies texts with the server.
+Needs no model folder."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TwoPartyAnswer:
-    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: reasons not to trust it."""
+    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: reasons
+    not to trust it."""
 
     label: str | None
     logits: tuple[float, ...]
@@ -37,7 +39,8 @@ class TwoPartyAnswer:
 class TwoPartyClient:
     """One session. The party is closed by whoever made it.
 
-    part: what the server published. Every method raises PeerError when the server is gone, late or breaks the protocol.
+    part: what the server published. Every method raises PeerError when the server is gone, late or breaks the
+    protocol.
     """
 
     def __init__(
@@ -70,7 +73,8 @@ class TwoPartyClient:
             return judge(plan, ops.reveal(shared)[0])
 
     def _given(self, text: Text) -> tuple[Array | list[int], Array]:
-        """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not fit."""
+        """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not
+        fit."""
         if self._table is None:
             return embed(self.part.front, text, self.plan.tokens)
         return rows_of(self.part.front, text, self.plan.tokens)
@@ -115,7 +119,8 @@ def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
 
 
 def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
-    """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many tokens."""
+    """Rows of the word table, padded with the first, and the mask. Raises InputError for a pair or too many
+    tokens."""
     ids, types = tokenize(front, text)
     if any(types):
         raise InputError("a pair of texts, and the server hides its embedding", hint="pass a single text")

@@ -1,4 +1,5 @@
-"""Package data: the default model, and the sentences that intervals are calibrated on when the user brings none.
+"""Package data: the default model, and the sentences that intervals are calibrated on when the user brings
+none.
 
 Both lie inside the package, so that a wheel and a clone find them in the same way.
 """

@@ -1,1 +1,2 @@
-"""The front of a model: tokenizer and embedding tables, by which a client turns a text into hidden states. No encoder, no weights."""
+"""The front of a model: tokenizer and embedding tables, by which a client turns a text into hidden states. No
+encoder, no weights."""

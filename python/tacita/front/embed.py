@@ -1,4 +1,5 @@
-"""The client's part of the model: text -> tokens -> hidden states after the embedding tables and their LayerNorm, if any.
+"""The client's part of the model: text -> tokens -> hidden states after the embedding tables and their
+LayerNorm, if any.
 
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
@@ -28,23 +29,28 @@ MAX_CHARACTERS = 1 << 20
 def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
     """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
 
-    tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers of two.
+    tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers
+    of two.
     Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
     CheckpointError for a front without a tokenizer.
     """
     positions = front.config.positions
     if not 1 <= tokens <= 1 << (positions - 1).bit_length():
-        raise InputError(f"embed: {tokens} tokens, the model has {positions} positions", hint="use fewer tokens")
+        raise InputError(
+            f"embed: {tokens} tokens, the model has {positions} positions", hint="use fewer tokens"
+        )
     ids, types = tokenize(front, text)
     if len(ids) > min(tokens, positions):
         limit = f"the plan {tokens}" if tokens <= positions else f"the model {positions} positions"
-        raise InputError(f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more")
+        raise InputError(
+            f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
+        )
     return pad_hidden(_embedding(front, ids, types), tokens)
 
 
 def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
-    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or huge text,
-    or on a word that a closed vocabulary lacks; CheckpointError.
+    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or
+    huge text, or on a word that a closed vocabulary lacks; CheckpointError.
     """
     if front.tokenizer is None:
         raise CheckpointError(
@@ -59,7 +65,9 @@ def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
     if front.config.first_token and not encoding.special_tokens_mask[0]:
-        raise CheckpointError("embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing")
+        raise CheckpointError(
+            "embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing"
+        )
     return list(encoding.ids), list(encoding.type_ids)
 
 
@@ -106,5 +114,7 @@ def _encoding(tokenizer: Any, parts: tuple[str, ...]) -> Encoding:
     try:
         found: Encoding = tokenizer.encode(*parts)
     except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
-        raise InputError("embed: the text has a word outside the vocabulary", hint="see tokenizer.json") from None
+        raise InputError(
+            "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"
+        ) from None
     return found

@@ -1,4 +1,5 @@
-"""What a client needs of a model to embed a text, and the shapes of its tables. A checkpoint is a front too."""
+"""What a client needs of a model to embed a text, and the shapes of its tables. A checkpoint is a front
+too."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Array = NDArray[np.float64]
-TABLES = {"word": "vocab", "position": "positions", "token_type": "types"}  # -> the field with its number of rows
+TABLES = {
+    "word": "vocab",
+    "position": "positions",
+    "token_type": "types",
+}  # -> the field with its number of rows
 
 
 class EmbeddingConfig(Protocol):
@@ -46,9 +51,9 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class FrontConfig:
-    """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the LayerNorm after
-    their sum. embedding_norm: whether there is one. first_token: whether the answer is read from [CLS], which the
-    tokenizer must add."""
+    """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the
+    LayerNorm after their sum. embedding_norm: whether there is one. first_token: whether the answer is read
+    from [CLS], which the tokenizer must add."""
 
     vocab: int
     positions: int
@@ -72,7 +77,8 @@ class FrontConfig:
 
 @dataclass(frozen=True)
 class Front:
-    """config: a `FrontConfig`, or a whole model's. tensors: the tables by name, read-only (see `table_shapes`)."""
+    """config: a `FrontConfig`, or a whole model's. tensors: the tables by name, read-only (see
+    `table_shapes`)."""
 
     config: EmbeddingConfig
     tensors: Mapping[str, Array] = field(repr=False)
@@ -80,7 +86,8 @@ class Front:
 
 
 def table_shapes(config: EmbeddingConfig, hidden: int) -> dict[str, tuple[int, ...]]:
-    """Name (Hugging Face's) -> shape of the tensors between token ids and hidden states of so many features."""
+    """Name (Hugging Face's) -> shape of the tensors between token ids and hidden states of so many
+    features."""
     shapes: dict[str, tuple[int, ...]] = {
         f"embeddings.{name}_embeddings.weight": (rows, hidden)
         for name, size in TABLES.items()

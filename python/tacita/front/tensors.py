@@ -28,7 +28,9 @@ def parse_raw(data: bytes, where: str) -> Raw:
     try:
         return dict(deserialize(data))  # type: ignore[no-untyped-call]
     except SafetensorError as error:
-        raise CheckpointError(f"{where}: not a safetensors file ({error})", hint="truncated download?") from None
+        raise CheckpointError(
+            f"{where}: not a safetensors file ({error})", hint="truncated download?"
+        ) from None
 
 
 def to_bytes(tensors: Mapping[str, Array]) -> bytes:
@@ -59,7 +61,9 @@ def check_tensors(where: str, tensors: Mapping[str, Array], shapes: Mapping[str,
         if not np.issubdtype(tensor.dtype, np.floating):
             raise CheckpointError(f"{where}: tensor {name} has type {tensor.dtype}", hint="export as float32")
         if not np.isfinite(tensor).all():
-            raise CheckpointError(f"{where}: tensor {name} holds NaN or infinity", hint="training diverged, or damage")
+            raise CheckpointError(
+                f"{where}: tensor {name} holds NaN or infinity", hint="training diverged, or damage"
+            )
 
 
 def decode(where: str, name: str, entry: Mapping[str, Any]) -> Array:
@@ -71,6 +75,7 @@ def decode(where: str, name: str, entry: Mapping[str, Any]) -> Array:
         values = np.frombuffer(data, dtype=TYPES[dtype])
     else:
         raise CheckpointError(
-            f"{where}: tensor {name} has type {dtype}", hint=f"supported: {', '.join(TYPES)}, BF16; export as float32"
+            f"{where}: tensor {name} has type {dtype}",
+            hint=f"supported: {', '.join(TYPES)}, BF16; export as float32",
         )
     return values.astype(np.float64).reshape(tuple(entry["shape"]))

@@ -1,4 +1,5 @@
-"""Figures of a batch: how good the answers are, what the circuit counts, what each stage took beside its prediction."""
+"""Figures of a batch: how good the answers are, what the circuit counts, what each stage took beside its
+prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ RELINEARISATIONS = ("mul", "relin")
 
 
 class StageClock:
-    """Progress callback of any number of runs: seconds of each stage, bootstraps included, added up over the runs."""
+    """Progress callback of any number of runs: seconds of each stage, bootstraps included, added up over the
+    runs."""
 
     def __init__(self) -> None:
         self._began: list[tuple[str, float]] = []
@@ -38,8 +40,8 @@ def quality(
 ) -> dict[str, Any]:
     """Answers and the float model's, both (inputs, outputs), and the labels' numbers where they are known.
 
-    agreement, accuracy, reference_accuracy: shares of inputs. max_abs_error, mean_abs_error: of logits, over inputs and
-    outputs. softmax: also the largest distance of a probability.
+    agreement, accuracy, reference_accuracy: shares of inputs. max_abs_error, mean_abs_error: of logits, over
+    inputs and outputs. softmax: also the largest distance of a probability.
     """
     found, wanted = logits.argmax(axis=1), reference.argmax(axis=1)
     errors = np.abs(logits - reference)
@@ -71,7 +73,8 @@ def operation_counts(plan: Plan) -> dict[str, int]:
 
 
 def stage_rows(plan: Plan, seconds: Mapping[str, float], requests: int) -> list[dict[str, Any]]:
-    """One row a stage: seconds of one request (the mean over `requests`; None for one that did not run), predicted ones."""
+    """One row a stage: seconds of one request (the mean over `requests`; None for one that did not run),
+    predicted ones."""
     rows = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
     return [
         {

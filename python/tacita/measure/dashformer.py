@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 def split(examples: Sequence[T]) -> tuple[list[T], list[T]]:
-    """(measured, calibrating): the first 256 and those from the 457th on are measured. Raises InputError for fewer than 456."""
+    """(measured, calibrating): the first 256 and those from the 457th on are measured. Raises InputError for
+    fewer than 456."""
     if len(examples) < LAST:
         raise InputError(
             f"bench dashformer: {len(examples)} sequences, those from {FIRST + 1} to {LAST} calibrate",

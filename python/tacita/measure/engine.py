@@ -1,7 +1,7 @@
 """The engine's figures: one thread at 12 limbs beside the yardstick, bootstrapping, keys, memory; and prices.
 
-Keys are made in a temporary folder, so this needs the disk that a run needs. Everything is measured in one process on
-one machine, so that ratios to the yardstick hold.
+Keys are made in a temporary folder, so this needs the disk that a run needs. Everything is measured in one
+process on one machine, so that ratios to the yardstick hold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Bench:
-    """Everything a measurement needs. one, all: evaluators on one thread and on all. key_bytes: of the key file."""
+    """Everything a measurement needs. one, all: evaluators on one thread and on all. key_bytes: of the key
+    file."""
 
     params: Any
     secret: Any
@@ -154,7 +155,13 @@ def _bits(error: Any) -> tuple[float, float]:
 class _Steps:
     """Progress of a measurement, in shares of the time it takes at full size."""
 
-    SHARES = (("keygen", 40.0), ("load keys", 10.0), ("operations", 10.0), ("bootstrapping", 80.0), ("prices", 60.0))
+    SHARES = (
+        ("keygen", 40.0),
+        ("load keys", 10.0),
+        ("operations", 10.0),
+        ("bootstrapping", 80.0),
+        ("prices", 60.0),
+    )
 
     def __init__(self, progress: Callable[[Progress], None]) -> None:
         self._progress = progress

@@ -1,7 +1,8 @@
-"""Matrix products over ciphertexts beside the machine's double-precision ones: seconds, and the share of their speed.
+"""Matrix products over ciphertexts beside the machine's double-precision ones: seconds, and the share of
+their speed.
 
-One modular product counts as one multiply-add. Residues are split in two halves, so a half of the plain speed is the most
-that this method can reach; rescaling the outputs is included in the seconds.
+One modular product counts as one multiply-add. Residues are split in two halves, so a half of the plain speed
+is the most that this method can reach; rescaling the outputs is included in the seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ YARDSTICK = (768, 768, 4096)  # rows, inner, columns of the plain product
 def measure_gemm(
     shapes: tuple[tuple[int, int], ...] = SHAPES, *, progress: Callable[[Progress], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Rows by shape: seconds for all outputs, products per second, share of the plain product's speed on all threads."""
+    """Rows by shape: seconds for all outputs, products per second, share of the plain product's speed on all
+    threads."""
     flops = _plain_speed()
     began, rows = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:

@@ -1,7 +1,8 @@
 """The price table: milliseconds of each counted operation by limbs, with all threads.
 
-Operations that `sim` counts inside `linear` are measured inside `linear`, where babies share one mod-down: plans that
-differ in one count are timed and subtracted. Times of noise-sized differences are kept at or above zero.
+Operations that `sim` counts inside `linear` are measured inside `linear`, where babies share one mod-down:
+plans that differ in one count are timed and subtracted. Times of noise-sized differences are kept at or above
+zero.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ INPUTS, OUTPUTS = 64, (8, 40)  # of the matrix products
 PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
 
 
-def price_table(bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]) -> dict[str, Any]:
+def price_table(
+    bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]
+) -> dict[str, Any]:
     """The JSON content of a table that `tacita.placement.cost.Prices` reads."""
     rows = {level + LIMBS_AT_LEVEL_0: _row(bench, level) for level in LEVELS}
     ops = next(iter(rows.values()))
@@ -52,7 +55,8 @@ def _row(bench: Bench, level: int) -> dict[str, float]:
     xs, ys = ([be.neg(ct) for _ in range(COLD)] for ct in (a, b))
 
     def each(run: Callable[[Any, Any], object]) -> float:
-        """Milliseconds of one call on operands that have left the caches since the last one, as in a circuit."""
+        """Milliseconds of one call on operands that have left the caches since the last one, as in a
+        circuit."""
         return best_ms(lambda: [run(x, y) for x, y in zip(xs, ys, strict=True)], REPEATS) / COLD
 
     mul, rescale = each(be.mul), each(lambda x, _: be.mul_const(x, 0.5))
@@ -94,7 +98,8 @@ def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
 
 
 def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
-    """matmul_input, matmul and outer: the operations of column packing. A block of attention's products is timed whole."""
+    """matmul_input, matmul and outer: the operations of column packing. A block of attention's products is
+    timed whole."""
     narrow, wide = (_matmul_ms(bench, a, outputs) - outputs * rescale for outputs in OUTPUTS)
     per_output = (wide - narrow) / (OUTPUTS[1] - OUTPUTS[0])
     entry = max(0.0, narrow - OUTPUTS[0] * per_output) / INPUTS

@@ -8,9 +8,11 @@ from typing import Protocol
 class Config(Protocol):
     """Sizes and options; a family's own class has these fields and more.
 
-    activation, pooling: names of the family's own; `registry.Family.options` lists them. embeddings: False for a
-    model that starts from hidden states. embedding_norm: whether a LayerNorm follows the embedding tables.
-    normalise: whether the client divides the answer by its length. first_token: whether it is read from the first token.
+    activation, pooling: names of the family's own; `registry.Family.options` lists them. embeddings: False
+    for a model that starts from hidden states. embedding_norm: whether a LayerNorm follows the embedding
+    tables.
+    normalise: whether the client divides the answer by its length. first_token: whether it is read from the
+    first token.
     outputs: length of the answer.
     """
 

@@ -28,7 +28,8 @@ class BertConfig:
 
     classes: 0 when there is no classifier (BertModel); the answer is then the pooled vector. labels: one
     per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
-    types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default nothing.
+    types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default
+    nothing.
     embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of `POOLINGS`.
     normalise: whether the answer, then without a classifier, is divided by its length (`tasks.embedding`).
     """
@@ -134,7 +135,9 @@ def outline(
     labels: tuple[str, ...],
 ) -> BertConfig:
     """A configuration of which only what decides its nodes is known: no tables, nothing retrained."""
-    return BertConfig(layers, hidden, heads, intermediate, 1, 1, 0, activation, pooling, 0.0, labels, embeddings=False)
+    return BertConfig(
+        layers, hidden, heads, intermediate, 1, 1, 0, activation, pooling, 0.0, labels, embeddings=False
+    )
 
 
 def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
@@ -145,14 +148,17 @@ def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def check_names(m: BertConfig) -> None:
-    """Raises CheckpointError for an option that is not one of ours, a normalised classifier, bad stored numbers."""
+    """Raises CheckpointError for an option that is not one of ours, a normalised classifier, bad stored
+    numbers."""
     m.retrained.check(m.layers)
     if m.activation not in ACTIVATIONS:
         raise CheckpointError(f"activation {m.activation!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
     if m.pooling not in POOLINGS:
         raise CheckpointError(f"pooling {m.pooling!r}", hint=f"supported: {', '.join(POOLINGS)}")
     if m.normalise and m.classes:
-        raise CheckpointError("a classifier whose answer is normalised", hint="only embeddings are normalised")
+        raise CheckpointError(
+            "a classifier whose answer is normalised", hint="only embeddings are normalised"
+        )
 
 
 def _pooled(b: Blocks[T, A], m: BertConfig, x: T) -> T:

@@ -57,7 +57,8 @@ def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = 
 def _check(config: Config, hidden: Array, mask: Array) -> None:
     if hidden.ndim != 2 or hidden.shape[1] != config.hidden or mask.shape != hidden.shape[:1]:
         raise InputError(
-            f"reference: hidden states {hidden.shape} and mask {mask.shape} do not fit hidden size {config.hidden}",
+            f"reference: hidden states {hidden.shape} and mask {mask.shape} do not fit hidden size "
+            f"{config.hidden}",
             hint="pass arrays of shape (tokens, hidden) and (tokens,)",
         )
     if not np.isfinite(hidden).all() or not set(np.unique(mask)) <= {0.0, 1.0} or not mask.any():

@@ -22,7 +22,8 @@ A = TypeVar("A")  # an interpreter's answer
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes`, `embedding_shapes` and `check_names`.
+    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes`,
+    `embedding_shapes` and `check_names`.
 
     options: names that a field of the configuration may have.
     """
@@ -60,14 +61,15 @@ def unknown_option(family: str, config: object) -> str | None:
 
 
 def outline(family: str, **sizes: Any) -> Config:
-    """A configuration that has the nodes of a model of which only sizes and options are known, as a plan states
-    them; see the family's `outline` for the names."""
+    """A configuration that has the nodes of a model of which only sizes and options are known, as a plan
+    states them; see the family's `outline` for the names."""
     config: Config = FAMILIES[family].module.outline(**sizes)
     return config
 
 
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:
-    """The model of this configuration on an interpreter: hidden states (tokens, hidden) -> answer (1, outputs)."""
+    """The model of this configuration on an interpreter: hidden states (tokens, hidden) -> answer (1,
+    outputs)."""
     result: A = module_of(config).forward(b, config, x, all_rows=all_rows)
     return result
 
@@ -79,7 +81,8 @@ def front(b: Blocks[T, A], config: Config, words: T) -> T:
 
 
 def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Shapes:
-    """The model's nodes and tensors, for hidden states of so many tokens; with the front where it is hidden."""
+    """The model's nodes and tensors, for hidden states of so many tokens; with the front where it is
+    hidden."""
     found = Shapes()
     x = (tokens, config.hidden)
     forward(found, config, front(found, config, x) if hidden_embedding else x)

@@ -1,10 +1,12 @@
-"""Powerformer's replacements in retrained checkpoints: which ones a model was trained with, and their stored numbers.
+"""Powerformer's replacements in retrained checkpoints: which ones a model was trained with, and their stored
+numbers.
 
     attention "bpmax": weights (s_ij + offset)^power / R in place of softmax, R stored per layer
     norm "batch":      (x - mean) / D * gamma + beta, D stored per LayerNorm
 
-The weights are averaged over the real keys, sum_j (s_ij + offset)^power V_j / (n R), so that R does not depend on the length; a model
-trained with a sum over always m keys has R = R_d / m. Powerformer stores R and D per token position; here one serves all.
+The weights are averaged over the real keys, sum_j (s_ij + offset)^power V_j / (n R), so that R does not
+depend on the length; a model trained with a sum over always m keys has R = R_d / m. Powerformer stores R and
+D per token position; here one serves all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ MOST_POWER = 15
 class Retrained:
     """attention_variant: "softmax" or "bpmax"; norm_variant: "layer" or "batch".
 
-    power, offset, denominators (by layer): of bpmax. deviations: of batch, by layer, after attention and after feed-forward.
+    power, offset, denominators (by layer): of bpmax. deviations: of batch, by layer, after attention and
+    after feed-forward.
     """
 
     attention_variant: str = "softmax"
@@ -49,8 +52,10 @@ class Retrained:
             )
         if self.bpmax and not (1 <= self.power <= MOST_POWER and _positive(self.denominators, layers)):
             raise CheckpointError(
-                f"bpmax with power {self.power} and {len(self.denominators)} denominators for {layers} layers",
-                hint=f"attention_power from 1 to {MOST_POWER}, and one positive attention_denominators entry a layer",
+                f"bpmax with power {self.power} and {len(self.denominators)} denominators for {layers} "
+                "layers",
+                hint=f"attention_power from 1 to {MOST_POWER}, and one positive attention_denominators "
+                "entry a layer",
             )
         both = all(len(pair) == 2 and _positive(pair, 2) for pair in self.deviations)
         if self.batch_norm and not (both and len(self.deviations) == layers):

@@ -40,7 +40,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Held(Generic[F]):
-    """A tensor between blocks. live: its name among the live tensors. rows: tokens. form: the packing's own."""
+    """A tensor between blocks. live: its name among the live tensors. rows: tokens. form: the packing's
+    own."""
 
     live: str
     rows: int
@@ -126,7 +127,8 @@ class Parts(Protocol[F]):
         ...
 
     def centre(self, x: Held[F], norm: str) -> list[Operation]:
-        """A tensor that others read too -> `NORM.centred`, without its mean and scaled as the norm takes it."""
+        """A tensor that others read too -> `NORM.centred`, without its mean and scaled as the norm takes
+        it."""
         ...
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[F]]:
@@ -138,7 +140,8 @@ class Parts(Protocol[F]):
         ...
 
     def answer(self, x: Held[F], dense: Dense | None, mean: str) -> list[Operation]:
-        """The response: x, or a dense map of it. mean: the node by which x is averaged first; empty for one row."""
+        """The response: x, or a dense map of it. mean: the node by which x is averaged first; empty for one
+        row."""
         ...
 
     def request(self) -> Request:

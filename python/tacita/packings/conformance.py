@@ -1,12 +1,13 @@
 """The conformance suite of packings, exported: little models in every place that a packing must know.
 
     for case in CASES:
-        check(case, lambda graph, weights, specs: MyParts(graph, weights, specs, my_shape), be, tolerance=0.01)
+        check(case, lambda graph, weights, specs: MyParts(graph, weights, specs, my_shape), be,
+        tolerance=0.01)
 
 Each case is a model of one layer, written in blocks. Its intervals are those of its own inputs, its
 approximations are fitted to them, the packing lowers it, and a backend runs it; the answers must be those of
-floats, with sound integrity figures. Padding, several texts and odd sizes are part of it. What a case takes is
-counted by `counts`, for snapshots beside the papers' formulas.
+floats, with sound integrity figures. Padding, several texts and odd sizes are part of it. What a case takes
+is counted by `counts`, for snapshots beside the papers' formulas.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Case:
 
 @dataclass(frozen=True)
 class World:
-    """A case with weights and inputs. samples: (hidden (tokens, features), mask), one full, the others padded."""
+    """A case with weights and inputs. samples: (hidden (tokens, features), mask), one full, the others
+    padded."""
 
     case: Case
     tokens: int
@@ -86,7 +88,9 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     samples = []
     for text in range(texts):
         real = tokens - (text * tokens) // (2 * texts) - (1 if texts == 1 else 0)
-        samples.append((rng.normal(size=(tokens, case.features)), (np.arange(tokens) < real).astype(np.float64)))
+        samples.append(
+            (rng.normal(size=(tokens, case.features)), (np.arange(tokens) < real).astype(np.float64))
+        )
     return World(case, tokens, Weights(tensors), tuple(samples))
 
 
@@ -94,7 +98,9 @@ def specs_of(world: World) -> CircuitSpecs:
     """Approximations fitted to what floats see on all samples, with room."""
     walk, seen = Shapes(), [dict[str, Array]() for _ in world.samples]
     world.case.forward(walk, (world.tokens, world.case.features))
-    answers = [world.floats(sample, trace.__setitem__) for sample, trace in zip(world.samples, seen, strict=True)]
+    answers = [
+        world.floats(sample, trace.__setitem__) for sample, trace in zip(world.samples, seen, strict=True)
+    ]
     masks = [mask for _, mask in world.samples]
     nodes: dict[str, NodeSpecs] = {}
     for name, node in walk.nodes.items():
@@ -117,7 +123,8 @@ def circuit_of(world: World, build: Build) -> Circuit:
 
 
 def check(case: Case, build: Build, be: Any, tokens: int, tolerance: float, texts: int = 1) -> None:
-    """Raises AssertionError where the answers are not those of floats. be: a backend with values and levels enough.
+    """Raises AssertionError where the answers are not those of floats. be: a backend with values and levels
+    enough.
 
     texts: as many as the packing holds or fewer.
     """
@@ -157,7 +164,9 @@ def _of(seen: Sequence[dict[str, Array]], name: str) -> list[Array]:
     return [trace[key] for trace in seen for key in keys if key in trace]
 
 
-def _attention(name: str, node: Attention, seen: Sequence[dict[str, Array]], masks: Sequence[Array]) -> AttentionSpecs:
+def _attention(
+    name: str, node: Attention, seen: Sequence[dict[str, Array]], masks: Sequence[Array]
+) -> AttentionSpecs:
     scores = [trace[f"{name}.scores"] for trace in seen]
     low, high = _signed(scores)
     attended = _bound([trace[f"{name}.context"] for trace in seen])
@@ -227,7 +236,9 @@ class Little:
     @property
     def feed_forward(self) -> FeedForward:
         wide = 2 * self.features
-        return FeedForward(Dense("up", self.features, wide), self.function, Dense("down", wide, self.features))
+        return FeedForward(
+            Dense("up", self.features, wide), self.function, Dense("down", wide, self.features)
+        )
 
     def norm(self, name: str) -> Norm:
         return Norm(name, self.features, 1e-5, self.deviation)
@@ -243,7 +254,9 @@ def _after(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: st
     return _headed(b, x, m, head)
 
 
-def _before(b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str, final: bool = False) -> Any:
+def _before(
+    b: Blocks[Any, Any], x: Any, *, m: Little, rows: int | None, head: str, final: bool = False
+) -> Any:
     """Norms before the blocks; final: and one at the end."""
     mixed = b.attention(b.norm(x, m.norm("ln1"), "norm1"), m.attention, "attention", rows)
     y = b.add(b.take(x, rows), mixed)

@@ -1,7 +1,7 @@
 """The layouts of requests and responses, of every packing: all that a client knows of a packing.
 
-A layout is a dataclass of numbers. `planning.build` writes it into the plan and the client reads it there: it packs texts
-and reads answers without the circuit, which takes the weights.
+A layout is a dataclass of numbers. `planning.build` writes it into the plan and the client reads it there: it
+packs texts and reads answers without the circuit, which takes the weights.
 
     plan.layout.request.pack([(hidden, mask)])     # slot vectors to encrypt
     plan.layout.response.read(slots)               # of the decrypted ciphertexts
@@ -42,7 +42,8 @@ class Layout:
 
 
 def layout_of(request: Request, response: Response) -> Layout:
-    """Of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan could state them."""
+    """Of a circuit. Raises PlanError for a packing whose layouts are not listed above: no plan could state
+    them."""
     if not isinstance(request, AnyRequest) or not isinstance(response, AnyResponse):
         raise PlanError(f"a layout of type {type(request).__name__}", hint="list it in packings/layouts.py")
     return Layout(request, response)
@@ -52,9 +53,9 @@ def layout_of(request: Request, response: Response) -> Layout:
 class Rules:
     """What may be asked of a packing.
 
-    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether attention may
-    take an estimate of each row from its scores. check(slots, tokens, lanes) raises ShapeError; texts(slots, tokens,
-    lanes) is the size of a request.
+    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether
+    attention may take an estimate of each row from its scores. check(slots, tokens, lanes) raises ShapeError;
+    texts(slots, tokens, lanes) is the size of a request.
     """
 
     rotations: tuple[str, ...]

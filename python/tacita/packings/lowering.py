@@ -29,7 +29,8 @@ from tacita.packings.specs import CircuitSpecs
 
 @dataclass(frozen=True)
 class Mapped(Generic[F]):
-    """A dense map of one row that is not computed yet. mean: the node that gives the row; empty for a row that is there."""
+    """A dense map of one row that is not computed yet. mean: the node that gives the row; empty for a row
+    that is there."""
 
     x: Held[F]
     dense: Dense | None
@@ -40,13 +41,16 @@ Value = Held[F] | Block[F] | Mapped[F]
 
 
 def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs) -> Circuit:
-    """The circuit of a graph. Raises PlanError for a step that the packing lacks, ShapeError for sizes it does not admit."""
+    """The circuit of a graph. Raises PlanError for a step that the packing lacks, ShapeError for sizes it
+    does not admit."""
     lowering = _Lowering(graph, parts, specs)
     for step in graph.steps:
         lowering.enter(step)
     stages = stages_of(lowering.operations, parts.fixed)
     request = parts.request()
-    return Circuit(tuple(stages), request, parts.response(), parts.fixed & set(request.counts), parts.probes())
+    return Circuit(
+        tuple(stages), request, parts.response(), parts.fixed & set(request.counts), parts.probes()
+    )
 
 
 class _Lowering(Generic[F]):

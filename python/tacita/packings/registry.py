@@ -1,5 +1,5 @@
-"""The one list of packings as interpreters of graphs. A new one is a folder beside `rows` and `columns`, one row here, and one
-in `layouts`, which says what a client has to know of it."""
+"""The one list of packings as interpreters of graphs. A new one is a folder beside `rows` and `columns`, one
+row here, and one in `layouts`, which says what a client has to know of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Build = Callable[[Graph, Weights, CircuitSpecs, Shape], Parts[Any]]
 
 
 def parts_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    """The blocks of the shape's packing: see `base.Parts`. Raises ShapeError, PlanError for what it does not admit."""
+    """The blocks of the shape's packing: see `base.Parts`. Raises ShapeError, PlanError for what it does not
+    admit."""
     return PARTS[shape.packing](graph, weights, specs, shape)
 
 
@@ -29,7 +30,9 @@ def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> 
 
 
 def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    return ColumnParts(graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations)
+    return ColumnParts(
+        graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations
+    )
 
 
 PARTS: Mapping[str, Build] = {"rows": _rows, "columns": _columns}

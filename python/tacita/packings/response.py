@@ -1,4 +1,5 @@
-"""Where answers are and what a client decodes of them, whatever the packing; and what tells it that a decode is broken."""
+"""Where answers are and what a client decodes of them, whatever the packing; and what tells it that a decode
+is broken."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answer:
-    """values: (size,). disagreement: largest difference between copies. leak: largest value where zero belongs.
+    """values: (size,). disagreement: largest difference between copies. leak: largest value where zero
+    belongs.
     norm_check: 1 when the last LayerNorm worked inside its interval."""
 
     values: Array

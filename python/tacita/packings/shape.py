@@ -40,7 +40,8 @@ class Shape:
         return self.rules.texts(self.slots, self.tokens, self.lanes)
 
     def shrunk(self, texts: int) -> Shape:
-        """The same circuit with no more sequences than hold `texts`: same stages, levels and numbers, fewer slots.
+        """The same circuit with no more sequences than hold `texts`: same stages, levels and numbers, fewer
+        slots.
 
         Interpreters in the clear run it in a fraction of the time. A packing of one text stays as it is.
         """
@@ -60,8 +61,8 @@ def rules_of(name: str) -> Rules:
 def shapes(one: Shape, heads: int, inputs: int | None) -> Sequence[Shape]:
     """Shapes to try, the best first. one: with a single lane. inputs: texts to expect, None if unknown.
 
-    Most lanes with room for all inputs; one lane where none has it. Two lanes halve the columns, and with them
-    the work, but also the sequences.
+    Most lanes with room for all inputs; one lane where none has it. Two lanes halve the columns, and with
+    them the work, but also the sequences.
     """
     if inputs is None:
         return [one]

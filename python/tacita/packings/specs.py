@@ -43,7 +43,8 @@ class AttentionSpecs:
 
 @dataclass(frozen=True)
 class NormSpecs:
-    """rsqrt: of variance + epsilon. centred: bound of the input minus its mean. result: bound of the output."""
+    """rsqrt: of variance + epsilon. centred: bound of the input minus its mean. result: bound of the
+    output."""
 
     tag: ClassVar[str] = NORM
     rsqrt: Spec

@@ -1,8 +1,10 @@
-"""How tensors cross stage boundaries: as value / bound, or centred for the approximation that reads them next.
+"""How tensors cross stage boundaries: as value / bound, or centred for the approximation that reads them
+next.
 
-Every boundary tensor must lie in [-1, 1] to be bootstrapped. The input of a function with calibrated domain [lo, hi]
-is stored as (x - centre) * scale with centre = (lo + hi)/2 and scale = the spec's free scale, so that stored values
-fill the interval, slots without a meaning may hold anything in it without harm, and no level goes into normalising.
+Every boundary tensor must lie in [-1, 1] to be bootstrapped. The input of a function with calibrated domain
+[lo, hi] is stored as (x - centre) * scale with centre = (lo + hi)/2 and scale = the spec's free scale, so
+that stored values fill the interval, slots without a meaning may hold anything in it without harm, and no
+level goes into normalising.
 """
 
 from __future__ import annotations
@@ -45,16 +47,19 @@ def reach(spec: Spec) -> float:
 
 
 def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
-    """Ciphertext stored as `Stored.input_of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels lower."""
+    """Ciphertext stored as `Stored.input_of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels
+    lower."""
     form = Stored.input_of(spec)
     moved = be.add_const(ct, -form.offset) if form.offset else ct
     return spec.evaluate(be, moved, form.scale, output_scale)
 
 
 def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
-    """numerator / x * divide_factor(spec), x stored as `Stored.input_of(spec)` in ct, spec an approximation of 1/x.
+    """numerator / x * divide_factor(spec), x stored as `Stored.input_of(spec)` in ct, spec an approximation
+    of 1/x.
 
-    Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no more.
+    Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no
+    more.
     """
     form = Stored.input_of(spec)
     moved = be.add_const(ct, -form.offset) if form.offset else ct

@@ -24,4 +24,6 @@ class AttentionWeights:
     @staticmethod
     def of(weights: Weights, a: Attention) -> AttentionWeights:
         """By the names in the declaration."""
-        return AttentionWeights(*(part for d in (a.query, a.key, a.value, a.output) for part in weights.dense(d)))
+        return AttentionWeights(
+            *(part for d in (a.query, a.key, a.value, a.output) for part in weights.dense(d))
+        )

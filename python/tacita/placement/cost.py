@@ -1,8 +1,9 @@
 """Seconds of a circuit: operation counts of `sim` times a price table measured by `tacita bench engine`.
 
-A count is keyed by (operation, level, stage). A price is milliseconds by operation and number of limbs L = level + the
-limbs below level 0 (base prime and slots-to-coefficients primes); between measured limbs it is interpolated linearly,
-outside it is extended from the two nearest. Prices are those of the machine and thread count named in the table.
+A count is keyed by (operation, level, stage). A price is milliseconds by operation and number of limbs L =
+level + the limbs below level 0 (base prime and slots-to-coefficients primes); between measured limbs it is
+interpolated linearly, outside it is extended from the two nearest. Prices are those of the machine and thread
+count named in the table.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
 class Sizes:
     """Bytes of files and memory.
 
-    limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key switching, also
-    limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices: its encoded linear maps, in
-    memory. process: what a process holds before data.
+    limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key
+    switching, also limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices:
+    its encoded linear maps, in memory. process: what a process holds before data.
     Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
     """
 
@@ -44,7 +45,8 @@ class Sizes:
 
     @staticmethod
     def of_ring(log_n: int) -> Sizes:
-        """Of the engine's one chain shape, which scales with N: counted by the engine at N = 2^16, per coefficient."""
+        """Of the engine's one chain shape, which scales with N: counted by the engine at N = 2^16, per
+        coefficient."""
         n = 1 << log_n
         return Sizes(
             limb_file=n * 50 // 8,
@@ -75,7 +77,8 @@ class Prices:
     log_n, threads: what was measured. limbs_at_level_0: limbs of a ciphertext at level 0.
     ms: operation -> {limbs: milliseconds}. bootstrap_ms: kind -> {"alone": one ciphertext with all threads,
     "each": per ciphertext when at least `threads` of them are refreshed together}.
-    yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other machines.
+    yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other
+    machines.
     sizes: bytes of keys, ciphertexts and processes. keygen_seconds_per_gb: per 10^9 bytes of the key file.
     """
 
@@ -124,26 +127,36 @@ class Prices:
             return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
         except (KeyError, TypeError) as error:
             raise PlanError(
-                f"price table: a field is missing or unknown ({error})", hint="write one with `tacita bench engine`"
+                f"price table: a field is missing or unknown ({error})",
+                hint="write one with `tacita bench engine`",
             ) from error
 
     @cached_property
     def _curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         rows = {op: sorted(row.items()) for op, row in self.ms.items()}
-        return {op: (np.array([p[0] for p in r], float), np.array([p[1] for p in r], float)) for op, r in rows.items()}
+        return {
+            op: (np.array([p[0] for p in r], float), np.array([p[1] for p in r], float))
+            for op, r in rows.items()
+        }
 
     def seconds(self, op: str, level: int) -> float:
         """Price of one operation whose operands are at `level`."""
-        if op == "rotate_shared" and op not in self._curves:  # of rotate_many; the decomposition counts as a hoist
+        if (
+            op == "rotate_shared" and op not in self._curves
+        ):  # of rotate_many; the decomposition counts as a hoist
             return max(0.0, self.seconds("rotate", level) - self.seconds("hoist", level))
         if op not in self._curves:
-            raise PlanError(f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`")
+            raise PlanError(
+                f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`"
+            )
         limbs, ms = self._curves[op]
         return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
 
     def total(self, counts: Counts) -> float:
         """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch)."""
-        return sum(n * self.seconds(op, level) for (op, level, _), n in counts.items() if op not in BOOTSTRAPS)
+        return sum(
+            n * self.seconds(op, level) for (op, level, _), n in counts.items() if op not in BOOTSTRAPS
+        )
 
     def bootstrap_seconds(self, kinds: Sequence[str]) -> float:
         """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""

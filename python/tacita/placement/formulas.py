@@ -1,8 +1,9 @@
 """A price table from operation formulas, for rings that have not been measured.
 
-Units are one number-theoretic transform of one limb and one pass of multiply-accumulate over one limb. L limbs, k
-special primes, D = ceil(L / k) digits. Hybrid key switching with an NTT-resident input: L inverse transforms, then
-D (L + k) - L forward ones, an inner product of 2 D (L + k) passes, and a mod-down of 2 (k + L) transforms.
+Units are one number-theoretic transform of one limb and one pass of multiply-accumulate over one limb. L
+limbs, k special primes, D = ceil(L / k) digits. Hybrid key switching with an NTT-resident input: L inverse
+transforms, then D (L + k) - L forward ones, an inner product of 2 D (L + k) passes, and a mod-down of 2 (k +
+L) transforms.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from math import ceil
 
 from tacita.placement.cost import Prices, Sizes
 
-NTT_MS = 0.19  # N = 2^16, one limb, one core, AVX2: 0.168 measured on the prototype, and its share of base conversion
-GEMM_MS = (
-    0.0035  # N = 2^16, one limb of one polynomial: a multiply-add of a matrix product that stays in cache, two halves
-)
+# N = 2^16, one limb, one core, AVX2: 0.168 measured on the prototype, and its share of base conversion
+NTT_MS = 0.19
+# N = 2^16, one limb of one polynomial: a multiply-add of a matrix product that stays in cache, two halves
+GEMM_MS = 0.0035
 FFT_NTTS = 10  # a complex Fourier transform of all slots, in transforms of one limb
 PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
-BOOTSTRAP_PASSES = 26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
+BOOTSTRAP_PASSES = (
+    26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
+)
 LIMBS = (1, 3, 6, 9, 12, 16)
 
 

@@ -22,4 +22,6 @@ def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices
     table = prices or formula_prices(parameters.log_n, special=special, limbs_at_level_0=1)
     never = {kind: {"alone": inf, "each": inf} for kind in ("real", "complex")}
     none = {"bootstrap_keys_file": 0, "bootstrap_keys_memory": 0, "bootstrap_matrices": 0}
-    return replace(table, bootstrap_ms=never, limbs_at_level_0=1, sizes=replace(table.sizes, special=special, **none))
+    return replace(
+        table, bootstrap_ms=never, limbs_at_level_0=1, sizes=replace(table.sizes, special=special, **none)
+    )

@@ -1,7 +1,7 @@
 """Working memory of each stage: ciphertexts alive at its peak, counted by a `sim` that watches its handles.
 
-Rotated copies that the engine holds inside one linear map are counted as if all babies lived at once in the extended
-basis, which is the engine's upper bound.
+Rotated copies that the engine holds inside one linear map are counted as if all babies lived at once in the
+extended basis, which is the engine's upper bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class MemorySim(SimBackend):
         return super().linear(xs, plan)
 
     def products(
-        self, left: Sequence[Sequence[SimCt]], right: Sequence[Sequence[SimCt]], onto: SimProducts | None = None
+        self,
+        left: Sequence[Sequence[SimCt]],
+        right: Sequence[Sequence[SimCt]],
+        onto: SimProducts | None = None,
     ) -> SimProducts:
         found = super().products(left, right, onto)
         if onto is None:

@@ -1,9 +1,10 @@
 """Where to bootstrap: a shortest path over the levels of the live tensors, priced by `sim`.
 
 A state is (next stage, level of each live tensor). Before each stage any subset of the live tensors may be
-bootstrapped to the top, then any tensor may be lowered (lower levels are cheaper), then the stage runs. The value of
-a state is the least number of seconds to the end of the circuit; values are computed from the last stage backwards on
-the whole grid of levels, so the path is optimal for the given prices. Two real ciphertexts may share one complex bootstrap.
+bootstrapped to the top, then any tensor may be lowered (lower levels are cheaper), then the stage runs. The
+value of a state is the least number of seconds to the end of the circuit; values are computed from the last
+stage backwards on the whole grid of levels, so the path is optimal for the given prices. Two real ciphertexts
+may share one complex bootstrap.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ SecondsOf = Callable[[Counts], float]
 class Step:
     """One placed stage.
 
-    bootstraps: live tensors refreshed before it, in one call. levels: level to which each live tensor is lowered
-    before it. out_levels: levels after it. kinds: of the bootstrapped ciphertexts once paired. seconds: predicted.
+    bootstraps: live tensors refreshed before it, in one call. levels: level to which each live tensor is
+    lowered before it. out_levels: levels after it. kinds: of the bootstrapped ciphertexts once paired.
+    seconds: predicted.
     """
 
     stage: str
@@ -73,8 +75,8 @@ class Boundary:
     def kinds(self, names: Sequence[str], levels: Levels, prices: Prices) -> tuple[str, ...]:
         """Kinds of the bootstraps that refresh these tensors, the cheapest way.
 
-        Two real ciphertexts that have a level left can go as one complex one; whether that pays depends on how well the
-        machine refreshes several at once.
+        Two real ciphertexts that have a level left can go as one complex one; whether that pays depends on
+        how well the machine refreshes several at once.
         """
         real = [name for name in names if name not in self.complex_tensors]
         pairable = sum(self.shape[n] for n in real if levels[n] >= 1)
@@ -90,8 +92,8 @@ class Boundary:
 def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
     """The cheapest placement. request: tensors that the client sends, name -> number of ciphertexts.
 
-    Cost: one `sim` run per stage and relative pattern of levels. Raises PlanError naming the first stage that does
-    not fit between two bootstraps.
+    Cost: one `sim` run per stage and relative pattern of levels. Raises PlanError naming the first stage that
+    does not fit between two bootstraps.
     """
     boundaries = _boundaries(stages, request, sim)
     if not isfinite(prices.bootstrap_seconds(("complex",))):
@@ -103,7 +105,8 @@ def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: 
 def _without_bootstraps(
     stages: Sequence[Stage], boundaries: Sequence[Boundary], sim: StageSimulator, prices: Prices
 ) -> Placement:
-    """The lowest request level from which the stages run one after the other; there is nothing else to choose.
+    """The lowest request level from which the stages run one after the other; there is nothing else to
+    choose.
 
     A grid of the levels of all live tensors would have millions of points on a chain of 70 levels.
     """
@@ -124,7 +127,11 @@ def _without_bootstraps(
 
 
 def _chain(
-    stages: Sequence[Stage], boundaries: Sequence[Boundary], levels: Levels, sim: StageSimulator, prices: Prices
+    stages: Sequence[Stage],
+    boundaries: Sequence[Boundary],
+    levels: Levels,
+    sim: StageSimulator,
+    prices: Prices,
 ) -> tuple[list[Step], str]:
     """The steps of a run that enters at `levels`, and the stage that it does not reach, if any."""
     steps: list[Step] = []
@@ -137,7 +144,8 @@ def _chain(
 
 
 def place_greedily(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: Prices) -> Placement:
-    """The baseline: stay as high as possible, bootstrap everything live when a stage does not fit any more."""
+    """The baseline: stay as high as possible, bootstrap everything live when a stage does not fit any
+    more."""
     boundaries = _boundaries(stages, request, sim)
     levels = dict.fromkeys(boundaries[0].axes, sim.max_level)
     start, steps = dict(levels), list[Step]()
@@ -170,7 +178,8 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
 
 @dataclass(frozen=True)
 class _Table:
-    """Values before one stage on the grid of levels: `ready` after lowering, `value` with a choice of bootstraps."""
+    """Values before one stage on the grid of levels: `ready` after lowering, `value` with a choice of
+    bootstraps."""
 
     run: np.ndarray  # seconds from here when the stage is entered exactly at these levels
     ready: np.ndarray  # least of `run` over all lower levels
@@ -187,7 +196,9 @@ def _backward(
         ready = run.copy()
         for axis in range(ready.ndim):
             ready = np.minimum.accumulate(ready, axis=axis)
-        value = np.minimum.reduce([_refreshed(ready, before, names, prices) for names in _subsets(before.axes)])
+        value = np.minimum.reduce(
+            [_refreshed(ready, before, names, prices) for names in _subsets(before.axes)]
+        )
         if not np.isfinite(value).any():
             raise PlanError(f"no placement from stage {stage.name} on", hint="split the stages that follow")
         tables.append(_Table(run, ready, value))
@@ -201,7 +212,9 @@ def _run_values(
     """Seconds to the end for every combination of entry levels, without lowering or bootstrapping first."""
     side = sim.max_level + 1
     run = np.full((side,) * len(before.axes), inf)
-    passive = {name for name in before.axes if len(before.axes) > 1 and sim.passive(stage, before.shape, name)}
+    passive = {
+        name for name in before.axes if len(before.axes) > 1 and sim.passive(stage, before.shape, name)
+    }
     active = [name for name in before.axes if name not in passive]
     seconds: dict[tuple[int, ...], tuple[float, Outcome] | None] = {}
     for entry in product(range(side), repeat=len(before.axes)):
@@ -268,7 +281,9 @@ def _forward(
 
 def _cheapest_subset(before: Boundary, table: _Table, levels: Levels, prices: Prices) -> tuple[str, ...]:
     here = tuple(levels[name] for name in before.axes)
-    return min(_subsets(before.axes), key=lambda names: float(_refreshed(table.ready, before, names, prices)[here]))
+    return min(
+        _subsets(before.axes), key=lambda names: float(_refreshed(table.ready, before, names, prices)[here])
+    )
 
 
 def _cheapest_entry(before: Boundary, table: _Table, levels: Levels) -> dict[str, int]:

@@ -50,8 +50,9 @@ def run_bytes(
 
 
 def file_bytes(plan: Plan) -> dict[str, int]:
-    """Sizes of evaluation_keys, request and response from parameters, keys and tensors of the plan, by this program's own table:
-    what a party checks its disk with, since nothing holds a plan's prediction to the truth."""
+    """Sizes of evaluation_keys, request and response from parameters, keys and tensors of the plan, by this
+    program's own table: what a party checks its disk with, since nothing holds a plan's prediction to the
+    truth."""
     info = plan.parameters
     found = run_bytes(plan.rotations, plan.request, plan.response, info.max_level, 0, prices_of(info))
     return {name: found[name] for name in ("evaluation_keys", "request", "response")}

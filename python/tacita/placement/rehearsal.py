@@ -1,7 +1,8 @@
 """A placed circuit on a `sim` that only counts: what it takes, and whether a plan says so.
 
-`require_agreement` is how a party that was given a plan finds out that its stages, tensors, bootstraps and rotation keys are those of
-the circuit: from the plan's intervals and its own copy of the model, believing none of the plan's lists.
+`require_agreement` is how a party that was given a plan finds out that its stages, tensors, bootstraps and
+rotation keys are those of the circuit: from the plan's intervals and its own copy of the model, believing
+none of the plan's lists.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
     return SimBackend(parameters.slots, parameters.max_level)
 
 
-def rehearse(be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]) -> Live:
-    """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the request's tensors."""
+def rehearse(
+    be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+) -> Live:
+    """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the request's
+    tensors."""
     live: Live = {
-        n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.request.counts).items()
+        n: tuple(be.input(levels[n]) for _ in range(count))
+        for n, count in dict(circuit.request.counts).items()
     }
     return executor.run(stages, circuit.stages, be, live)
 
 
 def require_agreement(plan: Plan, circuit: Circuit) -> None:
-    """Raises PlanError unless the plan lists what its circuit takes: layouts, tensors, stages, bootstraps and rotation keys, all of them
-    and no more. Cost: one counting run, 0.03 s for one text and about 1 s for a full batch."""
+    """Raises PlanError unless the plan lists what its circuit takes: layouts, tensors, stages, bootstraps and
+    rotation keys, all of them and no more. Cost: one counting run, 0.03 s for one text and about 1 s for a
+    full batch."""
     _same("the layout of the request", plan.layout.request, circuit.request)
     _same("the layout of the response", plan.layout.response, circuit.response)
     _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, dict(circuit.request.counts))
@@ -62,7 +68,9 @@ def _bootstraps(be: SimBackend, stage: str) -> Counter[str]:
 
 def _same(what: str, stated: object, needed: object) -> None:
     if stated != needed:
-        raise PlanError(f"the plan says {_short(stated)} for {what}, its circuit takes {_short(needed)}", hint=REMAKE)
+        raise PlanError(
+            f"the plan says {_short(stated)} for {what}, its circuit takes {_short(needed)}", hint=REMAKE
+        )
 
 
 def _short(value: object) -> str:

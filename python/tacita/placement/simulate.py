@@ -1,7 +1,9 @@
-"""Runs stages on `sim` at chosen levels and remembers the result: what a stage costs and where it leaves its tensors.
+"""Runs stages on `sim` at chosen levels and remembers the result: what a stage costs and where it leaves its
+tensors.
 
-Stages do not look at levels, so lowering all operands by one lowers every operation by one. One run per *relative*
-pattern of levels therefore gives all absolute ones by shifting, down to the level where an operation has none left.
+Stages do not look at levels, so lowering all operands by one lowers every operation by one. One run per
+*relative* pattern of levels therefore gives all absolute ones by shifting, down to the level where an
+operation has none left.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ class Outcome:
 class StageSimulator:
     """Memoised outcomes of stages for any entry levels.
 
-    make: builds a fresh simulator. fixed: tensors of the request that no stage changes and that always stay at
-    the top (encrypted masks); their level does not take part in the shift.
+    make: builds a fresh simulator. fixed: tensors of the request that no stage changes and that always stay
+    at the top (encrypted masks); their level does not take part in the shift.
     """
 
     make: Callable[[], Simulator]
@@ -109,7 +111,9 @@ def _describe(be: Simulator, live: Live, out: Live) -> Outcome:
     counts = dict(be.counts)
     after = [level - 1 if op in CONSUMING else level for (op, level, _) in counts]
     moved = [level for name, level in levels.items() if name not in passed]
-    return Outcome(levels, {n: len(cts) for n, cts in out.items()}, passed, counts, min([*after, *moved], default=0))
+    return Outcome(
+        levels, {n: len(cts) for n, cts in out.items()}, passed, counts, min([*after, *moved], default=0)
+    )
 
 
 # Counted operations that end one level below their operands; the others stay where they are.

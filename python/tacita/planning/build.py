@@ -70,10 +70,12 @@ def to_plan(
     shape: Shape,
     population: Population = UNKNOWN,
 ) -> Plan:
-    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as JSON data.
+    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as
+    JSON data.
     answer: bound of the answers.
 
-    noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals to show.
+    noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals
+    to show.
     """
     levels = {**placed.placement.request, **placed.fixed_levels}
     request = tuple(
@@ -102,7 +104,11 @@ def to_plan(
 
 
 def _prediction(
-    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], prices: Prices, error: float
+    placed: Placed,
+    request: Sequence[TensorInfo],
+    response: Sequence[TensorInfo],
+    prices: Prices,
+    error: float,
 ) -> Prediction:
     top = placed.parameters.max_level
     keygen = predict.keygen_seconds(placed.rotations, top, prices)

@@ -1,4 +1,5 @@
-"""The part of a plan from which its circuit is built: calibrated intervals and approximations, typed and within limits.
+"""The part of a plan from which its circuit is built: calibrated intervals and approximations, typed and
+within limits.
 
 The server's, who builds it. A client takes nothing from this part and checks the others (`check`).
 """
@@ -13,7 +14,12 @@ from tacita.approx.inverses.constant import is_constant
 from tacita.approx.spec import Spec, free_depth
 from tacita.blocks.base import Attention
 from tacita.blocks.shapes import Node
-from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration, NodeCalibration
+from tacita.calibrate.calibration import (
+    AttentionCalibration,
+    Calibration,
+    FunctionCalibration,
+    NodeCalibration,
+)
 from tacita.calibrate.ranges import BINS, ROUNDS
 from tacita.errors import FileError, TacitaError
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
@@ -104,7 +110,9 @@ def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
-    right = {name: len(betas) for name, betas in temperatures.items()} == {n: a.heads for n, a in attentions.items()}
+    right = {name: len(betas) for name, betas in temperatures.items()} == {
+        n: a.heads for n, a in attentions.items()
+    }
     return right and all(0.0 < beta <= 1.0 for betas in temperatures.values() for beta in betas)
 
 
@@ -120,7 +128,10 @@ def _node_rules(name: str, node: NodeCalibration) -> Rules:
         yield f"{name} intervals of means", len(node.means) == len(ROUNDS)
         yield f"{name} intervals of means", all(_interval(mean, above=0.0) for mean in node.means)
     if isinstance(node, FunctionCalibration):
-        yield f"{name} density", len(node.density) <= BINS and all(0.0 <= share <= 1.0 for share in node.density)
+        yield (
+            f"{name} density",
+            len(node.density) <= BINS and all(0.0 <= share <= 1.0 for share in node.density),
+        )
 
 
 def _estimates(rows: RowEstimate, attention: Attention) -> bool:
@@ -130,7 +141,9 @@ def _estimates(rows: RowEstimate, attention: Attention) -> bool:
     return right and sized and all(abs(v) <= MOST for vector in (*vectors, rows.constant) for v in vector)
 
 
-def _specs_rules(specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], levels: int) -> Rules:
+def _specs_rules(
+    specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], levels: int
+) -> Rules:
     yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
     yield "bound of the request", specs.entry == calibration.entry
     yield "bound of the answer", specs.answer == calibration.answer
@@ -152,7 +165,12 @@ def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
     """Whether every field has its type and its limit, and the whole fits into the chain's levels."""
     try:
         typed = from_json(type(spec), _without_kind(spec.to_dict()))
-        return typed == spec and _domains(spec, above) and _limited(spec.to_dict()) and free_depth(spec) <= levels
+        return (
+            typed == spec
+            and _domains(spec, above)
+            and _limited(spec.to_dict())
+            and free_depth(spec) <= levels
+        )
     except (TacitaError, ArithmeticError, KeyError, TypeError, ValueError):
         return False
 
@@ -190,7 +208,9 @@ def _small(value: Any) -> bool:
 def _without_kind(data: Mapping[str, Any]) -> dict[str, Any]:
     """As `from_json` wants it, which knows the type from the field."""
     plain = {name: value for name, value in data.items() if name != "kind"}
-    return {name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()}
+    return {
+        name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()
+    }
 
 
 def _interval(interval: Interval, above: float = -2.0 * MOST) -> bool:

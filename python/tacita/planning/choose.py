@@ -1,7 +1,7 @@
 """Which scheme for how many texts: plan each, compare the predictions, keep the numbers that decided.
 
-Throughput is the time until the last answer, latency the time until the first one; both by the server's predicted seconds
-on the machine of the price table, keys and encryption left out.
+Throughput is the time until the last answer, latency the time until the first one; both by the server's
+predicted seconds on the machine of the price table, keys and encryption left out.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ def plan_best(
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Choice:
-    """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see `make_plan` for the rest."""
+    """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see
+    `make_plan` for the rest."""
     phases = Phases(progress, list(SCHEMES))
-    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
+    calibrated = calibrate_model(
+        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
+    )
 
     own = salt or draw()
 

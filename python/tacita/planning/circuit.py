@@ -42,7 +42,8 @@ TRIALS = 2  # samples on which `sim` predicts the error of the answer
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the error.
+    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the
+    error.
 
     measure: calibrates, with row estimates or without.
     """
@@ -54,7 +55,8 @@ class Calibrated:
     _found: dict[bool, Survey] = field(default_factory=dict)
 
     def survey(self, shape: Shape) -> Survey:
-        """Intervals for a packing, measured when first asked for: some take row estimates from their scores."""
+        """Intervals for a packing, measured when first asked for: some take row estimates from their
+        scores."""
         estimates = shape.rules.row_estimates
         if estimates not in self._found:
             self._found[estimates] = self.measure(estimates)
@@ -88,19 +90,23 @@ def make_plan(
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Plan:
-    """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See `api.choose_plan`.
+    """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See
+    `api.choose_plan`.
 
-    parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor, arion or moai.
-    inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds). functions: variants
-    of the approximations. salt: of the commitment to the weights, by default a fresh one. processes: for many texts, see
-    `calibrate.walk`.
+    parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor,
+    arion or moai.
+    inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds).
+    functions: variants of the approximations. salt: of the commitment to the weights, by default a fresh one.
+    processes: for many texts, see `calibrate.walk`.
 
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
     first_shape(scheme, rings[-1].slots, tokens)
     phases = Phases(progress, [scheme])
-    calibrated = calibrate_model(model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes)
+    calibrated = calibrate_model(
+        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
+    )
     goal = Goal(scheme, inputs, accuracy, functions, salt or draw())
     plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")
@@ -116,7 +122,8 @@ def calibrate_model(
     hidden_states: Sequence[Sample] = (),
     processes: int = 1,
 ) -> Calibrated:
-    """The part of planning that all schemes share. Calibration itself waits for the first plan that needs it."""
+    """The part of planning that all schemes share. Calibration itself waits for the first plan that needs
+    it."""
 
     def measure(row_estimates: bool) -> Survey:
         phases.enter("calibrate", "batch" if row_estimates else "rows")
@@ -136,8 +143,8 @@ def calibrate_model(
 def plan_scheme(
     calibrated: Calibrated, rings: Sequence[ParameterInfo], prices: Prices | None, phases: Phases, goal: Goal
 ) -> Plan:
-    """Fits, places and predicts one scheme on the first of `rings` that it fits; raises the last one's ShapeError or
-    PlanError, and FitError."""
+    """Fits, places and predicts one scheme on the first of `rings` that it fits; raises the last one's
+    ShapeError or PlanError, and FitError."""
     for info in rings[:-1]:
         try:
             return _plan_on(info, calibrated, prices, phases, goal)
@@ -146,7 +153,9 @@ def plan_scheme(
     return _plan_on(rings[-1], calibrated, prices, phases, goal)
 
 
-def _plan_on(info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal) -> Plan:
+def _plan_on(
+    info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal
+) -> Plan:
     model, table = calibrated.model, prices_of(info, prices)
     one = first_shape(goal.scheme, info.slots, calibrated.tokens)
     wanted = shapes(one, model.config.heads, goal.inputs)
@@ -200,14 +209,16 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Ci
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
-    """Raises PlanError unless the plan committed to these weights and says of them what is so: sizes, labels, their order.
+    """Raises PlanError unless the plan committed to these weights and says of them what is so: sizes, labels,
+    their order.
 
     The salt opens the commitment. The name may differ: it is that of a folder.
     """
     if not plan.salt:
         raise PlanError(
             f"plan of model {plan.model.name}, without the salt that opens its commitment to the weights",
-            hint=f"a server keeps {SALT_FILE} beside its plan.json, where `tacita plan` or `publish` wrote both",
+            hint=f"a server keeps {SALT_FILE} beside its plan.json, where `tacita plan` or `publish` wrote "
+            "both",
         )
     if commit(plan.salt, model.sha256) != plan.model.commitment:
         raise PlanError(
@@ -258,8 +269,8 @@ class _Key:
 
 @lru_cache(maxsize=4)
 def _circuit(_: str, shape: Shape, key: _Key) -> Circuit:
-    """Raises FileError for numbers of the circuit outside their limits, and PlanError where they make no circuit together or
-    another one than the plan lists."""
+    """Raises FileError for numbers of the circuit outside their limits, and PlanError where they make no
+    circuit together or another one than the plan lists."""
     plan = key.plan
     require_circuit(plan)
     try:
@@ -270,7 +281,9 @@ def _circuit(_: str, shape: Shape, key: _Key) -> Circuit:
             if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
                 require_agreement(plan, circuit)
     except (ShapeError, FitError, ArithmeticError, ValueError) as error:
-        raise PlanError(f"the plan's circuit cannot be built ({error!s:.200})", hint="make the plan again") from error
+        raise PlanError(
+            f"the plan's circuit cannot be built ({error!s:.200})", hint="make the plan again"
+        ) from error
     return circuit
 
 
@@ -285,7 +298,8 @@ def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Sha
 
 
 def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Sequence[Sample]:
-    """The first texts that fit, embedded; where none does, the first rows of the first that the model has positions for."""
+    """The first texts that fit, embedded; where none does, the first rows of the first that the model has
+    positions for."""
     chosen = texts if texts is not None else load_texts()
     fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
     longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)

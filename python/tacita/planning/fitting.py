@@ -1,9 +1,9 @@
 """Calibrated intervals -> approximations to a stated error: the specs that a circuit is built from.
 
-Errors are shares of what they perturb: 1/sum and 1/sqrt(variance) are fitted to a relative error, exp to an error
-relative to the smallest calibrated row mean, activation and tanh to an absolute one. MOAI's exponential cannot reach
-that in any affordable depth, nor need it: what it lacks varies slowly with the score and cancels in the quotient. It
-has an error of its own, and the interval of the sums moves with it.
+Errors are shares of what they perturb: 1/sum and 1/sqrt(variance) are fitted to a relative error, exp to an
+error relative to the smallest calibrated row mean, activation and tanh to an absolute one. MOAI's exponential
+cannot reach that in any affordable depth, nor need it: what it lacks varies slowly with the score and cancels
+in the quotient. It has an error of its own, and the interval of the sums moves with it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, N
 class Accuracy:
     """Stated errors of the approximations; the defaults keep the logits of the default model within 0.01.
 
-    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh: absolute.
-    limit: of each exponential of MOAI's form, relative to the largest. relu: root mean square over the calibrated inputs,
-    relative to half their interval; chosen so that the probabilities of DASHformer move by 0.02 at most. It moves them by 0.011 on the
-    200 sequences that calibrate and by 0.014 on the 800 others (`evaluation/dashformer_functions.py`, with and without --chosen-on).
+    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh:
+    absolute.
+    limit: of each exponential of MOAI's form, relative to the largest. relu: root mean square over the
+    calibrated inputs, relative to half their interval; chosen so that the probabilities of DASHformer move by
+    0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
+    (`evaluation/dashformer_functions.py`, with and without --chosen-on).
     """
 
     exp: float = 5e-4
@@ -49,9 +51,13 @@ class Accuracy:
 
 
 def fit_circuit(
-    calibration: Calibration, config: Config, accuracy: Accuracy | None = None, functions: Functions | None = None
+    calibration: Calibration,
+    config: Config,
+    accuracy: Accuracy | None = None,
+    functions: Functions | None = None,
 ) -> CircuitSpecs:
-    """The specs of every node, of the chosen variants; a retrained model's own functions for those it replaces.
+    """The specs of every node, of the chosen variants; a retrained model's own functions for those it
+    replaces.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
@@ -89,7 +95,9 @@ class _Fit:
         c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
         if chosen.exp != "moai":
             exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
-            return AttentionSpecs(exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean, c.context)
+            return AttentionSpecs(
+                exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean, c.context
+            )
         exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
         low, high = _ratios(exp, c)
         means = c.means[0][0] * low, c.means[0][1] * high
@@ -114,7 +122,8 @@ def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:
 
 
 def _powers(c: AttentionCalibration, p: Powers) -> AttentionSpecs:
-    """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in [-1, 1]."""
+    """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in
+    [-1, 1]."""
     largest = power.top(c.scores, p.offset) ** p.power
     inverse = constant.fit("inverse", (-1.0, 1.0), largest / p.denominator)
     exp = power.fit(c.scores, p.offset, p.power)

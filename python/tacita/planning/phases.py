@@ -1,5 +1,5 @@
-"""Progress of planning: each phase has a share, its seconds on the default model at full size; calibration, which may take many
-texts, its own pace as soon as that is known."""
+"""Progress of planning: each phase has a share, its seconds on the default model at full size; calibration,
+which may take many texts, its own pace as soon as that is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hund
 
 
 class Phases:
-    """Reports the phases of planning `schemes`, one after the other; each packing is calibrated before its first scheme."""
+    """Reports the phases of planning `schemes`, one after the other; each packing is calibrated before its
+    first scheme."""
 
     def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
         self._progress = progress
@@ -40,11 +41,15 @@ class Phases:
         self._report(0.0)
 
     def part(self, done: int, total: int) -> None:
-        """The phase has come so far, and will go on as it did; a smaller `done` than before begins another pass."""
+        """The phase has come so far, and will go on as it did; a smaller `done` than before begins another
+        pass."""
         if done < self._done:
             self._began = time.monotonic()
         elif self._index < len(self._shares):
-            self._shares[self._index] = self._shares[self._index][0], (time.monotonic() - self._began) * total / done
+            self._shares[self._index] = (
+                self._shares[self._index][0],
+                (time.monotonic() - self._began) * total / done,
+            )
         self._done = done
         self._report(done / total)
 

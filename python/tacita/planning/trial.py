@@ -1,7 +1,9 @@
-"""What a placed circuit will get wrong: a trial on `sim`, with the engine's noise, beside `plain` and the float model.
+"""What a placed circuit will get wrong: a trial on `sim`, with the engine's noise, beside `plain` and the
+float model.
 
-The distance from `plain`, which runs the same circuit without noise, is noise alone; the distance from the float model is noise
-and approximations. What a client may show depends on the first (`decimals`), how good a plan is on the second.
+The distance from `plain`, which runs the same circuit without noise, is noise alone; the distance from the
+float model is noise and approximations. What a client may show depends on the first (`decimals`), how good a
+plan is on the second.
 """
 
 from __future__ import annotations
@@ -30,31 +32,41 @@ from tacita.tasks.embedding import finished
 
 @dataclass(frozen=True)
 class Trial:
-    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan publishes.
+    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan
+    publishes.
 
     error: from the float model's. noise: from `plain`'s.
 
-    The largest and not the root mean square, because noise depends on the text, by a factor of 8 between two of them, and a plan
-    has one rounding for all texts.
+    The largest and not the root mean square, because noise depends on the text, by a factor of 8 between two
+    of them, and a plan has one rounding for all texts.
     """
 
     error: float
     noise: float
 
 
-def run_trial(model: Checkpoint, placed: Placed, circuit: Circuit, shape: Shape, samples: Sequence[Sample]) -> Trial:
+def run_trial(
+    model: Checkpoint, placed: Placed, circuit: Circuit, shape: Shape, samples: Sequence[Sample]
+) -> Trial:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
-    circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds of full
-    ciphertexts take minutes; the noise is that of the full ring. Samples go as many at a time as it holds.
+    circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds
+    of full ciphertexts take minutes; the noise is that of the full ring. Samples go as many at a time as it
+    holds.
     """
     if not samples:
-        raise PlanError("plan: no sample fits, so nothing shows the noise of an answer", hint="pass shorter texts")
+        raise PlanError(
+            "plan: no sample fits, so nothing shows the noise of an answer", hint="pass shorter texts"
+        )
     top, noise = placed.parameters.max_level, noise_of(placed.parameters)
-    noisy = _answers(placed, circuit, shape, samples, lambda: SimBackend(shape.slots, top, inject=True, noise=noise))
+    noisy = _answers(
+        placed, circuit, shape, samples, lambda: SimBackend(shape.slots, top, inject=True, noise=noise)
+    )
     quiet = _answers(placed, circuit, shape, samples, lambda: PlainBackend(shape.slots, top))
     wanted = [reference(model, hidden, mask).logits for hidden, mask in samples]
-    ended = [finished(values, model.config.normalise) for values in noisy]  # the noise is that before normalising
+    ended = [
+        finished(values, model.config.normalise) for values in noisy
+    ]  # the noise is that before normalising
     return Trial(up(_distance(ended, wanted)), up(_distance(noisy, quiet)))
 
 
@@ -70,7 +82,9 @@ def _answers(
     found: list[Array] = []
     for group in (samples[at : at + shape.texts] for at in range(0, len(samples), shape.texts)):
         be: Any = make()
-        live: Live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(group).items()}
+        live: Live = {
+            n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(group).items()
+        }
         out = executor.run(placed.stages, circuit.stages, be, live)
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         found += [answer.values for answer in answers[: len(group)]]

@@ -38,8 +38,8 @@ def make_two_party_plan(
 ) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 
-    tokens: of every request. texts: calibration sentences (default: the shipped ones). margin: see `calibrate.calibrate`.
-    Raises CheckpointError (a retrained model, a range that does not fit), InputError.
+    tokens: of every request. texts: calibration sentences (default: the shipped ones). margin: see
+    `calibrate.calibrate`. Raises CheckpointError (a retrained model, a range that does not fit), InputError.
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, tokens)
@@ -49,7 +49,9 @@ def make_two_party_plan(
         texts = list(load_texts() if texts is None else texts)
         embedding, norm, samples = hidden_embedding(checkpoint, tokens, texts, margin)
         norms = {EMBEDDING_NORM: norm} if norm else {}
-        found = calibrate(checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False)
+        found = calibrate(
+            checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False
+        )
     else:
         found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
     plan = TwoPartyPlan(
@@ -88,18 +90,24 @@ def _require_names(embeddings: str, formats: Formats | None) -> None:
     if embeddings not in EMBEDDINGS:
         raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=f"one of {', '.join(EMBEDDINGS)}")
     if formats and formats.gelu not in GELU_FORMS:
-        raise InputError(f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}")
+        raise InputError(
+            f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}"
+        )
 
 
 def _require_tokens(config: Config, tokens: int) -> None:
     if not 2 <= tokens <= min(MOST_TOKENS, config.positions):
         raise InputError(
-            f"two-party mode: {tokens} tokens, the model has {config.positions} positions", hint="use fewer tokens"
+            f"two-party mode: {tokens} tokens, the model has {config.positions} positions",
+            hint="use fewer tokens",
         )
 
 
-def node_bounds(checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None) -> Bounds:
-    """What the two-party mode publishes of calibrated nodes. norms: of the embedding, where that is hidden."""
+def node_bounds(
+    checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
+) -> Bounds:
+    """What the two-party mode publishes of calibrated nodes. norms: of the embedding, where that is
+    hidden."""
     attention, functions, normed = {}, {}, dict(norms or {})
     for name, node in nodes(checkpoint.config).items():
         match node:

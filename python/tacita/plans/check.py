@@ -1,8 +1,10 @@
-"""What a party accepts of a plan file that the other one wrote: every number within its limits, before anything acts on one.
+"""What a party accepts of a plan file that the other one wrote: every number within its limits, before
+anything acts on one.
 
-`check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by `check_circuit`, and
-what follows from the weights when the model is at hand: `circuit.require_model` (sizes, labels) and `rehearsal.require_agreement`
-(layouts, stages, tensors, bootstraps, exactly the rotation keys that the circuit takes).
+`check` needs the file alone, and is all that a client can check. What a circuit is built from is checked by
+`check_circuit`, and what follows from the weights when the model is at hand: `circuit.require_model` (sizes,
+labels) and `rehearsal.require_agreement` (layouts, stages, tensors, bootstraps, exactly the rotation keys
+that the circuit takes).
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ Rules = Iterable[tuple[str, bool]]
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
 MOST_CIPHERTEXTS = 4 * MAX_HIDDEN  # of one tensor: the inner features of a batch, each in its own
-# A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout share them: models
-# from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is compared with the circuit's before keys are made.
+# A linear layer in baby and giant steps takes about 2 sqrt(d) keys for d diagonals, and layers of one layout
+# share them: models from 64 to 768 features on rings from 2^12 to 2^16 take 8 to 92. The exact set is
+# compared with the circuit's before keys are made.
 MOST_ROTATIONS = 512
 MOST_COUNT = 1 << 40  # operations of a stage
 ROTATING = (
@@ -131,10 +134,12 @@ def _rotations_fit(rotations: Sequence[tuple[int, int]], slots: int, top: int) -
 
 
 def _key_rules(plan: Plan) -> Rules:
-    """What a client, who cannot build the circuit, can see of the keys: that the plan's own stages could use each of them.
+    """What a client, who cannot build the circuit, can see of the keys: that the plan's own stages could use
+    each of them.
 
-    Levels only fall, but for bootstraps, so no key is used above the highest of them. Every key turns a ciphertext once
-    at least, so there are no more keys than rotations in the stages' counts (those inside bootstraps are not counted).
+    Levels only fall, but for bootstraps, so no key is used above the highest of them. Every key turns a
+    ciphertext once at least, so there are no more keys than rotations in the stages' counts (those inside
+    bootstraps are not counted).
     """
     live = {tensor.name: tensor.level for tensor in plan.request}
     highest = max(live.values(), default=0)
@@ -149,10 +154,15 @@ def _key_rules(plan: Plan) -> Rules:
 
 
 def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
-    """Whether a stage takes tensors that are there, no higher than they are unless refreshed, and gives none above them."""
-    taken = all(name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items())
+    """Whether a stage takes tensors that are there, no higher than they are unless refreshed, and gives none
+    above them."""
+    taken = all(
+        name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items()
+    )
     there = stage.levels.keys() <= live.keys()
-    return taken and there and max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
+    return (
+        taken and there and max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
+    )
 
 
 def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
@@ -173,7 +183,10 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
     yield "layout: hidden size", request.size == model.hidden
     yield "layout: size of the answer", response.size == (len(model.labels) or model.hidden)
-    yield "layout: bounds", all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer))
+    yield (
+        "layout: bounds",
+        all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer)),
+    )
     yield "layout: blocks of the response", response.fits(*sizes, model.hidden, bool(model.labels))
     yield (
         "layout: ciphertexts",

@@ -1,7 +1,9 @@
-"""A commitment to the weights: what a plan says of them to everybody, and the salt by which its server opens it.
+"""A commitment to the weights: what a plan says of them to everybody, and the salt by which its server opens
+it.
 
-A plain hash of the weights would tell whoever holds a candidate whether it is this model. Salted, it tells that to nobody
-who has not the salt, and binds the server nevertheless: it cannot find other weights that open the same commitment.
+A plain hash of the weights would tell whoever holds a candidate whether it is this model. Salted, it tells
+that to nobody who has not the salt, and binds the server nevertheless: it cannot find other weights that open
+the same commitment.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def commit(salt: str, sha256: str) -> str:
 
 
 def salt_beside(plan: Path) -> str:
-    """The salt in the plan's folder; empty where there is none, as at a client. Raises FileError for another file there."""
+    """The salt in the plan's folder; empty where there is none, as at a client. Raises FileError for another
+    file there."""
     path = plan.with_name(SALT_FILE)
     if not path.is_file():
         return ""

@@ -1,7 +1,8 @@
 """How many decimals of an answer a client may show: the last one stays far above the noise of decryption.
 
-Noise of a decrypted value depends on the secret key. With a step of at least `QUIET` times the noise, at most one number in
-`QUIET` is rounded otherwise than without noise. That makes the known attacks impractical; it is not IND-CPA-D security.
+Noise of a decrypted value depends on the secret key. With a step of at least `QUIET` times the noise, at most
+one number in `QUIET` is rounded otherwise than without noise. That makes the known attacks impractical; it is
+not IND-CPA-D security.
 """
 
 from __future__ import annotations
@@ -41,6 +42,6 @@ def stated_noise(measured: float, parameters: ParameterInfo, answer: float) -> f
 
 
 def least_noise(parameters: ParameterInfo, answer: float) -> float:
-    """Noise of the last rescaling alone, in an answer of which the slots hold the part 1 / answer, halved for the mean of two
-    copies and for luck. A plan that states less is not believed."""
+    """Noise of the last rescaling alone, in an answer of which the slots hold the part 1 / answer, halved for
+    the mean of two copies and for luck. A plan that states less is not believed."""
     return 0.5 * noise_of(parameters).rescale * answer

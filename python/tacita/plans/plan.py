@@ -1,7 +1,7 @@
 """The frozen plan: everything that client and server must agree on, and nothing secret.
 
-Written once by `tacita plan`, read by both parties. The hash covers every field but the prediction, so that two
-machines with other price tables still hold the same plan.
+Written once by `tacita plan`, read by both parties. The hash covers every field but the prediction, so that
+two machines with other price tables still hold the same plan.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ REMAKE = "make it again with `tacita plan`"
 class ModelInfo:
     """The checkpoint a plan was made for.
 
-    commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a client
-    embeds a text; None for a model that starts from hidden states.
+    commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a
+    client embeds a text; None for a model that starts from hidden states.
     normalise: whether the client divides the decrypted answer by its length.
     """
 
@@ -113,16 +113,17 @@ class Prediction:
 class Plan:
     """See the module's docstring.
 
-    scheme: a name in `plans.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features side by side in a
-    ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated intervals and approximations, as JSON
-    data: the server's, a client reads nothing of it. layout: where the request takes its input and the response leaves its
-    answers. answer: bound of an answer's magnitude, by calibration.
+    scheme: a name in `plans.scheme`. batch: texts in a request, 1 for a packing of one text. lanes: features
+    side by side in a ciphertext of a batch (`packings.columns.layout`), else 1. circuit: the calibrated
+    intervals and approximations, as JSON
+    data: the server's, a client reads nothing of it. layout: where the request takes its input and the
+    response leaves its answers. answer: bound of an answer's magnitude, by calibration.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
-    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are rounded to so many
-    before anyone sees them, a step far above the noise (see `decimals` and docs/threat-model.md). population: how often
-    texts leave the calibrated intervals. salt: opens the commitment to the weights; no part of the file, and empty at
-    a client.
+    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are
+    rounded to so many before anyone sees them, a step far above the noise (see `decimals` and
+    docs/threat-model.md). population: how often texts leave the calibrated intervals. salt: opens the
+    commitment to the weights; no part of the file, and empty at a client.
     """
 
     model: ModelInfo
@@ -165,7 +166,8 @@ class Plan:
     def load(path: Path) -> Plan:
         """Reads and checks a plan file, with the salt beside it if it is there.
 
-        Raises FileError: missing, too large, no plan, of another version, altered; or no salt in the salt's place.
+        Raises FileError: missing, too large, no plan, of another version, altered; or no salt in the salt's
+        place.
         """
         return parse(_read_capped(path), str(path), salt_beside(path))
 
@@ -175,7 +177,9 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
 
     Raises FileError, whatever the text is; see `check` for what is refused.
     """
-    from tacita.plans.check import check  # which needs the presets, which are made of this module's ParameterInfo
+    from tacita.plans.check import (
+        check,
+    )  # which needs the presets, which are made of this module's ParameterInfo
 
     try:
         data = strict_json.loads(text)
@@ -184,14 +188,18 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
     if (version := data.pop("version", None)) != VERSION:
-        raise FileError(f"{where}: plan version {version!s:.20}, this program reads {VERSION}", hint="make it again")
+        raise FileError(
+            f"{where}: plan version {version!s:.20}, this program reads {VERSION}", hint="make it again"
+        )
     claimed = data.pop("hash", None)
     try:
         plan = typing.cast(Plan, from_json(Plan, data))
     except (KeyError, TypeError, ValueError, PlanError) as error:
         raise FileError(f"{where}: damaged plan ({error!s:.300})", hint=REMAKE) from error
     if plan.hash != claimed:
-        raise FileError(f"{where}: content does not match its hash", hint="the file was altered; make it again")
+        raise FileError(
+            f"{where}: content does not match its hash", hint="the file was altered; make it again"
+        )
     check(plan, where)
     return replace(plan, salt=salt)
 
@@ -199,7 +207,11 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
 def _read_capped(path: Path) -> str:
     try:
         if (size := path.stat().st_size) > MAX_BYTES:
-            raise FileError(f"{path}: {size} bytes, a plan has at most {MAX_BYTES}", hint="is this another file?")
+            raise FileError(
+                f"{path}: {size} bytes, a plan has at most {MAX_BYTES}", hint="is this another file?"
+            )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: cannot be read as a plan ({error})", hint="make it with `tacita plan`") from error
+        raise FileError(
+            f"{path}: cannot be read as a plan ({error})", hint="make it with `tacita plan`"
+        ) from error

@@ -9,9 +9,10 @@ HELD_OUT, FOLDS, NOT_ESTIMATED = "held out", "folds", "not estimated"
 
 @dataclass(frozen=True)
 class Population:
-    """method: "held out", "folds" or "not estimated". texts: tested. outside, far: how many of them left an interval, or left it
-    far. per_text: share of texts outside; per_request: expected share of requests in which some text may spoil the answers of
-    others, and for one text a request the same as per_text. The bounds hold with 95 % confidence (Clopper-Pearson; for folds about).
+    """method: "held out", "folds" or "not estimated". texts: tested. outside, far: how many of them left an
+    interval, or left it far. per_text: share of texts outside; per_request: expected share of requests in
+    which some text may spoil the answers of others, and for one text a request the same as per_text. The
+    bounds hold with 95 % confidence (Clopper-Pearson; for folds about).
     """
 
     method: str

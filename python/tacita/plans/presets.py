@@ -1,7 +1,8 @@
-"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the engine.
+"""Figures of the engine's presets, so that planning needs no compiled module. A test holds them equal to the
+engine.
 
-`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and products cost
-less, and keys are few. `leveled` finds the smallest secure ring that is deep enough.
+`n16` bootstraps. The leveled presets do not: `max_level` rescalings are all that a circuit has, rotations and
+products cost less, and keys are few. `leveled` finds the smallest secure ring that is deep enough.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ NO_BOOTSTRAP = -1024.0
 
 
 def _preset(
-    name: str, log_n: int, log_qp: float, security_bits: int, max_level: int = 13, failure: float = BOOTSTRAP_FAILURE
+    name: str,
+    log_n: int,
+    log_qp: float,
+    security_bits: int,
+    max_level: int = 13,
+    failure: float = BOOTSTRAP_FAILURE,
 ) -> ParameterInfo:
     return ParameterInfo(
         preset=name,
@@ -64,7 +70,8 @@ def can_bootstrap(info: ParameterInfo) -> bool:
 
 
 def leveled(depth: int, slots: int = 1) -> ParameterInfo | None:
-    """The smallest secure preset without bootstrapping of this depth and at least so many slots; None if there is none."""
+    """The smallest secure preset without bootstrapping of this depth and at least so many slots; None if
+    there is none."""
     secure = (PRESETS[f"n{n}_leveled"] for n in LEVELED)
     return next((info for info in secure if info.max_level >= depth and info.slots >= slots), None)
 

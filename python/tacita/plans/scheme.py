@@ -12,7 +12,8 @@ from tacita.plans.plan import Plan
 
 @dataclass(frozen=True)
 class Scheme:
-    """packing: a name in `packings.layouts`. rotations: one of that packing's. several: many texts in a request."""
+    """packing: a name in `packings.layouts`. rotations: one of that packing's. several: many texts in a
+    request."""
 
     packing: str
     rotations: str
@@ -34,7 +35,8 @@ def scheme_named(name: str) -> Scheme:
 
 
 def first_shape(name: str, slots: int, tokens: int) -> Shape:
-    """Of a scheme, with one lane. Raises InputError for an unknown name, ShapeError for sizes that it does not admit."""
+    """Of a scheme, with one lane. Raises InputError for an unknown name, ShapeError for sizes that it does
+    not admit."""
     scheme = scheme_named(name)
     return Shape(scheme.packing, scheme.rotations, slots, tokens)
 

@@ -1,4 +1,5 @@
-"""JSON that anybody may have written -> plain data of bounded depth, with finite numbers and short printable strings."""
+"""JSON that anybody may have written -> plain data of bounded depth, with finite numbers and short printable
+strings."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ MAX_INTEGER = 1 << 53  # beyond it a float is not exact
 
 
 def loads(text: str) -> Any:
-    """Plain data of the text. Raises ValueError saying what is wrong; never another exception, whatever the text is.
+    """Plain data of the text. Raises ValueError saying what is wrong; never another exception, whatever the
+    text is.
 
-    Refused beyond what is no JSON: NaN and infinities (1e999 is one), a key that comes twice, deep nesting, integers above
-    2^53, strings that are long or hold control characters, which a terminal would obey.
+    Refused beyond what is no JSON: NaN and infinities (1e999 is one), a key that comes twice, deep nesting,
+    integers above 2^53, strings that are long or hold control characters, which a terminal would obey.
     """
     try:
         data = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once)
@@ -26,7 +28,8 @@ def loads(text: str) -> Any:
 
 
 def printable(name: str) -> str:
-    """What a plan holds of a name: `?` for characters that cannot be shown, cut to the longest string that is read."""
+    """What a plan holds of a name: `?` for characters that cannot be shown, cut to the longest string that is
+    read."""
     return "".join(c if c.isprintable() else "?" for c in name)[:MAX_STRING]
 
 

@@ -1,1 +1,2 @@
-"""Files that pass between client and server: plan, evaluation keys, request, response. No sockets, no secrets."""
+"""Files that pass between client and server: plan, evaluation keys, request, response. No sockets, no
+secrets."""

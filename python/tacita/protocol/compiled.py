@@ -4,8 +4,8 @@
 >>> compiled.native.Parameters.preset("n16").log_n
 16
 
-`native` is `tacita._native`, and type checkers know it as that (`_native.pyi`). Asking for it raises TacitaError when
-the module was not built or does not start.
+`native` is `tacita._native`, and type checkers know it as that (`_native.pyi`). Asking for it raises
+TacitaError when the module was not built or does not start.
 """
 
 from __future__ import annotations

@@ -43,12 +43,15 @@ def describe(preset: str) -> ParameterInfo:
 
 
 def parameters(info: ParameterInfo, *, allow_insecure: bool = False) -> Parameters:
-    """The engine's parameters of a plan; raises PlanError when they differ or are insecure and not asked for."""
+    """The engine's parameters of a plan; raises PlanError when they differ or are insecure and not asked
+    for."""
     require_secure(info, allow_insecure=allow_insecure)
     if (here := describe(info.preset)) != info:
         names = [f.name for f in fields(info) if getattr(here, f.name) != getattr(info, f.name)]
         changed = ", ".join(f"{n} {getattr(info, n)}, engine {getattr(here, n)}" for n in names)
-        raise PlanError(f"preset {info.preset}: plan says {changed}", hint="make the plan again with this release")
+        raise PlanError(
+            f"preset {info.preset}: plan says {changed}", hint="make the plan again with this release"
+        )
     with translated(PlanError, f"preset {info.preset}"):
         return compiled.native.Parameters.preset(info.preset, allow_insecure=allow_insecure)
 
@@ -57,7 +60,8 @@ def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
     """Refuses parameters below 128 bits unless they were asked for."""
     if info.security_bits < MIN_SECURITY_BITS and not allow_insecure:
         raise PlanError(
-            f"preset {info.preset} has {info.security_bits} bits of security, {MIN_SECURITY_BITS} are required",
+            f"preset {info.preset} has {info.security_bits} bits of security, {MIN_SECURITY_BITS} are "
+            "required",
             hint="for tests only: --allow-insecure",
         )
 

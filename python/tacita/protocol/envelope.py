@@ -1,9 +1,10 @@
 """Requests and responses on disk: named tensors of ciphertexts, bound to one plan and one key.
 
-Layout, little endian:  magic (10) | version u16 | header length u32 | header, canonical JSON | ciphertexts, tensors in
-alphabetical order | sha256 of all that precedes (32).  The header names kind, plan hash, key id and, for each tensor, the byte
-lengths of its ciphertexts. Everything is capped and compared with the plan before a ciphertext is parsed; the
-ciphertexts themselves carry their own header, which the engine checks against the parameters.
+Layout, little endian:  magic (10) | version u16 | header length u32 | header, canonical JSON | ciphertexts,
+tensors in alphabetical order | sha256 of all that precedes (32).  The header names kind, plan hash, key id
+and, for each tensor, the byte lengths of its ciphertexts. Everything is capped and compared with the plan
+before a ciphertext is parsed; the ciphertexts themselves carry their own header, which the engine checks
+against the parameters.
 
 A batch is gigabytes: `write_stream` takes ciphertexts as they are made, `stream` hands them out one by one.
 """
@@ -56,10 +57,11 @@ def write(path: Path, envelope: Envelope) -> int:
 
 
 def write_stream(path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]]) -> int:
-    """As `write`, with ciphertexts made while they are written: the first of each tensor is in memory, and one more.
+    """As `write`, with ciphertexts made while they are written: the first of each tensor is in memory, and
+    one more.
 
-    A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when one has
-    another length or when the plan's counts are not met; the old file, if any, then stays.
+    A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when
+    one has another length or when the plan's counts are not met; the old file, if any, then stays.
     """
     counts = {tensor.name: tensor.count for tensor in _expected(kind, plan)}
     firsts = {name: next(cts, b"") for name, cts in sorted(tensors.items())}
@@ -78,7 +80,8 @@ def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
 
 
 def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, int, bytes]]:
-    """(tensor, index, ciphertext) one after the other, tensors in alphabetical order; raises FileError as `read` does.
+    """(tensor, index, ciphertext) one after the other, tensors in alphabetical order; raises FileError as
+    `read` does.
 
     A first pass over the file checks header, size and checksum, so nothing is handed out of a damaged file.
     """
@@ -141,7 +144,8 @@ def _expected(kind: Kind, plan: Plan) -> tuple[TensorInfo, ...]:
 
 
 def _cap(tensors: Sequence[TensorInfo], parameters: ParameterInfo) -> int:
-    """Largest size that a file with these tensors can have: unpacked residues at the top level, and headers."""
+    """Largest size that a file with these tensors can have: unpacked residues at the top level, and
+    headers."""
     limbs = parameters.max_level + 3
     one = 2 * limbs * 8 * (1 << parameters.log_n) + CIPHERTEXT_OVERHEAD
     return HEADER_CAP + sum(tensor.count for tensor in tensors) * one
@@ -157,7 +161,8 @@ def _opened(path: Path, kind: Kind) -> Iterator[BinaryIO]:
 
 
 def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> dict[str, list[int]]:
-    """Lengths of the ciphertexts of a whole and fitting file, which is left where the first of them begins."""
+    """Lengths of the ciphertexts of a whole and fitting file, which is left where the first of them
+    begins."""
     expected, size = _expected(kind, plan), path.stat().st_size
     if size > (cap := _cap(expected, plan.parameters)):
         raise FileError(f"{path}: {size} bytes, a {kind} of this plan has at most {cap}", hint="wrong file?")
@@ -168,7 +173,9 @@ def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> di
     begin = file.tell()
     body = sum(sum(row) for row in lengths.values())
     if (whole := begin + body + digest.digest_size) != size:
-        raise FileError(f"{path}: {size} bytes where its header says {whole}", hint="truncated; copy it again")
+        raise FileError(
+            f"{path}: {size} bytes where its header says {whole}", hint="truncated; copy it again"
+        )
     for at in range(0, body, CHUNK):
         _take(file, min(CHUNK, body - at), digest)
     if file.read() != digest.digest():
@@ -180,10 +187,14 @@ def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> di
 def _header(file: BinaryIO, path: Path, digest: Any) -> dict[str, Any]:
     prefix = _take(file, PREFIX.size, digest)
     if len(prefix) < PREFIX.size or prefix[: len(MAGIC)] != MAGIC:
-        raise FileError(f"{path}: not a ciphertext file", hint="expected a file made by `tacita encrypt` or `evaluate`")
+        raise FileError(
+            f"{path}: not a ciphertext file", hint="expected a file made by `tacita encrypt` or `evaluate`"
+        )
     _, version, length = PREFIX.unpack(prefix)
     if version != VERSION:
-        raise FileError(f"{path}: format version {version}, this program reads {VERSION}", hint="use one release")
+        raise FileError(
+            f"{path}: format version {version}, this program reads {VERSION}", hint="use one release"
+        )
     if length > HEADER_CAP:
         raise FileError(f"{path}: header of {length} bytes, the cap is {HEADER_CAP}", hint="damaged file")
     try:
@@ -205,7 +216,9 @@ def _well_formed(header: Any) -> bool:
     names = len(header["tensors"]) <= MOST_TENSORS and all(map(NAME.fullmatch, header["tensors"]))
     rows = header["tensors"].values()
     return (
-        hashes and names and all(isinstance(row, list) and all(type(n) is int and n > 0 for n in row) for row in rows)
+        hashes
+        and names
+        and all(isinstance(row, list) and all(type(n) is int and n > 0 for n in row) for row in rows)
     )
 
 
@@ -215,9 +228,13 @@ def _check_header(
     if header["kind"] != kind:
         raise FileError(f"{path}: a {header['kind']}, expected a {kind}", hint="the files were mixed up")
     if header["plan"] != plan.hash:
-        raise FileError(f"{path}: made under plan {header['plan'][:12]}, this is {plan.hash[:12]}", hint="use one plan")
+        raise FileError(
+            f"{path}: made under plan {header['plan'][:12]}, this is {plan.hash[:12]}", hint="use one plan"
+        )
     if header["key"] != key:
-        raise FileError(f"{path}: made with key {header['key'][:12]}, this is key {key[:12]}", hint="another client's?")
+        raise FileError(
+            f"{path}: made with key {header['key'][:12]}, this is key {key[:12]}", hint="another client's?"
+        )
     found = {name: len(row) for name, row in header["tensors"].items()}
     wanted = {tensor.name: tensor.count for tensor in expected}
     if found != wanted:

@@ -15,7 +15,8 @@ from tacita.plans.commitment import SALT_FILE
 
 @dataclass(frozen=True)
 class Workdir:
-    """The one folder of a party's files. The server's copy never holds `secret_key`, the client's never `salt`."""
+    """The one folder of a party's files. The server's copy never holds `secret_key`, the client's never
+    `salt`."""
 
     path: Path
 
@@ -46,11 +47,14 @@ class Workdir:
 
 @contextmanager
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """A temporary path beside `path`; renamed over it on success, removed on any exception, Ctrl-C included."""
+    """A temporary path beside `path`; renamed over it on success, removed on any exception, Ctrl-C
+    included."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{path}: the folder cannot be made ({error})", hint="choose another --work") from error
+        raise FileError(
+            f"{path}: the folder cannot be made ({error})", hint="choose another --work"
+        ) from error
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
@@ -58,7 +62,9 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written ({error})", hint="check the folder's space and rights") from error
+        raise FileError(
+            f"{path}: cannot be written ({error})", hint="check the folder's space and rights"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,9 +1,12 @@
-"""How a two-party session begins and what a client may ask then: plain bytes over a link that the engine secures.
+"""How a two-party session begins and what a client may ask then: plain bytes over a link that the engine
+secures.
 
-    client: magic, version            server: magic, version, length and sha256 of the public part; or a refusal
+    client: magic, version            server: magic, version, length and sha256 of the public part; or a
+    refusal
     client: 1 to have the part, 0     server: the part, if asked for
     client: sha256 of the plan        server: 1 if it is its own
-    client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its share of the answer
+    client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
+    share of the answer
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -68,7 +71,9 @@ def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -
         raise Refusal(version, length).error()
     _require("server", magic, version)
     if not 0 < length <= public_part.MAX_BYTES:
-        raise PeerError(f"the server announces a public part of {length} bytes", hint="is it a tacita server?")
+        raise PeerError(
+            f"the server announces a public part of {length} bytes", hint="is it a tacita server?"
+        )
     known = cache.get(digest)
     link.send(HAVE if known else SEND)
     data = known or _load(link, length, loaded)
@@ -79,7 +84,9 @@ def greet(link: Link, cache: Cache, loaded: Loaded = lambda done, total: None) -
         cache.put(digest, data)
     link.send(bytes.fromhex(part.plan.hash))
     if link.receive(1) != AGREED:
-        raise PeerError("the server runs another plan than it announced", hint="it was changed meanwhile: try again")
+        raise PeerError(
+            "the server runs another plan than it announced", hint="it was changed meanwhile: try again"
+        )
     return part
 
 
@@ -105,7 +112,9 @@ def welcome(
     link.send(WELCOME.pack(MAGIC, VERSION, len(data), public_part.digest(data)))
     asked = link.receive(1)
     if asked not in (HAVE, SEND):
-        raise PeerError(f"the client answered {asked!r} to the offer of the public part", hint="another release?")
+        raise PeerError(
+            f"the client answered {asked!r} to the offer of the public part", hint="another release?"
+        )
     if asked == SEND:
         loading()
         for at in range(0, len(data), CHUNK):
@@ -153,4 +162,6 @@ def _require(who: str, magic: bytes, version: int) -> None:
     if magic != MAGIC:
         raise PeerError(f"the other side is not a tacita {who}", hint="check host and port")
     if version != VERSION:
-        raise PeerError(f"the {who} speaks version {version}, this program {VERSION}", hint="update the older one")
+        raise PeerError(
+            f"the {who} speaks version {version}, this program {VERSION}", hint="update the older one"
+        )

@@ -1,7 +1,8 @@
-"""A party's end of a connection, made by the native engine: TLS 1.3, or plain TCP for those who ask for it by name.
+"""A party's end of a connection, made by the native engine: TLS 1.3, or plain TCP for those who ask for it by
+name.
 
-One place that knows how the engine is called to listen, to dial and to set a session up; the operations on shares are called by
-`two_party.shares`.
+One place that knows how the engine is called to listen, to dial and to set a session up; the operations on
+shares are called by `two_party.shares`.
 """
 
 from __future__ import annotations
@@ -103,10 +104,13 @@ def dial(
     if sum((trust is not None, fingerprint is not None, insecure_plain)) != 1:
         raise InputError(
             "connect: say which certificate to trust, or that the connection may be plain",
-            hint="--trust CERTIFICATE.pem or --fingerprint SHA256, or --insecure-plain-tcp on a machine of your own",
+            hint="--trust CERTIFICATE.pem or --fingerprint SHA256, or --insecure-plain-tcp on a machine of "
+            "your own",
         )
     if name is not None and trust is None:
-        raise InputError("connect: a name is for --trust: nothing else looks at names", hint="leave --name out")
+        raise InputError(
+            "connect: a name is for --trust: nothing else looks at names", hint="leave --name out"
+        )
     certificate, key = _files(identity)
     with engine.translated(PeerError, f"{host}:{port}"):
         native = compiled.native.TwoParty.dial(
@@ -125,7 +129,8 @@ def dial(
 
 
 def encrypt_table(values: NDArray[np.int64], ring: int) -> TableServer:
-    """The engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2): `message()` is what clients get."""
+    """The engine's server half of a hidden table (rows, columns) of integers below 2^(ring-2): `message()` is
+    what clients get."""
     with engine.translated(PeerError, "embedding table"):
         return compiled.native.TableServer(np.ascontiguousarray(values), ring)
 
@@ -168,7 +173,8 @@ def share_threads(count: int) -> int:
 
 
 class Listener:
-    """Waits for clients. port: the real one where 0 was asked for. client_ca: who must have signed a client's certificate."""
+    """Waits for clients. port: the real one where 0 was asked for. client_ca: who must have signed a client's
+    certificate."""
 
     def __init__(
         self,
@@ -202,7 +208,8 @@ class Listener:
 
 
 def new_identity(folder: Path, names: list[str]) -> Identity:
-    """Writes a self-signed certificate.pem and key.pem for these host names. Raises PeerError when one is there already."""
+    """Writes a self-signed certificate.pem and key.pem for these host names. Raises PeerError when one is
+    there already."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -1,13 +1,14 @@
-r"""The public part of a model as a folder: all that a client of a CKKS scheme needs, and no weights of the encoder.
+r"""The public part of a model as a folder: all that a client of a CKKS scheme needs, and no weights of the
+encoder.
 
     public.json              format, version, the sha256 of each file below, and of all of this together
     plan.json                sizes, layouts, levels, rotation keys, labels
     tokenizer.json           \ none of the two for a model that
     embedding.safetensors    / starts from hidden states
 
-Whoever reads it may have got it from anybody. Sizes are capped before anything is read, names are ours or refused, and
-bytes are hashed before they are parsed. The hashes are against accidents; that the folder is the one that a server
-published is seen by comparing `Public.sha256` with what `tacita publish` printed there.
+Whoever reads it may have got it from anybody. Sizes are capped before anything is read, names are ours or
+refused, and bytes are hashed before they are parsed. The hashes are against accidents; that the folder is the
+one that a server published is seen by comparing `Public.sha256` with what `tacita publish` printed there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from tacita.protocol.files import replacing, require
 
 FORMAT, VERSION = "tacita-public", 1
 MANIFEST, PLAN, TOKENIZER, EMBEDDING = "public.json", "plan.json", "tokenizer.json", "embedding.safetensors"
-CAPS = {PLAN: plans.MAX_BYTES, TOKENIZER: MAX_TOKENIZER_BYTES, EMBEDDING: 1 << 30}  # BERT-large's tables: 130 MB
+CAPS = {
+    PLAN: plans.MAX_BYTES,
+    TOKENIZER: MAX_TOKENIZER_BYTES,
+    EMBEDDING: 1 << 30,
+}  # BERT-large's tables: 130 MB
 MAX_MANIFEST_BYTES = 1 << 16
 SHA256 = re.compile(r"[0-9a-f]{64}")
 REMAKE = "fetch the public folder again, or make it with `tacita publish`"
@@ -40,8 +45,8 @@ REMAKE = "fetch the public folder again, or make it with `tacita publish`"
 
 @dataclass(frozen=True)
 class Public:
-    """front: None for a model that starts from hidden states. sha256: of the folder's manifest, hex; empty for a part
-    that was not read from a folder."""
+    """front: None for a model that starts from hidden states. sha256: of the folder's manifest, hex; empty
+    for a part that was not read from a folder."""
 
     plan: Plan
     front: Front | None = field(repr=False)
@@ -63,7 +68,8 @@ def public_of(plan: Plan, model: Embedder) -> Public:
 
 
 def write_public(public: Public, folder: Path) -> str:
-    """Writes the folder, `public.json` last; returns its sha256. Raises FileError, also for a folder with other files.
+    """Writes the folder, `public.json` last; returns its sha256. Raises FileError, also for a folder with
+    other files.
 
     What is in the folder is given away, so it may hold nothing else.
     """
@@ -74,7 +80,11 @@ def write_public(public: Public, folder: Path) -> str:
     for name, data in contents.items():
         with replacing(folder / name) as temporary:
             temporary.write_bytes(data)
-    body = {"format": FORMAT, "version": VERSION, "files": {name: _sha256(data) for name, data in contents.items()}}
+    body = {
+        "format": FORMAT,
+        "version": VERSION,
+        "files": {name: _sha256(data) for name, data in contents.items()},
+    }
     whole = _sha256(canonical(body))
     with replacing(folder / MANIFEST) as temporary:
         temporary.write_bytes(canonical({**body, "sha256": whole}) + b"\n")
@@ -82,7 +92,8 @@ def write_public(public: Public, folder: Path) -> str:
 
 
 def open_public(folder: Path) -> Public:
-    """Reads and checks a folder. Raises FileError: missing, too large, of another version, altered, no plan, bad tables."""
+    """Reads and checks a folder. Raises FileError: missing, too large, of another version, altered, no plan,
+    bad tables."""
     path = folder / MANIFEST
     whole, files = parse_manifest(path, _read(path, MAX_MANIFEST_BYTES))
     contents = {name: _checked(folder / name, CAPS[name], sha256) for name, sha256 in files.items()}
@@ -97,7 +108,11 @@ def _contents(public: Public) -> dict[str, bytes]:
     if public.front is None:
         return plan
     assert public.front.tokenizer is not None  # `public_of` saw to it
-    return {**plan, TOKENIZER: public.front.tokenizer.to_str().encode(), EMBEDDING: to_bytes(public.front.tensors)}
+    return {
+        **plan,
+        TOKENIZER: public.front.tokenizer.to_str().encode(),
+        EMBEDDING: to_bytes(public.front.tensors),
+    }
 
 
 def _require_own(folder: Path) -> None:
@@ -105,7 +120,8 @@ def _require_own(folder: Path) -> None:
         return
     if foreign := sorted({path.name for path in folder.iterdir()} - {MANIFEST, *CAPS}):
         raise FileError(
-            f"{folder}: holds {foreign[0]!r:.60}, which is no part of a public folder", hint="choose an empty --output"
+            f"{folder}: holds {foreign[0]!r:.60}, which is no part of a public folder",
+            hint="choose an empty --output",
         )
 
 
@@ -113,7 +129,9 @@ def parse_manifest(path: Path, content: bytes) -> tuple[str, dict[str, str]]:
     """(sha256 of the whole, sha256 of each file). Raises FileError, whatever the content is."""
     data = _parsed(path, content)
     if data.pop("format", None) != FORMAT:
-        raise FileError(f"{path}: not a public folder's list", hint="expected a file made by `tacita publish`")
+        raise FileError(
+            f"{path}: not a public folder's list", hint="expected a file made by `tacita publish`"
+        )
     if (version := data.pop("version", None)) != VERSION:
         raise FileError(f"{path}: version {version!s:.20}, this program reads {VERSION}", hint=REMAKE)
     whole, files = data.pop("sha256", None), data.pop("files", None)

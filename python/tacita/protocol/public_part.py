@@ -1,13 +1,15 @@
 """What a server publishes of its model to every client of the two-party mode, as bytes.
 
-The plan, the tokenizer and, when the embedding is published, the embedding tables with their LayerNorm: with these the client
-turns a text into hidden states by itself. When it is hidden, the word table encrypted under a key of the server instead, from which the
-client chooses without telling what. Layout, little endian:
+The plan, the tokenizer and, when the embedding is published, the embedding tables with their LayerNorm: with
+these the client turns a text into hidden states by itself. When it is hidden, the word table encrypted under
+a key of the server instead, from which the client chooses without telling what. Layout, little endian:
 
     magic (10) | plan length u32 | tokenizer length u32 | length of the encrypted table u64 | table count u16
-    | bytes an element u8 for each table | plan, canonical JSON | tokenizer.json | encrypted table | tables, floats, in alphabetical order
+    | bytes an element u8 for each table | plan, canonical JSON | tokenizer.json | encrypted table
+    | tables, floats, in alphabetical order
 
-Names and shapes of the tables follow from the plan. Everything comes from a peer: lengths are capped before they are used.
+Names and shapes of the tables follow from the plan. Everything comes from a peer: lengths are capped before
+they are used.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ HINT = "the server is not a tacita server of this release, or the copy is damage
 
 @dataclass(frozen=True)
 class PublicPart:
-    """plan; tokenizer: content of tokenizer.json; tables: embedding tensors by Hugging Face's names, none when they are hidden.
+    """plan; tokenizer: content of tokenizer.json; tables: embedding tensors by Hugging Face's names, none
+    when they are hidden.
 
     encrypted: the word table as the engine encrypts it, when it is hidden.
     """
@@ -55,7 +58,8 @@ class PublicPart:
 
     @cached_property
     def front(self) -> Front:
-        """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad tokenizer."""
+        """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad
+        tokenizer."""
         config = self.plan.config
         try:
             tokenizer = parse_tokenizer(self.tokenizer, config.vocab, "the server's tokenizer")
@@ -70,13 +74,16 @@ def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b""
     encrypted: the word table, for a plan that hides it.
     """
     if checkpoint.tokenizer is None:
-        raise CheckpointError("two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json")
+        raise CheckpointError(
+            "two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json"
+        )
     tables = {name: checkpoint.tensors[name] for name in table_shapes(plan)}
     return PublicPart(plan, checkpoint.tokenizer.to_str(), tables, encrypted)
 
 
 def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown embeddings."""
+    """Name -> shape of each published table, in alphabetical order. Raises FileError for a plan of unknown
+    embeddings."""
     match plan.embeddings:
         case "published":
             return dict(sorted(shapes_of(plan.config, plan.config.hidden).items()))
@@ -117,7 +124,9 @@ def decode(data: bytes) -> PublicPart:
         raise _damaged(f"an encrypted table of {table_length} bytes, with {plan.embeddings} embeddings")
     tokenizer = reader.text(tokenizer_length)
     encrypted = reader.take(table_length)
-    tables = {name: reader.table(shape, size) for (name, shape), size in zip(shapes.items(), sizes, strict=True)}
+    tables = {
+        name: reader.table(shape, size) for (name, shape), size in zip(shapes.items(), sizes, strict=True)
+    }
     reader.end()
     return PublicPart(plan, tokenizer, MappingProxyType(tables), encrypted)
 

@@ -25,7 +25,11 @@ WORDS = {
     Reason.FULL: ("the server is full ({})", "session", "try again later"),
     Reason.ADDRESS: ("the server takes {} of one address at a time", "session", "try again later"),
     Reason.CLIENT: ("the server answers {} of one client, and this one had them", "text", "ask its operator"),
-    Reason.KEY: ("the key of the server's hidden table has served its {}", "text", "connect again: it makes a new key"),
+    Reason.KEY: (
+        "the key of the server's hidden table has served its {}",
+        "text",
+        "connect again: it makes a new key",
+    ),
 }
 
 
@@ -39,7 +43,9 @@ class Refusal:
     def error(self) -> RefusedError:
         """What the client raises, and the server notes."""
         if self.reason not in set(Reason):
-            return RefusedError(f"the server refuses for reason {self.reason}", hint="update this program", reason=0)
+            return RefusedError(
+                f"the server refuses for reason {self.reason}", hint="update this program", reason=0
+            )
         text, noun, hint = WORDS[Reason(self.reason)]
         count = f"{self.number} {noun}" if self.number == 1 else f"{self.number} {noun}s"
         return RefusedError(text.format(count), hint=hint, reason=self.reason)

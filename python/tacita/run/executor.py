@@ -13,12 +13,15 @@ from tacita.plans.plan import PlacedStage
 from tacita.slots.base import Backend, Ct, Kind
 from tacita.slots.stage import Live, Stage
 
-AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
+AT_ONCE = (
+    2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
+)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Reported before each stage and once at the end. index counts finished stages; left: predicted seconds."""
+    """Reported before each stage and once at the end. index counts finished stages; left: predicted
+    seconds."""
 
     stage: str
     index: int
@@ -55,13 +58,16 @@ def run(
     """The tensors after the last stage.
 
     live: the request's tensors, by name; taken over and emptied, so that dead ciphertexts are freed early.
-    predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each stage
-    (tests compare layers with it). reached: called after each stage but the last, with what a later run needs to go on
-    from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and plan differ.
+    predicted: seconds of each stage, for the time left. inspect: called with the live tensors after each
+    stage (tests compare layers with it). reached: called after each stage but the last, with what a later run
+    needs to go on from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and
+    plan differ.
     """
     names = [stage.name for stage in stages]
     if names != [step.name for step in placed]:
-        raise PlanError("the plan was made for other stages than this circuit has", hint="make the plan again")
+        raise PlanError(
+            "the plan was made for other stages than this circuit has", hint="make the plan again"
+        )
     clock = _Clock(predicted or [1.0] * len(names), begin)
     live, given = dict(live), live
     given.clear()
@@ -83,7 +89,9 @@ def run(
 def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:
     """Bootstraps, then lowers, the tensors that the step names, in place; others (masks) pass."""
     if unknown := sorted({*step.bootstraps, *step.levels} - set(live)):
-        raise PlanError(f"stage {step.name}: there is no tensor {unknown[0]!r} before it", hint="make the plan again")
+        raise PlanError(
+            f"stage {step.name}: there is no tensor {unknown[0]!r} before it", hint="make the plan again"
+        )
     if step.bootstraps:
         with be.stage(f"{step.name}/bootstrap"):
             named = {name: live[name] for name in step.bootstraps}
@@ -96,13 +104,18 @@ Slot = tuple[str, int]  # tensor, number of the ciphertext
 
 
 def refresh(
-    be: Backend, tensors: Live, complex_names: Set[str], planned: Sequence[str], levels: Mapping[str, int] | None = None
+    be: Backend,
+    tensors: Live,
+    complex_names: Set[str],
+    planned: Sequence[str],
+    levels: Mapping[str, int] | None = None,
 ) -> Live:
     """All these tensors refreshed, at `levels` where given, else at the top; a few ciphertexts at a time.
 
-    planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by two, as
-    (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where levels are worth
-    nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one conjugation per pair.
+    planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by
+    two, as (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where
+    levels are worth nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one
+    conjugation per pair.
     """
     wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
     found: dict[Slot, Ct] = {}

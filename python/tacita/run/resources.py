@@ -13,7 +13,8 @@ GB = 1e9
 
 
 def available_memory() -> int | None:
-    """Bytes that can be taken without swapping, the container's limit included; None where the system does not say."""
+    """Bytes that can be taken without swapping, the container's limit included; None where the system does
+    not say."""
     found = [value for value in (_meminfo(), _cgroup()) if value is not None]
     return min(found) if found else None
 
@@ -34,7 +35,8 @@ def require_disk(folder: Path, need: int, what: str) -> None:
     free = shutil.disk_usage(there).free
     if free < need:
         raise ResourceError(
-            f"{what} needs {need / GB:.1f} GB in {folder}, {free / GB:.1f} GB are free", hint="choose another --work"
+            f"{what} needs {need / GB:.1f} GB in {folder}, {free / GB:.1f} GB are free",
+            hint="choose another --work",
         )
 
 
@@ -63,6 +65,8 @@ def _cgroup() -> int | None:
         limit = (root / "memory.max").read_text().strip()
         used = int((root / "memory.current").read_text())
         stat = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
-        return None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))  # cache can go
+        return (
+            None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))
+        )  # cache can go
     except (OSError, ValueError):
         return None

@@ -63,7 +63,9 @@ class Admission:
         self._sessions: Counter[str] = Counter()
         self._texts: Counter[str] = Counter()
 
-    def guest(self, address: str, certificate: str | None, entered: Callable[[], None] = lambda: None) -> Guest:
+    def guest(
+        self, address: str, certificate: str | None, entered: Callable[[], None] = lambda: None
+    ) -> Guest:
         """A connected client. entered: called when its session takes a place."""
         where = network(address)
         return Guest(self, where, certificate or where, entered)

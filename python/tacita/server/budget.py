@@ -1,4 +1,5 @@
-"""How much of a memory limit ciphertexts may take, and how much of them will not fit: from the plan's prediction."""
+"""How much of a memory limit ciphertexts may take, and how much of them will not fit: from the plan's
+prediction."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ RESULTS = 8  # one part in so many is free for results
 
 
 def ciphertext_budget(plan: Plan, memory: float) -> int:
-    """Bytes that a limit of `memory` GB leaves for ciphertexts at rest, beside keys, bootstrapping and process.
+    """Bytes that a limit of `memory` GB leaves for ciphertexts at rest, beside keys, bootstrapping and
+    process.
 
-    An eighth of what is left is kept free for the results of the running operation, before others make room for them.
-    Raises ResourceError when it leaves nothing.
+    An eighth of what is left is kept free for the results of the running operation, before others make room
+    for them. Raises ResourceError when it leaves nothing.
     """
     fixed = plan.prediction.bytes["server_memory"] - _working(plan)
     budget = int(memory * GB) - fixed
@@ -31,7 +33,8 @@ def predicted_memory(plan: Plan, memory: float) -> int:
 
 
 def predicted_spill(plan: Plan, budget: int) -> int:
-    """Bytes of files at the peak, at most: 0 when everything fits, else one for each ciphertext, in memory or not."""
+    """Bytes of files at the peak, at most: 0 when everything fits, else one for each ciphertext, in memory or
+    not."""
     working = _working(plan)
     return working if working > budget else 0
 

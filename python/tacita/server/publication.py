@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tacita._native import TableServer
 
 SECRET = 8192  # ternary coefficients of the table's key
-MODULUS, SECURE = 147, 214  # bits of the largest modulus under that key, and of 128-bit security at that dimension
+MODULUS, SECURE = (
+    147,
+    214,
+)  # bits of the largest modulus under that key, and of 128-bit security at that dimension
 OPENED = 32  # bits of an answer's coordinate that a client receives
 SPARE = SECRET * (1 - MODULUS / SECURE) * math.log2(3)  # bits of the secret that may be known
 LONGEST_SAFE = int(SPARE / OPENED)  # coordinates of an answer that carries no more than these
@@ -93,4 +96,6 @@ class Publisher:
             return Publication(encode(public_part(self._plan, self._checkpoint)))
         values = integers(self._checkpoint.tensors[WORDS], self._plan.formats.table)
         table = encrypt_table(values, words_ring(self._plan))
-        return Publication(encode(public_part(self._plan, self._checkpoint, table.message())), table, self._most)
+        return Publication(
+            encode(public_part(self._plan, self._checkpoint, table.message())), table, self._most
+        )

@@ -1,10 +1,11 @@
 """Resume points: the live tensors between two stages, saved so that a killed run goes on from there.
 
-A point is a manifest over files of the spill store. Ciphertexts that were spilled already are not written again; the
-manifest comes last and in one step, and only then do files that the point before it needed go. So whenever a process is
-killed, the folder holds one whole point, or none. A manifest names the plan, the key, the request and the release that it
-belongs to: with any other, or with a file that fails its checksum, a run starts from the beginning. Evaluation is
-deterministic, so the response does not depend on whether a run was resumed.
+A point is a manifest over files of the spill store. Ciphertexts that were spilled already are not written
+again; the manifest comes last and in one step, and only then do files that the point before it needed go. So
+whenever a process is killed, the folder holds one whole point, or none. A manifest names the plan, the key,
+the request and the release that it belongs to: with any other, or with a file that fails its checksum, a run
+starts from the beginning. Evaluation is deterministic, so the response does not depend on whether a run was
+resumed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ COST = 20  # a point is saved after at least so many times the seconds that the 
 
 @dataclass(frozen=True)
 class Run:
-    """What must be the same for a run to go on. request: sha256 of the file, hex. release: of this program."""
+    """What must be the same for a run to go on. request: sha256 of the file, hex. release: of this
+    program."""
 
     plan: str
     key: str
@@ -56,7 +58,8 @@ class Saved:
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The content of a manifest. index: stages finished, stage: the last of them; the rest as in `executor.Reached`."""
+    """The content of a manifest. index: stages finished, stage: the last of them; the rest as in
+    `executor.Reached`."""
 
     run: Run
     index: int
@@ -73,12 +76,17 @@ class ResumePoint:
 class Checkpoints:
     """Called between stages, saves a point when the last is old enough.
 
-    every: seconds from one to the next, 0 for one after each stage. notice: told when a point could not be saved, for
-    want of disk: the run goes on, and the point before stays.
+    every: seconds from one to the next, 0 for one after each stage. notice: told when a point could not be
+    saved, for want of disk: the run goes on, and the point before stays.
     """
 
     def __init__(
-        self, be: SpillingBackend, run: Run, stages: Sequence[str], every: float, notice: Callable[[str], None]
+        self,
+        be: SpillingBackend,
+        run: Run,
+        stages: Sequence[str],
+        every: float,
+        notice: Callable[[str], None],
     ) -> None:
         self._be, self._run, self._stages, self._every, self._notice = be, run, stages, every, notice
         self._due = time.monotonic() + every
@@ -105,8 +113,8 @@ class Checkpoints:
 
 @contextmanager
 def workspace(folder: Path, notice: Callable[[str], None] = lambda _: None) -> Iterator[SpillStore]:
-    """The store of one run. Afterwards the folder is gone, unless the run failed and has left a resume point, or others
-    have put something there: that is told to `notice` and left alone."""
+    """The store of one run. Afterwards the folder is gone, unless the run failed and has left a resume point,
+    or others have put something there: that is told to `notice` and left alone."""
     store = SpillStore(folder)
     try:
         if odd := store.unknown():
@@ -127,7 +135,8 @@ def save(be: SpillingBackend, point: ResumePoint) -> None:
 
 
 def find(store: SpillStore, run: Run) -> ResumePoint | None:
-    """The point in the store; None when there is none. Raises FileError when it is damaged or of another run."""
+    """The point in the store; None when there is none. Raises FileError when it is damaged or of another
+    run."""
     path = store.folder / MANIFEST
     try:
         if (text := store.read_manifest(MAX_BYTES)) is None:
@@ -141,18 +150,22 @@ def find(store: SpillStore, run: Run) -> ResumePoint | None:
 
 
 def earlier_release(folder: Path) -> str | None:
-    """A line about a resume point in `folder`, where earlier releases kept theirs; None when there is none."""
+    """A line about a resume point in `folder`, where earlier releases kept theirs; None when there is
+    none."""
     try:
         with os.fdopen(os.open(folder / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             ours = file.read(64).startswith(f'{{"format": "{FORMAT}"'.encode())
     except OSError:
         return None
-    told = f"{folder} holds a resume point of an earlier release, which is not used: delete the folder yourself"
+    told = (
+        f"{folder} holds a resume point of an earlier release, which is not used: delete the folder yourself"
+    )
     return told if ours else None
 
 
 def restore(be: SpillingBackend, point: ResumePoint) -> Live:
-    """The point's tensors, on disk until they are needed. Raises FileError for a file that fails its checks."""
+    """The point's tensors, on disk until they are needed. Raises FileError for a file that fails its
+    checks."""
     pool = be.pool
     pool.store.adopt(point.files)
     saved = {ct.file.name: ct for cts in point.tensors.values() for ct in cts}

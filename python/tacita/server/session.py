@@ -1,6 +1,8 @@
-"""The server of one plan: loads weights and evaluation keys, checks a request, evaluates, writes the response.
+"""The server of one plan: loads weights and evaluation keys, checks a request, evaluates, writes the
+response.
 
-Ciphertexts stay within a memory limit, and a killed run goes on from its last resume point: see `spill` and `resume`.
+Ciphertexts stay within a memory limit, and a killed run goes on from its last resume point: see `spill` and
+`resume`.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ FORMER_FOLDER = "resume"  # theirs in earlier releases
 
 @dataclass(frozen=True)
 class Usage:
-    """GB of one evaluation: ciphertexts in memory at most; files of spilled ciphertexts and resume points at most, written
-    and read. resumed: stages that an earlier run had finished."""
+    """GB of one evaluation: ciphertexts in memory at most; files of spilled ciphertexts and resume points at
+    most, written and read. resumed: stages that an earlier run had finished."""
 
     ciphertexts: float = 0.0
     disk: float = 0.0
@@ -55,9 +57,9 @@ class Usage:
 class Server:
     """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing.
 
-    memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder. resume: go on
-    from the resume point of a killed run of the same request, and save such points, one every `save_every` seconds (0:
-    after each stage). usage: of the last evaluation.
+    memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
+    resume: go on from the resume point of a killed run of the same request, and save such points, one every
+    `save_every` seconds (0: after each stage). usage: of the last evaluation.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class Server:
         self._keys: EvaluationKeys | None = None
 
     def load_keys(self) -> None:
-        """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError else."""
+        """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError
+        else."""
         path = require(self.work.evaluation_keys, "keygen")
         require_memory(predicted_memory(self.plan, self.memory), "evaluation")
         try:
@@ -99,7 +102,8 @@ class Server:
         return self._keys
 
     def forecast(self) -> tuple[int, int]:
-        """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts at most.
+        """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts
+        at most.
 
         Raises ResourceError when the memory limit is too low for the keys.
         """
@@ -107,11 +111,15 @@ class Server:
         return predicted_memory(self.plan, self.memory), predicted_spill(self.plan, budget)
 
     def evaluate(
-        self, progress: Callable[[Progress], None] = lambda _: None, notice: Callable[[str], None] = lambda _: None
+        self,
+        progress: Callable[[Progress], None] = lambda _: None,
+        notice: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """Reads request.ct, runs the circuit, writes response.ct. notice: told in a line what a user should know.
+        """Reads request.ct, runs the circuit, writes response.ct. notice: told in a line what a user should
+        know.
 
-        Raises ResourceError when memory or disk are short, before or during the run; a resume point then stays.
+        Raises ResourceError when memory or disk are short, before or during the run; a resume point then
+        stays.
         """
         _, spilled = self.forecast()
         if self._keys is None:
@@ -121,7 +129,10 @@ class Server:
         request = require(self.work.request, "encrypt")
         if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
             notice(line)
-        with resume.workspace(self.work.path / FOLDER, notice) as store, engine.translated(PlanError, "evaluate"):
+        with (
+            resume.workspace(self.work.path / FOLDER, notice) as store,
+            engine.translated(PlanError, "evaluate"),
+        ):
             be = self._backend(store)
             out = self._run(be, request, progress, notice)
             self._respond(be, out)
@@ -139,7 +150,11 @@ class Server:
         )
 
     def _run(
-        self, be: SpillingBackend, request: Path, progress: Callable[[Progress], None], notice: Callable[[str], None]
+        self,
+        be: SpillingBackend,
+        request: Path,
+        progress: Callable[[Progress], None],
+        notice: Callable[[str], None],
     ) -> Live:
         """The tensors after the last stage, from a resume point or from the request."""
         run = Run(self.plan.hash, self._held.key_id, _digest(request), __version__)
@@ -200,7 +215,8 @@ def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingErr
 
 
 def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Parameters) -> None:
-    """Raises FileError unless the ciphertext is at its tensor's level and at the canonical scale of that level."""
+    """Raises FileError unless the ciphertext is at its tensor's level and at the canonical scale of that
+    level."""
     if ct.level != tensor.level:
         raise FileError(
             f"{path}: {tensor.name} is at level {ct.level}, the plan says {tensor.level}",
@@ -209,7 +225,8 @@ def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Pa
     scale = params.log_scale_at(tensor.level)
     if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
         raise FileError(
-            f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has 2^{scale:.6g}",
+            f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has "
+            f"2^{scale:.6g}",
             hint="encrypt it again under this plan",
         )
 

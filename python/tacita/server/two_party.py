@@ -47,7 +47,11 @@ class TwoPartyServer:
     """
 
     def __init__(
-        self, plan: TwoPartyPlan, checkpoint: Checkpoint, limits: Limits | None = None, most: int | None = None
+        self,
+        plan: TwoPartyPlan,
+        checkpoint: Checkpoint,
+        limits: Limits | None = None,
+        most: int | None = None,
     ) -> None:
         require_ordinary(checkpoint.config)
         if plan.config != checkpoint.config:
@@ -99,7 +103,9 @@ class TwoPartyServer:
         if renewing:  # which was our time, not the client's
             party.limit(self.limits.greeting)
         data, seconds = publication.data, self.limits.part(len(publication.data))
-        handshake.welcome(party, data, self.plan.hash, refuse=guest.refusal, loading=lambda: party.limit(seconds))
+        handshake.welcome(
+            party, data, self.plan.hash, refuse=guest.refusal, loading=lambda: party.limit(seconds)
+        )
         return publication
 
     def _permitted(self, party: Party, guest: Guest, publication: Publication) -> bool:

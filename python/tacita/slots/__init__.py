@@ -1,1 +1,2 @@
-"""Interpreters of slot-vector circuits behind one contract: plain (meaning), sim (cost), ckks (the real thing)."""
+"""Interpreters of slot-vector circuits behind one contract: plain (meaning), sim (cost), ckks (the real
+thing)."""

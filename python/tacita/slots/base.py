@@ -1,9 +1,10 @@
 """The contract between circuits and interpreters: operations on encrypted slot vectors.
 
-A handle (`Ct`) stands for a vector of `slots` complex numbers at a level. **Level = number of rescalings left**; the
-interpreter tracks the scale, so circuits never see one. Every operation returns a new handle and leaves its operands
-as they are; operands at different levels meet at the lower one. Vectors given in the clear are periodic: a vector of
-length p (p divides `slots`) is repeated over all slots; a short period makes its encoding a sparse polynomial.
+A handle (`Ct`) stands for a vector of `slots` complex numbers at a level. **Level = number of rescalings
+left**; the interpreter tracks the scale, so circuits never see one. Every operation returns a new handle and
+leaves its operands as they are; operands at different levels meet at the lower one. Vectors given in the
+clear are periodic: a vector of length p (p divides `slots`) is repeated over all slots; a short period makes
+its encoding a sparse polynomial.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ import numpy.typing as npt
 from tacita.errors import KeyMissingError, LevelError, ShapeError
 from tacita.slots.linear import LinearPlan
 
-__all__ = ["MAX_PERIOD", "Backend", "Ct", "KeyMissingError", "Kind", "LevelError", "Products", "ShapeError", "Vector"]
+__all__ = [
+    "MAX_PERIOD",
+    "Backend",
+    "Ct",
+    "KeyMissingError",
+    "Kind",
+    "LevelError",
+    "Products",
+    "ShapeError",
+    "Vector",
+]
 
 Ct: TypeAlias = Any  # an opaque handle; each backend has its own
 Products: TypeAlias = Any  # opaque accumulators of degree 2; see `Backend.products`
@@ -97,7 +108,8 @@ class Backend(Protocol):
         ...
 
     def rotate(self, a: Ct, k: int) -> Ct:
-        """Left rotation out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none for k = 0)."""
+        """Left rotation out[j] = a[j + k mod slots], k of either sign; no level, one key switch (none for k =
+        0)."""
         ...
 
     def rotate_many(self, a: Ct, ks: Sequence[int]) -> list[Ct]:
@@ -111,19 +123,22 @@ class Backend(Protocol):
     def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
         """out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts. min(level) - 1.
 
-        weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over all slots (period
-        1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add per residue and weight, one rescaling
-        per output, no key switch. Errors: ShapeError for shapes that do not fit together.
+        weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over
+        all slots (period 1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add
+        per residue and weight, one rescaling per output, no key switch. Errors: ShapeError for shapes that do
+        not fit together.
         """
         ...
 
     def products(
         self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None
     ) -> Products:
-        """acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor rescaled. No level.
+        """acc[j][i] (+)= sum_c left[c][j] * right[c][i], of degree 2: neither relinearised nor rescaled. No
+        level.
 
-        left: (count, rows), right: (count, columns). onto: accumulators to add to (taken over); all operands must be at
-        its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for ragged operands.
+        left: (count, rows), right: (count, columns). onto: accumulators to add to (taken over); all operands
+        must be at its level or above. Cost: count * rows * columns tensor products. Errors: ShapeError for
+        ragged operands.
         """
         ...
 
@@ -140,7 +155,8 @@ class Backend(Protocol):
         ...
 
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
-        """Every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice "real"."""
+        """Every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about twice
+        "real"."""
         ...
 
     def stage(self, name: str) -> AbstractContextManager[None]:

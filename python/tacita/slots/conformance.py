@@ -3,8 +3,8 @@
     for check in CHECKS:
         check(make())
 
-`make` returns a Harness: a backend with a way in and a way out. A backend without values (sim in cost mode) cannot
-be checked. `tolerance` is absolute per slot; `ckks` states its own.
+`make` returns a Harness: a backend with a way in and a way out. A backend without values (sim in cost mode)
+cannot be checked. `tolerance` is absolute per slot; `ckks` states its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tacita.slots.linear import LinearPlan
 
 @dataclass(frozen=True)
 class Harness:
-    """be: the backend. encrypt(values, level or None), decrypt(ct): ways in and out. tolerance: absolute, per slot."""
+    """be: the backend. encrypt(values, level or None), decrypt(ct): ways in and out. tolerance: absolute, per
+    slot."""
 
     be: Backend
     encrypt: Callable[[Vector, int | None], Ct]
@@ -96,7 +97,9 @@ def check_linear(h: Harness) -> None:
     """Every split of one map gives the map; Horner's rule, negative giants and several inputs included."""
     be, rng = h.be, np.random.default_rng(5)
     (a, va), (b, vb) = h.fresh(5), h.fresh(6)
-    diagonals = {(j, i, k): rng.uniform(-1, 1, 16) for j in (0, 1) for i in (0, 1) for k in (-4, -1, 0, 3, 4, 7)}
+    diagonals = {
+        (j, i, k): rng.uniform(-1, 1, 16) for j in (0, 1) for i in (0, 1) for k in (-4, -1, 0, 3, 4, 7)
+    }
     want = [np.zeros(be.slots, complex) for _ in range(2)]
     for (j, i, k), v in diagonals.items():
         want[j] += np.tile(v, be.slots // 16) * np.roll((va, vb)[i], -k)

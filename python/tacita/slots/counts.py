@@ -1,9 +1,9 @@
 """Pieces that the priced operations consist of, shared by `sim` and its tests.
 
 Counted operations (keys of `SimBackend.counts`, level = that of the operands):
-rotate, conjugate   a full key switch                 hoist            decomposition shared by hoisted rotations
-rotate_hoisted      inner product with one key        rotate_shared    a rotation but for the shared decomposition
-mul                 product, relinearised, rescaled
+rotate, conjugate   a full key switch                 hoist            decomposition shared by hoisted
+rotations rotate_hoisted      inner product with one key        rotate_shared    a rotation but for the shared
+decomposition mul                 product, relinearised, rescaled
 tensor              product without relinearisation   relin            relinearisation alone
 encode              encoding a plaintext vector of (nearly) full length
 mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
@@ -32,7 +32,8 @@ def linear_counts(plan: LinearPlan) -> Counter[str]:
 
 
 def poly_products(degree: int) -> dict[int, int]:
-    """Levels below the argument -> products there, for a depth-optimal Paterson-Stockmeyer in the Chebyshev basis.
+    """Levels below the argument -> products there, for a depth-optimal Paterson-Stockmeyer in the Chebyshev
+    basis.
 
     The number of babies 2^low is the one of fewest products.
     """
@@ -41,7 +42,8 @@ def poly_products(degree: int) -> dict[int, int]:
 
 
 def _products(degree: int, low: int) -> dict[int, int]:
-    """T_k costs one product at ceil(log2 k) - 1 below; a block of 2^(j+1) coefficients joins its halves at j below."""
+    """T_k costs one product at ceil(log2 k) - 1 below; a block of 2^(j+1) coefficients joins its halves at j
+    below."""
     depth = degree.bit_length()
     found: Counter[int] = Counter((k - 1).bit_length() - 1 for k in range(2, min(2**low, degree) + 1))
     found.update(j - 1 for j in range(low + 1, depth))

@@ -2,11 +2,12 @@
 
     out_j = rotate( sum over terms (j, G, i, B, v) of rotate(v * rotate(x_i, B), G), post )
 
-Rotations by B ("babies") act on inputs and share one decomposition per input (hoisting); rotations by G ("giants")
-act on partial sums. `from_diagonals` takes the map as generalised diagonals and chooses the split by cost; both
-extremes are included: babies only (few inputs, many outputs) and giants only (many inputs, few outputs). Giants that
-are multiples of one step run by Horner's rule, acc = rotate(acc, step) + inner, so that one key serves all of them.
-Halevi and Shoup's diagonals with baby-step giant-step; peers.md, sections 6 and 8.
+Rotations by B ("babies") act on inputs and share one decomposition per input (hoisting); rotations by G
+("giants") act on partial sums. `from_diagonals` takes the map as generalised diagonals and chooses the split
+by cost; both extremes are included: babies only (few inputs, many outputs) and giants only (many inputs, few
+outputs). Giants that are multiples of one step run by Horner's rule, acc = rotate(acc, step) + inner, so that
+one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-step; peers.md, sections 6 and
+8.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
 
 @dataclass(frozen=True, eq=False)
 class LinearPlan:
-    """See the module. vectors: [n_vectors, period]; terms: int32 [n_terms, 5] = (output, giant, input, baby, vector).
+    """See the module. vectors: [n_vectors, period]; terms: int32 [n_terms, 5] = (output, giant, input, baby,
+    vector).
 
-    horner_step: 0, or the positive step of which every giant is a non-negative multiple. post: rotation of every
-    output at the end (it makes the giants start at zero). Uses one level.
+    horner_step: 0, or the positive step of which every giant is a non-negative multiple. post: rotation of
+    every output at the end (it makes the giants start at zero). Uses one level.
     """
 
     n_inputs: int
@@ -90,7 +92,9 @@ class LinearPlan:
     def check_inputs(self, count: int) -> None:
         """Raises ShapeError unless `count` ciphertexts are what the plan takes."""
         if count != self.n_inputs:
-            raise ShapeError(f"linear: plan takes {self.n_inputs} ciphertexts, got {count}", hint="pass one per input")
+            raise ShapeError(
+                f"linear: plan takes {self.n_inputs} ciphertexts, got {count}", hint="pass one per input"
+            )
 
     @staticmethod
     def from_diagonals(
@@ -103,8 +107,8 @@ class LinearPlan:
     ) -> LinearPlan:
         """diagonals: (output, input, rotation) -> periodic v, meaning out += v * rotate(x_input, rotation).
 
-        split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one key for
-        all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
+        split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
+        key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
         """
         kept = {key: np.asarray(v) for key, v in diagonals.items() if np.any(v)}
         _check(kept)
@@ -118,7 +122,8 @@ class LinearPlan:
     def from_terms(
         terms: Iterable[tuple[int, int, int, int, npt.NDArray[Any]]], *, n_inputs: int, n_outputs: int
     ) -> LinearPlan:
-        """terms: (output, giant, input, baby, vector) as in the module's formula, the split chosen by the caller."""
+        """terms: (output, giant, input, baby, vector) as in the module's formula, the split chosen by the
+        caller."""
         rows: list[tuple[int, int, int, int, int]] = []
         stored: list[npt.NDArray[Any]] = []
         for output, giant, source, baby, vector in terms:
@@ -132,7 +137,9 @@ class LinearPlan:
 def _check(kept: Diagonals) -> None:
     periods = {v.shape for v in kept.values()}
     if len(periods) != 1 or any(len(shape) != 1 for shape in periods):
-        raise ShapeError(f"linear: diagonals have shapes {sorted(periods)}", hint="give vectors of one common period")
+        raise ShapeError(
+            f"linear: diagonals have shapes {sorted(periods)}", hint="give vectors of one common period"
+        )
 
 
 def _split(rotation: int, step: int) -> tuple[int, int]:

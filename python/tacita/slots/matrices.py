@@ -22,19 +22,26 @@ class HasLevel(Protocol):
 
 
 def check_matmul(inputs: int, weights: Values, bias: Values | None) -> None:
-    """Raises ShapeError unless weights are real (outputs, inputs, period), bias (outputs, period), and finite."""
+    """Raises ShapeError unless weights are real (outputs, inputs, period), bias (outputs, period), and
+    finite."""
     if inputs == 0 or weights.ndim != 3 or weights.shape[1] != inputs or 0 in weights.shape:
         raise ShapeError(
-            f"matmul: weights of shape {weights.shape}, {inputs} ciphertexts", hint="(outputs, ciphertexts, period)"
+            f"matmul: weights of shape {weights.shape}, {inputs} ciphertexts",
+            hint="(outputs, ciphertexts, period)",
         )
     period = weights.shape[2]
     if period > MAX_PERIOD or period & (period - 1):
         raise ShapeError(f"matmul: period {period}", hint=f"a power of two up to {MAX_PERIOD}")
     if bias is not None and bias.shape != (weights.shape[0], period):
         raise ShapeError(
-            f"matmul: bias of shape {bias.shape}, weights {weights.shape}", hint="one value per output and lane"
+            f"matmul: bias of shape {bias.shape}, weights {weights.shape}",
+            hint="one value per output and lane",
         )
-    if np.iscomplexobj(weights) or not np.isfinite(weights).all() or (bias is not None and not np.isfinite(bias).all()):
+    if (
+        np.iscomplexobj(weights)
+        or not np.isfinite(weights).all()
+        or (bias is not None and not np.isfinite(bias).all())
+    ):
         raise ShapeError("matmul: weights that are not finite real numbers", hint="check the checkpoint")
 
 
@@ -45,7 +52,8 @@ def check_products(
     rows, columns = {len(xs) for xs in left}, {len(ys) for ys in right}
     if not left or len(left) != len(right) or len(rows) != 1 or len(columns) != 1 or 0 in rows | columns:
         raise ShapeError(
-            f"products: {len(left)} lists of {sorted(rows)} and {len(right)} lists of {sorted(columns)} operands",
+            f"products: {len(left)} lists of {sorted(rows)} and {len(right)} lists of {sorted(columns)} "
+            "operands",
             hint="as many lists on both sides, of one length each",
         )
     shape = (rows.pop(), columns.pop())
@@ -54,11 +62,15 @@ def check_products(
     return shape
 
 
-def lowest(be: HasLevel, left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: int | None) -> int:
+def lowest(
+    be: HasLevel, left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]], onto: int | None
+) -> int:
     """The level of the products. Raises LevelError for operands below the accumulators."""
     level = min(be.level(ct) for side in (left, right) for cts in side for ct in cts)
     if onto is not None and level < onto:
-        raise LevelError(f"products at level {level} onto level {onto}", hint="lower the first operands as well")
+        raise LevelError(
+            f"products at level {level} onto level {onto}", hint="lower the first operands as well"
+        )
     return level if onto is None else onto
 
 

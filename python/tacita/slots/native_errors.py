@@ -9,7 +9,8 @@ from tacita.errors import KeyMissingError, LevelError, ShapeError, TacitaError
 
 
 class Translating:
-    """Wraps a native object; its methods raise LevelError, KeyMissingError or ShapeError instead of native errors."""
+    """Wraps a native object; its methods raise LevelError, KeyMissingError or ShapeError instead of native
+    errors."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -1,9 +1,10 @@
 """Noise of slots in `sim`: standard deviations of what each operation adds, at scale Delta = 2^44.
 
 A rounding or key-switching error of standard deviation e per coefficient is e * sqrt(N) / Delta in the slots
-(canonical embedding). With a uniform ternary secret, rescaling leaves e = sqrt((1 + 2N/3) / 12); key switching with
-special primes above the digit size leaves the same rounding after mod-down plus a term below it; encryption under the
-public key leaves sigma * sqrt(4N/3 + 1), sigma = 3.2. Bootstrapping is measured, not derived.
+(canonical embedding). With a uniform ternary secret, rescaling leaves e = sqrt((1 + 2N/3) / 12); key
+switching with special primes above the digit size leaves the same rounding after mod-down plus a term below
+it; encryption under the public key leaves sigma * sqrt(4N/3 + 1), sigma = 3.2. Bootstrapping is measured, not
+derived.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class NoiseModel:
 
     @property
     def key_switch(self) -> float:
-        """Added by a rotation, conjugation or relinearisation (rounding of mod-down, digits' noise of equal size)."""
+        """Added by a rotation, conjugation or relinearisation (rounding of mod-down, digits' noise of equal
+        size)."""
         return sqrt(2.0) * self.rescale
 
     @property

@@ -1,7 +1,7 @@
 """`plain`: numpy vectors with strictly tracked levels. It defines what a circuit means.
 
-It raises LevelError, ShapeError and KeyMissingError exactly where `ckks` would, and nothing is approximate but
-float64 itself. Values stay float64 as long as they are real.
+It raises LevelError, ShapeError and KeyMissingError exactly where `ckks` would, and nothing is approximate
+but float64 itself. Values stay float64 as long as they are real.
 """
 
 from __future__ import annotations
@@ -48,26 +48,34 @@ class PlainProducts:
 def spend(op: str, level: int, levels: int = 1) -> int:
     """The level after `op`. Raises LevelError when fewer than `levels` are left."""
     if level < levels:
-        raise LevelError(f"{op} needs {levels} level(s), {level} left", hint="bootstrap an operand before this stage")
+        raise LevelError(
+            f"{op} needs {levels} level(s), {level} left", hint="bootstrap an operand before this stage"
+        )
     return level - levels
 
 
 def check_period(op: str, v: Vector, slots: int) -> None:
     """Raises ShapeError unless v is one axis whose length divides `slots`."""
     if v.ndim != 1 or v.size == 0 or slots % v.size:
-        raise ShapeError(f"{op}: vector of shape {v.shape}, {slots} slots", hint="its length must divide the slots")
+        raise ShapeError(
+            f"{op}: vector of shape {v.shape}, {slots} slots", hint="its length must divide the slots"
+        )
 
 
 def check_int(k: int) -> None:
     """Raises ShapeError for a factor beyond what headroom allows."""
     if abs(k) > MAX_INT:
-        raise ShapeError(f"mul_int by {k}, at most {MAX_INT} in absolute value", hint="use mul_const (one level)")
+        raise ShapeError(
+            f"mul_int by {k}, at most {MAX_INT} in absolute value", hint="use mul_const (one level)"
+        )
 
 
 def check_drop(level: int, target: int) -> None:
     """Raises LevelError when a drop would go up or below zero."""
     if not 0 <= target <= level:
-        raise LevelError(f"drop_to level {target} from level {level}", hint="levels rise only by bootstrapping")
+        raise LevelError(
+            f"drop_to level {target} from level {level}", hint="levels rise only by bootstrapping"
+        )
 
 
 def poly_depth(coeffs: Vector) -> int:
@@ -172,7 +180,9 @@ class PlainBackend:
     ) -> PlainProducts:
         check_products(left, right, None if onto is None else onto.values.shape[:2])
         level = lowest(self, left, right, None if onto is None else onto.level)
-        values = sum_of_products([[x.values for x in xs] for xs in left], [[y.values for y in ys] for ys in right])
+        values = sum_of_products(
+            [[x.values for x in xs] for xs in left], [[y.values for y in ys] for ys in right]
+        )
         return PlainProducts(values if onto is None else onto.values + values, level)
 
     def relinearise(self, products: PlainProducts) -> list[list[PlainCt]]:
@@ -189,7 +199,9 @@ class PlainBackend:
 
     def bootstrap(self, cts: Sequence[PlainCt], kinds: Sequence[Kind]) -> list[PlainCt]:
         check_kinds(len(cts), kinds)
-        fresh = [np.real(c.values) if kind == "real" else c.values for c, kind in zip(cts, kinds, strict=True)]
+        fresh = [
+            np.real(c.values) if kind == "real" else c.values for c, kind in zip(cts, kinds, strict=True)
+        ]
         return [PlainCt(values, self.max_level) for values in fresh]
 
     @contextmanager
@@ -212,7 +224,9 @@ def check_dot(xs: int, ys: int) -> None:
 def check_kinds(count: int, kinds: Sequence[str]) -> None:
     """Raises ShapeError unless there is one known kind per ciphertext."""
     if count != len(kinds) or any(kind not in ("real", "complex") for kind in kinds):
-        raise ShapeError(f"bootstrap: {count} ciphertexts, kinds {list(kinds)}", hint='one of "real", "complex" each')
+        raise ShapeError(
+            f"bootstrap: {count} ciphertexts, kinds {list(kinds)}", hint='one of "real", "complex" each'
+        )
 
 
 MAX_TABLE = 1 << 21  # entries of a dense table of vectors; above it, term by term
@@ -220,8 +234,8 @@ MIN_FILLED = 1 / 16  # of a table that is worth multiplying by: masks fill a hun
 
 
 def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
-    """The plan on slot vectors: inner sums of all (output, giant) pairs as one batched matrix product over the
-    positions of a period, then one rotation per pair."""
+    """The plan on slot vectors: inner sums of all (output, giant) pairs as one batched matrix product over
+    the positions of a period, then one rotation per pair."""
     sums, babies = _pairs(plan)
     rotated = [np.roll(xs[i], -b) for i, b in babies]
     inner = _inner_sums(plan, rotated)
@@ -265,7 +279,8 @@ def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, in
 
 
 def _positions(v: Values) -> Any:
-    """Of the entries that are not zero: an index, as a slice where they lie evenly apart (numpy then copies nothing)."""
+    """Of the entries that are not zero: an index, as a slice where they lie evenly apart (numpy then copies
+    nothing)."""
     found = np.flatnonzero(v)
     steps = set(np.diff(found).tolist()) or {1}
     if len(steps) > 1 or not found.size:
@@ -275,7 +290,8 @@ def _positions(v: Values) -> Any:
 
 @lru_cache(maxsize=64)
 def _table(plan: LinearPlan) -> Values | None:
-    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly empty."""
+    """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly
+    empty."""
     sums, babies = _pairs(plan)
     entries = plan.period * len(sums) * len(babies)
     filled = np.count_nonzero(plan.vectors, axis=1)[plan.terms[:, 4]].sum()

@@ -1,8 +1,10 @@
-"""`sim`: levels, operation counts and a noise estimate; with values on request. It defines what a circuit costs.
+"""`sim`: levels, operation counts and a noise estimate; with values on request. It defines what a circuit
+costs.
 
-Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `placement.cost`. The noise of a
-handle is an estimated standard deviation per slot; operands are taken to have magnitude 1 unless values are carried,
-and with `inject=True` Gaussian noise of the estimated size is added to the values wherever `ckks` would add it.
+Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `placement.cost`.
+The noise of a handle is an estimated standard deviation per slot; operands are taken to have magnitude 1
+unless values are carried, and with `inject=True` Gaussian noise of the estimated size is added to the values
+wherever `ckks` would add it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ SPARSE = 8  # a vector of a period up to slots / SPARSE is encoded in no time wo
 
 @dataclass(frozen=True, eq=False)
 class SimCt:
-    """level; noise: estimated standard deviation per slot; plain: the values, or None when only costs are wanted."""
+    """level; noise: estimated standard deviation per slot; plain: the values, or None when only costs are
+    wanted."""
 
     level: int
     noise: float
@@ -212,7 +215,10 @@ class SimBackend:
         return [self._out(level, sqrt(float(g)), fresh, p) for g, p in zip(power, plains, strict=True)]
 
     def products(
-        self, left: Sequence[Sequence[SimCt]], right: Sequence[Sequence[SimCt]], onto: SimProducts | None = None
+        self,
+        left: Sequence[Sequence[SimCt]],
+        right: Sequence[Sequence[SimCt]],
+        onto: SimProducts | None = None,
     ) -> SimProducts:
         rows, columns = check_products(left, right, None if onto is None else (onto.rows, onto.columns))
         level = lowest(self, left, right, None if onto is None else onto.level)

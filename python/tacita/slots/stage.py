@@ -1,8 +1,8 @@
 """Stages: the unit of placement. A circuit is a list of stages over named live tensors.
 
-A stage is an ordinary function of a backend, so the same list runs on plain (its meaning), on sim (its cost) and on
-ckks. Between two stages the placement may lower or bootstrap any live tensor, so every tensor that crosses a
-boundary holds values in [-1, 1] (stored = value / bound, with the calibrated bound).
+A stage is an ordinary function of a backend, so the same list runs on plain (its meaning), on sim (its cost)
+and on ckks. Between two stages the placement may lower or bootstrap any live tensor, so every tensor that
+crosses a boundary holds values in [-1, 1] (stored = value / bound, with the calibrated bound).
 """
 
 from __future__ import annotations

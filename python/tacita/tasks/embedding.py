@@ -12,7 +12,8 @@ LEAST_LENGTH = 1e-12  # below it a vector is divided by this, as torch.nn.functi
 
 
 def finished(values: Array, normalise: bool) -> Array:
-    """What the client makes of a decrypted answer (outputs,): it divides it by its Euclidean length, or leaves it.
+    """What the client makes of a decrypted answer (outputs,): it divides it by its Euclidean length, or
+    leaves it.
 
     The length is that of sentence-transformers' module Normalize. No ciphertext is normalised: the client
     has the vector.

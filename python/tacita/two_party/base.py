@@ -1,8 +1,9 @@
-"""What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from them.
+"""What both parties know: formats of fixed-point numbers, bounds of values, and the rings that follow from
+them.
 
-The same model (`blocks.meaning`) runs on floats, which define the meaning; on `fixed`, integers with the formats,
-roundings and polynomials of the protocols, which define the accuracy; on `shares`, one party of the real thing; and
-on `count`, which says what that costs. Everything in this file is public.
+The same model (`blocks.meaning`) runs on floats, which define the meaning; on `fixed`, integers with the
+formats, roundings and polynomials of the protocols, which define the accuracy; on `shares`, one party of the
+real thing; and on `count`, which says what that costs. Everything in this file is public.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ T = TypeVar("T")  # a tensor of the interpreter
 class Formats:
     """Fixed-point formats that both parties use, in bits.
 
-    ring, fraction: of tensors between blocks, residues modulo 2^ring. weight: fraction bits of a weight matrix.
-    product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied (in rings just large enough,
-    see `score_ring` and `mix_ring`: the price of such a product grows with twice the bits). inverse: fraction bits of a row's inverse;
-    normal_ring: of its product with the mixed values, by default what one plaintext prime multiplies. gelu: one of `GELU_FORMS`.
+    ring, fraction: of tensors between blocks, residues modulo 2^ring. weight: fraction bits of a weight
+    matrix.
+    product_fraction: fraction bits of queries, keys and values when two shared matrices are multiplied (in
+    rings just large enough, see `score_ring` and `mix_ring`: the price of such a product grows with twice the
+    bits). inverse: fraction bits of a row's inverse;
+    normal_ring: of its product with the mixed values, by default what one plaintext prime multiplies. gelu:
+    one of `GELU_FORMS`.
     table: fraction bits of a hidden embedding table.
     """
 
@@ -53,7 +57,8 @@ class AttentionBounds:
 
 @dataclass(frozen=True)
 class NormBounds:
-    """What is public of a LayerNorm: magnitude of x - mean, interval of variance + epsilon, a power of two above |gamma|."""
+    """What is public of a LayerNorm: magnitude of x - mean, interval of variance + epsilon, a power of two
+    above |gamma|."""
 
     centred: float
     variance: Interval
@@ -69,7 +74,8 @@ class EmbeddingBounds:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is public of a model's values, by node: attention, functions (intervals of their arguments), norms."""
+    """What is public of a model's values, by node: attention, functions (intervals of their arguments),
+    norms."""
 
     attention: Mapping[str, AttentionBounds]
     functions: Mapping[str, Interval]
@@ -136,7 +142,8 @@ def mixed_fraction(formats: Formats, bound: float) -> int:
 
 @dataclass(frozen=True)
 class Unnormalised(Generic[T]):
-    """Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum (..., rows, 1)."""
+    """Attention weights: numerators exp(score - largest), 0 for padding, and the inverse of each row's sum
+    (..., rows, 1)."""
 
     numerators: T
     inverse: T

@@ -1,7 +1,7 @@
 """Polynomials as chains of squares, on integers: what `crates/mpc/src/nonlinear/chain.rs` computes on shares.
 
-t_0 = sigma x + shift, t_{i+1} = sign t_i^2 + sum_{k<i} mix_k t_k + constant; the value is 2^exponent times the last t. The numbers are
-those of `crates/mpc/src/nonlinear/fits.rs`; a test compares them.
+t_0 = sigma x + shift, t_{i+1} = sign t_i^2 + sum_{k<i} mix_k t_k + constant; the value is 2^exponent times
+the last t. The numbers are those of `crates/mpc/src/nonlinear/fits.rs`; a test compares them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""What one text costs two parties, by the walk that they will make: bytes, transfers, products, and the chance of a wrong answer.
+"""What one text costs two parties, by the walk that they will make: bytes, transfers, products, and the
+chance of a wrong answer.
 
-Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`), correlations included; a sum of
-them, so good to a fifth. Small products fill a ciphertext only in part, which is what the whole ones below are for.
+Bits per element are those that the protocols state (`crates/mpc/src/nonlinear`, `linear`, `products`),
+correlations included; a sum of them, so good to a fifth. Small products fill a ciphertext only in part, which
+is what the whole ones below are for.
 
-Only element-wise products can fail by chance: a coefficient of a response whose noise meets the mask's edge spoils its ciphertext
-(`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the ciphertexts that carry them.
+Only element-wise products can fail by chance: a coefficient of a response whose noise meets the mask's edge
+spoils its ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the
+ciphertexts that carry them.
 """
 
 from __future__ import annotations
@@ -36,7 +39,13 @@ ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
 SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
-TRANSFERS = {"gelu": 40, "relu": 40, "tanh": 0, "score": 40, "norm": 3}  # correlated ones an element, to a third
+TRANSFERS = {
+    "gelu": 40,
+    "relu": 40,
+    "tanh": 0,
+    "score": 40,
+    "norm": 3,
+}  # correlated ones an element, to a third
 
 SQUARES = {"relu": 0, "abs4": 2, "abs8": 3}  # responses for an activation: the squares of its polynomial
 EXPONENTIAL, TANH_RESPONSES = 4, 3
@@ -85,7 +94,9 @@ class CountTensors:
         self.cost.bits += 2.0 * (ring + 5) * _whole(values) + self._formats.ring * values
         return rows, size
 
-    def linear(self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False) -> Shape:
+    def linear(
+        self, x: Shape, maps: tuple[Dense, ...], add: Shape | None = None, *, opened: bool = False
+    ) -> Shape:
         """See the contract."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
         self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)
@@ -156,11 +167,14 @@ class CountTensors:
         return x
 
     def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
-        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's value."""
+        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's
+        value."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         rows, size = x
-        self.cost.bits += NORM * rows * size + NORM_SLOT * _whole(rows * size) + NORM_ROWS * _whole(rows) + ROW * rows
+        self.cost.bits += (
+            NORM * rows * size + NORM_SLOT * _whole(rows * size) + NORM_ROWS * _whole(rows) + ROW * rows
+        )
         self.cost.transfers += TRANSFERS["norm"] * rows * size
         blocks = -(-size // min(COEFFICIENTS // rows, size))
         self._respond(NORM_PRIMES, blocks)
@@ -183,7 +197,8 @@ class CountTensors:
 
 
 def _quotient_primes(formats: Formats, context: float) -> int:
-    """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix` takes."""
+    """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix`
+    takes."""
     fraction = mixed_fraction(formats, context) + formats.inverse
     slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
     return math.ceil((2 * formats.normal_ring - slack) / PLAIN_WIDTH)

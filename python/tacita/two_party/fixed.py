@@ -1,8 +1,9 @@
-"""The two-party operations on integers in one process: formats, roundings, polynomials and clipping of the protocols.
+"""The two-party operations on integers in one process: formats, roundings, polynomials and clipping of the
+protocols.
 
-What is left out is the sharing itself, whose local truncations round up or down at random where this rounds to the nearest. So this
-is the accuracy oracle: it runs hundreds of texts in the time in which the protocols run one. Values that a ring could not hold are
-not wrapped but counted, by stage, in `overflows`.
+What is left out is the sharing itself, whose local truncations round up or down at random where this rounds
+to the nearest. So this is the accuracy oracle: it runs hundreds of texts in the time in which the protocols
+run one. Values that a ring could not hold are not wrapped but counted, by stage, in `overflows`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class FixedTensors:
         rows = self._weights.positions(p, x.values.shape[-2])
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
-    def linear(self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False) -> Fixed:
+    def linear(
+        self, x: Fixed, maps: tuple[Dense, ...], add: Fixed | None = None, *, opened: bool = False
+    ) -> Fixed:
         """Exact on what is rounded: x to `fraction` bits, weights to `weight` bits; the result has both."""
         f = self._formats
         result = matmul(x.at(f.fraction).values, weight_integers(self._weights, maps, f.weight))

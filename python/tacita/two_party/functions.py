@@ -1,7 +1,8 @@
-"""Non-linear functions on fixed-point integers, step by step as `crates/mpc/src/nonlinear` computes them on shares.
+"""Non-linear functions on fixed-point integers, step by step as `crates/mpc/src/nonlinear` computes them on
+shares.
 
-Rounding is to the nearest where shares round up or down at random; thresholds of coarse copies are met the same way. Values
-outside the stated ranges give some number, as they would there.
+Rounding is to the nearest where shares round up or down at random; thresholds of coarse copies are met the
+same way. Values outside the stated ranges give some number, as they would there.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def tanh(x: Fixed, ring: int, range_bits: int) -> Fixed:
 
 
 def softmax_parts(scores: Fixed, ring: int, range_bits: int, inverse: int) -> tuple[Fixed, Fixed]:
-    """Numerators exp(x - max) of each row, and the inverse (..., 1) of their sum with `inverse` fraction bits."""
+    """Numerators exp(x - max) of each row, and the inverse (..., 1) of their sum with `inverse` fraction
+    bits."""
     low = coarse(scores, ring, MAX_COARSE, range_bits).max(axis=-1, keepdims=True)
     below = Fixed(scores.values - Fixed(low, MAX_COARSE).at(scores.fraction).values, scores.fraction)
     powers = exp(below, ring, range_bits + 1)
@@ -124,7 +126,9 @@ def normalised(x: Fixed, span: tuple[int, int]) -> tuple[Integers, Integers, int
 def apply(n: Integers, top: int, chain: Chain) -> Fixed:
     """The chain of n / 2^top in [1/2, 1)."""
     low = Fixed(n, top).at(min(INVERSE, top))
-    return chain.evaluate(rescaled(low.values, Format(64, low.fraction), chain.sigma, narrow(INVERSE)), INVERSE)
+    return chain.evaluate(
+        rescaled(low.values, Format(64, low.fraction), chain.sigma, narrow(INVERSE)), INVERSE
+    )
 
 
 def placed(x: Integers, fraction: int, to: int) -> Fixed:
@@ -136,8 +140,8 @@ def placed(x: Integers, fraction: int, to: int) -> Fixed:
 class NormLayout:
     """Fraction bits that follow from a LayerNorm's public bounds.
 
-    up: v = (x - mean) size / 2^up is below 1. value, inverse, gamma: fraction bits of v, of its inverse deviation, of gamma. span: powers
-    of two between which the sum of squares of v lies.
+    up: v = (x - mean) size / 2^up is below 1. value, inverse, gamma: fraction bits of v, of its inverse
+    deviation, of gamma. span: powers of two between which the sum of squares of v lies.
     """
 
     up: int
@@ -160,7 +164,9 @@ def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
     return NormLayout(up, value, left // 2, left - left // 2, (high - 1 - 2 * ratio, high))
 
 
-def layer_norm(x: Fixed, affine: tuple[Array, Array], epsilon: float, bounds: NormBounds, fraction: int) -> Fixed:
+def layer_norm(
+    x: Fixed, affine: tuple[Array, Array], epsilon: float, bounds: NormBounds, fraction: int
+) -> Fixed:
     """gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
     (gamma, beta), size = affine, x.values.shape[-1]
     layout = norm_layout(size, bounds)

@@ -31,7 +31,8 @@ class Fixed:
         return np.ldexp(self.values.astype(np.float64), -self.fraction)
 
     def at(self, fraction: int) -> Fixed:
-        """With so many fraction bits: fewer are rounded to the nearest, where shares round up or down at random, right on average."""
+        """With so many fraction bits: fewer are rounded to the nearest, where shares round up or down at
+        random, right on average."""
         gained = fraction - self.fraction
         return Fixed(self.values << gained if gained >= 0 else rounded(self.values, -gained), fraction)
 
@@ -48,7 +49,8 @@ FACTOR_ERROR = 2.0**-14  # relative, that a rounded public factor may have
 
 
 def rescaled(x: Integers, start: Format, factor: float, to: Format) -> Integers:
-    """x * factor in another format: times an integer, then bits off, in the fewest bits that keep the factor to 2^-14."""
+    """x * factor in another format: times an integer, then bits off, in the fewest bits that keep the factor
+    to 2^-14."""
     for ring in (start.ring, *range(max(start.ring + 1, to.ring), WORD_BITS + 1)):
         for drop in range(ring - to.ring + 1):
             exact = math.ldexp(factor, to.fraction - start.fraction + drop)
@@ -75,8 +77,8 @@ def encode(x: Array, fraction: int) -> Integers:
 
 
 def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) -> Integers:
-    """W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the first call, then kept: for
-    BERT-base that is seconds a text, and as much memory as the weights take."""
+    """W^T (inputs, outputs) of several maps side by side, row by row in memory. Converted at the first call,
+    then kept: for BERT-base that is seconds a text, and as much memory as the weights take."""
 
     def make() -> Integers:
         return np.ascontiguousarray(encode(weights.stacked(maps)[0].T, fraction))
@@ -86,7 +88,8 @@ def weight_integers(weights: Weights, maps: tuple[Dense, ...], fraction: int) ->
 
 
 def matmul(x: Integers, y: Integers) -> Integers:
-    """x @ y exactly, by products of doubles of few enough bits. Raises OverflowError when a sum could pass 2^62."""
+    """x @ y exactly, by products of doubles of few enough bits. Raises OverflowError when a sum could pass
+    2^62."""
     largest = _largest(x) * _largest(y) * x.shape[-1]
     if largest < EXACT:
         return np.asarray((x.astype(np.float64) @ y.astype(np.float64)).astype(np.int64))

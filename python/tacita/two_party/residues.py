@@ -1,8 +1,9 @@
 """One party's share of a fixed-point tensor, and what can be done to it alone.
 
-Shares are residues modulo 2^ring that add up to the value times 2^fraction. Modulo a smaller power of two they stay shares; dropping
-low bits while the ring shrinks by as many is local too: the client adds one unit after it, so that the result is the next number
-below or above, right on average; multiplying by 2^d makes the ring grow by d.
+Shares are residues modulo 2^ring that add up to the value times 2^fraction. Modulo a smaller power of two
+they stay shares; dropping low bits while the ring shrinks by as many is local too: the client adds one unit
+after it, so that the result is the next number below or above, right on average; multiplying by 2^d makes the
+ring grow by d.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ WORD = 64
 
 @dataclass(frozen=True)
 class Share:
-    """values: canonical residues modulo 2^ring of value * 2^fraction, any shape. No repr of the values: they are secret."""
+    """values: canonical residues modulo 2^ring of value * 2^fraction, any shape. No repr of the values: they
+    are secret."""
 
     values: Words
     ring: int
@@ -34,7 +36,8 @@ class Share:
         return Share(np.ascontiguousarray(values), self.ring, self.fraction)
 
     def plus(self, other: Share) -> Share:
-        """The sum, in this one's format; the other has the same fraction, the same ring or a larger, and a shape that fits."""
+        """The sum, in this one's format; the other has the same fraction, the same ring or a larger, and a
+        shape that fits."""
         return self.like(reduced(self.values + other.values, self.ring))
 
     def minus(self, other: Share) -> Share:

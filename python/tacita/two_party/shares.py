@@ -1,8 +1,8 @@
 """One party of the real thing: the operations on this party's shares, by the protocols of the native engine.
 
-Both parties make the same calls in the same order; the client without weights, the server without mask. Between blocks tensors are
-residues modulo 2^ring; inside, each operation takes the fewest bits that hold its values, which is local, and only what enters a
-linear map is extended to the full ring again.
+Both parties make the same calls in the same order; the client without weights, the server without mask.
+Between blocks tensors are residues modulo 2^ring; inside, each operation takes the fewest bits that hold its
+values, which is local, and only what enters a linear map is extended to the full ring again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits t
 
 @dataclass(frozen=True)
 class Known:
-    """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client alone."""
+    """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client
+    alone."""
 
     formats: Formats
     bounds: Bounds
@@ -59,7 +60,12 @@ class SharedTensors:
     """party: the engine's `TwoParty`. watch: called as each node of the model begins."""
 
     def __init__(self, party: Any, known: Known, watch: Watch = lambda node: None) -> None:
-        self._party, self._formats, self._bounds, self._tokens = party, known.formats, known.bounds, known.tokens
+        self._party, self._formats, self._bounds, self._tokens = (
+            party,
+            known.formats,
+            known.bounds,
+            known.tokens,
+        )
         self._weights, self._mask, self._watch = known.weights, known.mask, watch
         self._client = bool(party.is_client)
 
@@ -101,13 +107,18 @@ class SharedTensors:
             return x
         return x.plus(from_floats(self._weights.positions(p, x.values.shape[-2]), x.fraction, x.ring))
 
-    def linear(self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False) -> Share:
-        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the engine's Options)."""
+    def linear(
+        self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
+    ) -> Share:
+        """One product of shares and weights; bias and `add` are local. opened: with the noise hidden (see the
+        engine's Options)."""
         f, weights = self._formats, self._weights
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         integers = None if weights is None else weight_integers(weights, maps, f.weight)
         shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
-        product = self._party.share_times_weights(self._wide(x).values, integers, shape, f.ring, opened=opened)
+        product = self._party.share_times_weights(
+            self._wide(x).values, integers, shape, f.ring, opened=opened
+        )
         result = Share(product, f.ring, fraction)
         if weights is not None:
             result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))
@@ -149,7 +160,9 @@ class SharedTensors:
             flat, scores.ring, scores.fraction, score_range(bounds), ring, f.normal_ring, f.inverse
         )
         numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
-        return Unnormalised(numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse))
+        return Unnormalised(
+            numerators, Share(inverses.reshape(*scores.values.shape[:-1], 1), f.normal_ring, f.inverse)
+        )
 
     def powers(self, scores: Share, variant: Powers, name: str) -> Unnormalised[Share]:
         """There is no protocol for them."""
@@ -158,7 +171,9 @@ class SharedTensors:
     def mix(self, weights: Unnormalised[Share], values: Share, name: str) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f, bounds = self._formats, self._bounds.attention[name]
-        mixed = self._product(weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring))
+        mixed = self._product(
+            weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring)
+        )
         low = self._factor(mixed, mixed_fraction(f, bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse
@@ -203,7 +218,8 @@ class SharedTensors:
         return Share(values, f.ring, f.fraction)
 
     def mean(self, x: Share, name: str, *, opened: bool = False) -> Share:
-        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened: with the noise hidden."""
+        """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened:
+        with the noise hidden."""
         low = self._factor(x, MEAN_VALUE, MEAN_RING)
         if self._mask is None:
             weights = zeros((1, 1, len(x.values)), MEAN_WEIGHT, MEAN_RING)
@@ -229,7 +245,8 @@ class SharedTensors:
         return x.scaled(fraction, client=self._client)
 
     def _factor(self, x: Share, fraction: int, ring: int) -> Share:
-        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one extension."""
+        """At so many fraction bits in a ring: local where the ring has shrunk to it or less, else one
+        extension."""
         low = self._scaled(x, fraction)
         if low.ring >= ring:
             return low.reduced(ring)

@@ -1,8 +1,9 @@
 //! What a product costs, from a table of measured prices.
 //!
-//! The peer's chooser prices ciphertexts, automorphisms and products but *no weight transforms*, which are most of its work. Here
-//! everything that the two parties do has a price in nanoseconds. Both parties must choose alike, so the table is a constant of
-//! the program (or agreed in the session's plan), not measured at start; [`Costs::measure`] makes a new one.
+//! The peer's chooser prices ciphertexts, automorphisms and products but *no weight transforms*, which are
+//! most of its work. Here everything that the two parties do has a price in nanoseconds. Both parties must
+//! choose alike, so the table is a constant of the program (or agreed in the session's plan), not measured at
+//! start; [`Costs::measure`] makes a new one.
 use super::layout::Layout;
 use super::noise::Budget;
 use crate::request::Rounding;
@@ -37,8 +38,8 @@ pub struct Costs {
 const WIDE_RATIO: f64 = 1.7;
 
 impl Default for Costs {
-    /// Measured by [`Costs::measure`] on one busy core (AVX-512). A byte is priced at 100 Mbit/s: sessions over faster links spend
-    /// a little time to stay small.
+    /// Measured by [`Costs::measure`] on one busy core (AVX-512). A byte is priced at 100 Mbit/s: sessions
+    /// over faster links spend a little time to stay small.
     fn default() -> Self {
         Self {
             transform: 11e3,
@@ -126,8 +127,8 @@ impl Costs {
     }
 }
 
-/// The share of a transform that remains when only the first `len` (a power of two) coefficients are not zero: the levels before are copies,
-/// but for passes of two levels and the last three.
+/// The share of a transform that remains when only the first `len` (a power of two) coefficients are not
+/// zero: the levels before are copies, but for passes of two levels and the last three.
 fn transform_share(len: usize) -> f64 {
     let levels = f64::from(LOG_N);
     let copied = (LOG_N - len.ilog2().min(LOG_N)).min(LOG_N - 3) & !1;

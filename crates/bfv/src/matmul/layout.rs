@@ -1,8 +1,9 @@
 //! Leaves, responses and coefficients.
 //!
-//! The leaf of (head b, block column gamma, block row alpha) has number (b n' + gamma) k' + alpha: leaves of one column block, which
-//! share its weight polynomials, are neighbours. Response r packs the leaves [r 2^p, (r + 1) 2^p). Within it leaf t goes to offset
-//! bitreverse_p(t) m_w / 2^p: neighbours in order are merged first, so that the tree can be built while leaves stream in.
+//! The leaf of (head b, block column gamma, block row alpha) has number (b n' + gamma) k' + alpha: leaves of
+//! one column block, which share its weight polynomials, are neighbours. Response r packs the leaves [r 2^p,
+//! (r + 1) 2^p). Within it leaf t goes to offset bitreverse_p(t) m_w / 2^p: neighbours in order are merged
+//! first, so that the tree can be built while leaves stream in.
 use super::window::Grid;
 
 /// How the results of a product are spread over responses.

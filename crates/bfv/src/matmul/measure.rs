@@ -13,7 +13,10 @@ use tacita_ring::kernels;
 const RUNS: usize = 15;
 
 /// Nanoseconds of the quickest run of `body` on an input made by `prepare`.
-fn quickest<I, O>(mut prepare: impl FnMut() -> Result<I>, mut body: impl FnMut(I) -> Result<O>) -> Result<f64> {
+fn quickest<I, O>(
+    mut prepare: impl FnMut() -> Result<I>,
+    mut body: impl FnMut(I) -> Result<O>,
+) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..RUNS {
         let input = prepare()?;
@@ -66,7 +69,14 @@ impl Costs {
                 Ok(x)
             })?,
             multiply: quickest(nothing, |()| {
-                kernels::inner_product2(params.modulus(0), &mut b, &mut a, &terms, &views[..12], &views[12..]);
+                kernels::inner_product2(
+                    params.modulus(0),
+                    &mut b,
+                    &mut a,
+                    &terms,
+                    &views[..12],
+                    &views[12..],
+                );
                 Ok(())
             })? / 12.0,
             merge: quickest(

@@ -1,11 +1,14 @@
-//! Error bounds, and what follows from them: how many primes, how many dropped bits of a request, which kappa.
+//! Error bounds, and what follows from them: how many primes, how many dropped bits of a request, which
+//! kappa.
 //!
 //! The result of a product in Z_{2^bits} may be off by 2^slack units. Three things use that up:
-//! * noise of the phase, 2^bits / q units each: the error of every request (sigma 3.2, its rounding, 2^drop / sqrt(12) for dropped bits)
-//!   times the norm of the plain entries it meets; of every merge, doubled by each later one; of the zero encryption.
+//! * noise of the phase, 2^bits / q units each: the error of every request (sigma 3.2, its rounding, 2^drop /
+//!   sqrt(12) for dropped bits) times the norm of the plain entries it meets; of every merge, doubled by each
+//!   later one; of the zero encryption.
 //!   Allowed: 8 standard deviations (exceeded with probability below 2^-48 a coefficient) within a quarter;
 //! * the response: [`crate::response::ERROR`] units of 2^-kappa, within 0.36;
-//! * dropping kappa - bits low bits of both shares, where kappa is the larger: one unit, within a quarter for slack >= 2.
+//! * dropping kappa - bits low bits of both shares, where kappa is the larger: one unit, within a quarter for
+//!   slack >= 2.
 use crate::params::log_q;
 use crate::request::Rounding;
 use crate::{BfvError, Result, NARROW, WIDE};
@@ -47,7 +50,9 @@ impl Budget {
     /// # Errors
     /// [`BfvError::Shape`] when even three primes do not.
     pub fn new(params: &Parameters, operands: Operands) -> Result<Self> {
-        let Operands { bits, slack, norm, .. } = operands;
+        let Operands {
+            bits, slack, norm, ..
+        } = operands;
         let fail = |detail: String| {
             Err(BfvError::Shape {
                 op: "noise budget",
@@ -64,7 +69,8 @@ impl Budget {
             return Ok(budget);
         }
         fail(format!(
-            "plain entries of norm 2^{:.1} in a ring of {bits} bits leave no room for errors below 2^{slack} units; \
+            "plain entries of norm 2^{:.1} in a ring of {bits} bits leave no room for errors \
+             below 2^{slack} units; \
              take a smaller ring or more slack",
             norm.log2()
         ))
@@ -75,8 +81,8 @@ impl Budget {
 const FLOODED: f64 = 40.0;
 
 impl Budget {
-    /// For a result that is opened: all primes, no dropped bits, noise below 2^-40 of the 2^4 units of 2^-kappa that the masked half
-    /// is rounded to.
+    /// For a result that is opened: all primes, no dropped bits, noise below 2^-40 of the 2^4 units of
+    /// 2^-kappa that the masked half is rounded to.
     ///
     /// # Errors
     /// [`BfvError::Shape`] when three primes do not hide that much.

@@ -1,9 +1,9 @@
 //! The merging tree of InterLeave, FFT style (BumbleBee, figure 6), over leaves that stream in.
 //!
-//! Merging x and y at h: x + X^h y + Auto(x - X^h y) with Auto: X -> X^(N/h + 1), which among multiples of h flips the sign of the
-//! odd ones. At even multiples of h that is 2x (y's part cancels), at odd ones 2 X^h y. So each level doubles the results;
-//! ciphertexts enter divided by 2^p modulo q. A node without a partner is doubled only. Coefficients at non-multiples of h
-//! only move among themselves, so what is useless may stay.
+//! Merging x and y at h: x + X^h y + Auto(x - X^h y) with Auto: X -> X^(N/h + 1), which among multiples of h
+//! flips the sign of the odd ones. At even multiples of h that is 2x (y's part cancels), at odd ones 2 X^h y.
+//! So each level doubles the results; ciphertexts enter divided by 2^p modulo q. A node without a partner is
+//! doubled only. Coefficients at non-multiples of h only move among themselves, so what is useless may stay.
 use super::layout::Layout;
 use super::switch::add_automorphism;
 use crate::ServerKeys;
@@ -42,7 +42,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Adds the next leaf or subtree and merges as far as its neighbours are there. `nodes` are in order and adjacent.
+    /// Adds the next leaf or subtree and merges as far as its neighbours are there. `nodes` are in order and
+    /// adjacent.
     pub fn push(&self, nodes: &mut Vec<Node>, leaf: Node) {
         nodes.push(leaf);
         while self.partners(nodes) {

@@ -9,10 +9,11 @@ use tacita_rlwe::Parameters;
 
 /// What the encrypted matrix meets.
 ///
-/// opened: the product is opened to the key holder next. Then: three primes, requests in full, nothing merged (so no further keys). The
-/// noise, which depends on what the key holder must not learn (weights, or the other party's shares, and by them the values), is then
-/// below 2^-40 of what the masks round away, as if it had been flooded; else it may reach 2^slack / 4 units, which is hidden in
-/// shares but not in an opened value.
+/// opened: the product is opened to the key holder next. Then: three primes, requests in full, nothing merged
+/// (so no further keys). The noise, which depends on what the key holder must not learn (weights, or the
+/// other party's shares, and by them the values), is then below 2^-40 of what the masks round away, as if it
+/// had been flooded; else it may reach 2^slack / 4 units, which is hidden in shares but not in an opened
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plain {
     /// Weights, each column of Euclidean norm at most 2^log_norm (in integer units).
@@ -58,11 +59,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The cheapest plan for errors below 2^slack units: all windows with m_w a power of two are tried. All dimensions must be positive.
+    /// The cheapest plan for errors below 2^slack units: all windows with m_w a power of two are tried. All
+    /// dimensions must be positive.
     ///
     /// # Errors
     /// When no window leaves room for the noise.
-    pub fn new(params: &Parameters, dims: Dims, bits: u32, slack: u32, plain: Plain, costs: &Costs) -> Result<Self> {
+    pub fn new(
+        params: &Parameters,
+        dims: Dims,
+        bits: u32,
+        slack: u32,
+        plain: Plain,
+        costs: &Costs,
+    ) -> Result<Self> {
         let (mut best, mut reason) = (None::<Self>, None);
         for layout in layouts(dims) {
             match Self::with_layout(params, layout, bits, slack, plain, costs) {
@@ -156,7 +165,10 @@ fn layouts(dims: Dims) -> impl Iterator<Item = Layout> {
 
 /// Even parts of `total` that are at most `most`: ceil(total / t) for all t, each once.
 fn splits(total: usize, most: usize) -> impl Iterator<Item = usize> {
-    let mut parts: Vec<usize> = (1..=total).map(|t| total.div_ceil(t)).filter(|&p| p <= most).collect();
+    let mut parts: Vec<usize> = (1..=total)
+        .map(|t| total.div_ceil(t))
+        .filter(|&p| p <= most)
+        .collect();
     parts.dedup();
     parts.into_iter()
 }

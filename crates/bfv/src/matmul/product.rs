@@ -1,7 +1,8 @@
 //! The evaluator: leaves from encrypted and plain blocks, merged as they come, then answered.
 //!
-//! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped after use: a thread
-//! holds m' limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost: see [`super::cost`].
+//! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped
+//! after use: a thread holds m' limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
+//! see [`super::cost`].
 use super::packing::{Node, Packer};
 use super::plan::Plan;
 use super::window::Grid;
@@ -21,8 +22,8 @@ pub struct Inputs<'a> {
     pub crossed: Option<(Vec<Ciphertext>, &'a [i64])>,
 }
 
-/// Columns of the right matrix that are brought into column order at once: four cache lines of a row, so that a matrix of wide rows is
-/// not read page by page for every column.
+/// Columns of the right matrix that are brought into column order at once: four cache lines of a row, so that
+/// a matrix of wide rows is not read page by page for every column.
 const TILE: usize = 32;
 /// Rows that are brought into column order together.
 const ROWS: usize = 16;
@@ -42,7 +43,12 @@ struct Evaluator<'a> {
 ///
 /// # Errors
 /// For inputs that do not fit the plan; when the operating system gives no randomness.
-pub fn evaluate(params: &Parameters, keys: &ServerKeys, plan: &Plan, inputs: Inputs<'_>) -> Result<Vec<Response>> {
+pub fn evaluate(
+    params: &Parameters,
+    keys: &ServerKeys,
+    plan: &Plan,
+    inputs: Inputs<'_>,
+) -> Result<Vec<Response>> {
     let products = ciphertexts(params, keys, plan, inputs)?;
     let answer = |(r, ct): (usize, Ciphertext)| {
         let keep: Vec<usize> = plan.layout.places(r).iter().map(|p| p.coefficient).collect();
@@ -89,7 +95,10 @@ fn check(plan: &Plan, keys: &ServerKeys, inputs: &Inputs<'_>) -> Result<()> {
         return Ok(());
     }
     let detail = format!("inputs or keys do not fit {dims:?} in {:?}", grid.window);
-    Err(BfvError::Shape { op: "product", detail })
+    Err(BfvError::Shape {
+        op: "product",
+        detail,
+    })
 }
 
 impl<'a> Evaluator<'a> {
@@ -108,7 +117,8 @@ impl<'a> Evaluator<'a> {
             .par_iter_mut()
             .for_each(|ct| scale(params, ct, plan.layout.pack));
         evaluator.crossed = inputs.crossed.map(|(mut cts, x)| {
-            cts.par_iter_mut().for_each(|ct| scale(params, ct, plan.layout.pack));
+            cts.par_iter_mut()
+                .for_each(|ct| scale(params, ct, plan.layout.pack));
             (cts, evaluator.plain_left(x))
         });
         evaluator
@@ -162,7 +172,11 @@ impl<'a> Evaluator<'a> {
         let (grid, limbs) = (self.grid(), self.plan.budget.rounding.limbs);
         let (head, gamma) = (column / grid.n_blocks(), column % grid.n_blocks());
         let dims = grid.dims;
-        tile.load(&self.right[head * dims.m * dims.n..][..dims.m * dims.n], &grid, column);
+        tile.load(
+            &self.right[head * dims.m * dims.n..][..dims.m * dims.n],
+            &grid,
+            column,
+        );
         let zero = || RnsPoly::zero(self.params, limbs, 0);
         let mut leaves: Vec<[RnsPoly; 2]> = (0..grid.k_blocks()).map(|_| [zero(), zero()]).collect();
         for i in 0..limbs {
@@ -184,7 +198,14 @@ impl<'a> Evaluator<'a> {
     }
 
     /// (plain, b, a) limbs of the products that sum to a leaf; `row` numbers (head, alpha).
-    fn terms<'b>(&'b self, plains: &'b [AlignedVec], row: usize, head: usize, gamma: usize, i: usize) -> Terms<'b> {
+    fn terms<'b>(
+        &'b self,
+        plains: &'b [AlignedVec],
+        row: usize,
+        head: usize,
+        gamma: usize,
+        i: usize,
+    ) -> Terms<'b> {
         let grid = self.grid();
         let (blocks, columns) = (grid.m_blocks(), grid.n_blocks());
         let mut terms = Terms::default();
@@ -243,8 +264,8 @@ fn residue(m: &Modulus, value: i64) -> f64 {
     }
 }
 
-/// The same below 2^48 in absolute value, what nearly all are: no division, no branch, and in a form that compilers vectorise (adding 1.5 * 2^52 as
-/// an integer and subtracting it as a double converts).
+/// The same below 2^48 in absolute value, what nearly all are: no division, no branch, and in a form that
+/// compilers vectorise (adding 1.5 * 2^52 as an integer and subtracting it as a double converts).
 #[inline(always)]
 fn small_residue(m: &Modulus, value: i64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;

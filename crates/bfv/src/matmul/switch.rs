@@ -1,13 +1,19 @@
 //! Key switching of small ciphertexts, sequential: one digit a prime, one special prime, exact lifts.
 //!
-//! The generic one of `tacita_rlwe` spreads limbs over threads, which pays at N = 65536; here a limb takes 10 us and the
-//! threads are busy with other ciphertexts. Cost with L primes: L + 2 inverse and L^2 + 2L forward NTTs: 12 for two primes.
+//! The generic one of `tacita_rlwe` spreads limbs over threads, which pays at N = 65536; here a limb takes 10
+//! us and the threads are busy with other ciphertexts. Cost with L primes: L + 2 inverse and L^2 + 2L forward
+//! NTTs: 12 for two primes.
 use crate::keys::Automorphism;
 use tacita_ring::{kernels, AlignedVec};
 use tacita_rlwe::{Ciphertext, Parameters, SwitchingKey};
 
 /// acc + ct(X^g), switched back to s. Ciphertexts in NTT form of the same number of primes.
-pub fn add_automorphism(params: &Parameters, acc: &mut Ciphertext, ct: &Ciphertext, automorphism: &Automorphism) {
+pub fn add_automorphism(
+    params: &Parameters,
+    acc: &mut Ciphertext,
+    ct: &Ciphertext,
+    automorphism: &Automorphism,
+) {
     let limbs = ct.limbs();
     let digits = decompose(params, ct, automorphism);
     let special = params.p_index(0);
@@ -30,7 +36,8 @@ pub fn add_automorphism(params: &Parameters, acc: &mut Ciphertext, ct: &Cipherte
     }
 }
 
-/// digits[j][d]: the residue modulo prime d of a(X^g), centred, modulo prime j (the special one last), NTT form.
+/// digits[j][d]: the residue modulo prime d of a(X^g), centred, modulo prime j (the special one last), NTT
+/// form.
 fn decompose(params: &Parameters, ct: &Ciphertext, automorphism: &Automorphism) -> Vec<Vec<AlignedVec>> {
     let limbs = ct.limbs();
     let n = params.n();
@@ -48,7 +55,12 @@ fn decompose(params: &Parameters, ct: &Ciphertext, automorphism: &Automorphism) 
             }
             let index = if j < limbs { j } else { params.p_index(0) };
             let mut lifted = AlignedVec::scratch(n);
-            kernels::switch_modulus(params.modulus(d), params.modulus(index), &mut lifted, &coefficients);
+            kernels::switch_modulus(
+                params.modulus(d),
+                params.modulus(index),
+                &mut lifted,
+                &coefficients,
+            );
             params.table(index).forward(&mut lifted);
             row.push(lifted);
         }
@@ -57,7 +69,12 @@ fn decompose(params: &Parameters, ct: &Ciphertext, automorphism: &Automorphism) 
 }
 
 /// The two halves of the inner product with the key at limb j (`limbs`: the special prime).
-fn inner_product(params: &Parameters, digits: &[Vec<AlignedVec>], key: &SwitchingKey, j: usize) -> [AlignedVec; 2] {
+fn inner_product(
+    params: &Parameters,
+    digits: &[Vec<AlignedVec>],
+    key: &SwitchingKey,
+    j: usize,
+) -> [AlignedVec; 2] {
     let limbs = digits.len() - 1;
     let (index, at) = if j < limbs {
         (j, j)

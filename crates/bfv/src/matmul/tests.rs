@@ -82,7 +82,10 @@ fn encrypted<'a>(plan: &Plan, sample: &'a Sample) -> Inputs<'a> {
     let right = (0..batch).flat_map(|h| (0..grid.n_blocks() * grid.m_blocks()).map(move |b| (h, b)));
     let right = right.map(|(h, b)| {
         let (beta, gamma) = (b / grid.n_blocks(), b % grid.n_blocks());
-        encrypt(plan, &grid.right_message(&sample.y1[h * m * n..][..m * n], beta, gamma))
+        encrypt(
+            plan,
+            &grid.right_message(&sample.y1[h * m * n..][..m * n], beta, gamma),
+        )
     });
     Inputs {
         left: left.collect(),
@@ -205,7 +208,8 @@ fn wrong_inputs_are_refused() {
     assert!(Plan::new(params, dims, 64, 12, SHARES, &Costs::default()).is_err());
 }
 
-/// The peer's chooser prices transforms of weights at nothing, and takes (128, 64, 1) for 128 x 768 x 768: 9216 transforms a prime.
+/// The peer's chooser prices transforms of weights at nothing, and takes (128, 64, 1) for 128 x 768 x 768:
+/// 9216 transforms a prime.
 #[test]
 fn the_chooser_prices_weight_transforms() {
     let (params, _, _) = keys();
@@ -237,7 +241,8 @@ fn the_chooser_prices_weight_transforms() {
         "{usual:?} against {blind:?}"
     );
     assert!(transforms(&plan(&dear)) < transforms(&usual));
-    // The price is what its parts cost: 40 transforms instead of one, for every plain polynomial and both primes.
+    // The price is what its parts cost: 40 transforms instead of one, for every plain polynomial and both
+    // primes.
     let same = |costs: &Costs| with_prices(&usual, costs);
     let per_polynomial = (same(&dear) - same(&costs)) / (transforms(&usual) * NARROW) as f64;
     assert!(
@@ -247,7 +252,9 @@ fn the_chooser_prices_weight_transforms() {
 }
 
 fn with_prices(plan: &Plan, costs: &Costs) -> f64 {
-    costs.price(&keys().0, &plan.layout, &plan.budget, plan.crossed()).cpu
+    costs
+        .price(&keys().0, &plan.layout, &plan.budget, plan.crossed())
+        .cpu
 }
 
 #[test]
@@ -264,9 +271,11 @@ fn the_target_shapes_are_planned_within_their_bytes() {
     }
 }
 
-/// log2 of the largest lattice noise of any coefficient before the masks, in the units of 2^-kappa to which responses are rounded.
+/// log2 of the largest lattice noise of any coefficient before the masks, in the units of 2^-kappa to which
+/// responses are rounded.
 ///
-/// The phase is q v / 2^bits + noise with integers v, so 2^bits times it is 2^bits noise modulo q: the values drop out.
+/// The phase is q v / 2^bits + noise with integers v, so 2^bits times it is 2^bits noise modulo q: the values
+/// drop out.
 fn noise_log2(plan: &Plan) -> f64 {
     const DIGITS: u32 = 72;
     let (params, client, server) = keys();
@@ -287,8 +296,9 @@ fn noise_log2(plan: &Plan) -> f64 {
     (worst as f64).log2() - f64::from(DIGITS + plan.bits) + f64::from(plan.budget.kappa)
 }
 
-/// The client knows the errors of its requests, so what they do to an opened value would tell it about weights or the other party's
-/// shares. Measured: with `opened` they stay below 2^-40 of what the mask's rounding takes; without, they do not.
+/// The client knows the errors of its requests, so what they do to an opened value would tell it about
+/// weights or the other party's shares. Measured: with `opened` they stay below 2^-40 of what the mask's
+/// rounding takes; without, they do not.
 #[test]
 fn opened_products_hide_their_noise() {
     let mean = (1, 128, 384, 1);
@@ -314,6 +324,9 @@ fn opened_products_hide_their_noise() {
         ((1, 768, 2, 1), 64, weights(24)),
     ] {
         let noise = noise_log2(&planned(dims, bits, 12, plain));
-        assert!(noise > -10.0, "{plain:?}: 2^{noise:.1}, nothing for the test to find");
+        assert!(
+            noise > -10.0,
+            "{plain:?}: 2^{noise:.1}, nothing for the test to find"
+        );
     }
 }

@@ -75,7 +75,8 @@ impl Grid {
         (i * self.window.nw + l) * self.window.mw
     }
 
-    /// Calls `put(coefficient, negated, value)` for every entry of left block (alpha, beta) of the row-major k x m matrix `x`.
+    /// Calls `put(coefficient, negated, value)` for every entry of left block (alpha, beta) of the row-major
+    /// k x m matrix `x`.
     pub fn left<T: Copy>(&self, x: &[T], alpha: usize, beta: usize, mut put: impl FnMut(usize, bool, T)) {
         let (stride, inner) = (self.window.mw * self.window.nw, self.inner(beta));
         for (i, row) in self.rows(alpha).enumerate() {
@@ -88,7 +89,8 @@ impl Grid {
         }
     }
 
-    /// Calls `put(coefficient, value)` for every entry of right block (beta, gamma) of the row-major m x n matrix `y`.
+    /// Calls `put(coefficient, value)` for every entry of right block (beta, gamma) of the row-major m x n
+    /// matrix `y`.
     pub fn right<T: Copy>(&self, y: &[T], beta: usize, gamma: usize, mut put: impl FnMut(usize, T)) {
         let columns = self.columns(gamma);
         for (j, row) in self.inner(beta).enumerate() {
@@ -157,7 +159,8 @@ mod tests {
                 .map(|i| (i as u64 + 7).wrapping_mul(0xbf58_476d_1ce4_e5b9))
                 .collect();
             let mut out = vec![0u64; k * n];
-            for (alpha, gamma) in (0..grid.k_blocks()).flat_map(|a| (0..grid.n_blocks()).map(move |g| (a, g))) {
+            for (alpha, gamma) in (0..grid.k_blocks()).flat_map(|a| (0..grid.n_blocks()).map(move |g| (a, g)))
+            {
                 for beta in 0..grid.m_blocks() {
                     let left = grid.left_message(&x, alpha, beta, 64);
                     let product = multiply(&left, &grid.right_message(&y, beta, gamma));
@@ -169,9 +172,15 @@ mod tests {
                     }
                 }
             }
-            let expected =
-                |r: usize, c: usize| (0..m).fold(0u64, |s, j| s.wrapping_add(x[r * m + j].wrapping_mul(y[j * n + c])));
-            assert!((0..k * n).all(|at| out[at] == expected(at / n, at % n)), "{dims:?}");
+            let expected = |r: usize, c: usize| {
+                (0..m).fold(0u64, |s, j| {
+                    s.wrapping_add(x[r * m + j].wrapping_mul(y[j * n + c]))
+                })
+            };
+            assert!(
+                (0..k * n).all(|at| out[at] == expected(at / n, at % n)),
+                "{dims:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Residues on the wire: each prime's at its own width, packed little-endian, N of them to whole bytes (N is a multiple of 64).
+//! Residues on the wire: each prime's at its own width, packed little-endian, N of them to whole bytes (N is
+//! a multiple of 64).
 use super::SlotRing;
 use tacita_ring::AlignedVec;
 
@@ -49,7 +50,8 @@ fn unpack(bytes: &[u8], width: u32, p: u64, limb: &mut [f64]) -> Option<()> {
     (largest < p).then_some(())
 }
 
-/// Residues of the first `widths.len()` ciphertext primes; `None` if the length is wrong or one is not canonical.
+/// Residues of the first `widths.len()` ciphertext primes; `None` if the length is wrong or one is not
+/// canonical.
 pub(super) fn unpack_limbs(ring: &SlotRing, widths: &[u32], mut bytes: &[u8]) -> Option<Vec<AlignedVec>> {
     if bytes.len() != packed_len(ring.n(), widths) {
         return None;

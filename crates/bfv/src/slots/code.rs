@@ -4,7 +4,11 @@ use tacita_ring::{kernels, AlignedVec};
 use zeroize::Zeroize;
 
 /// Slots to the centred polynomial modulo every ciphertext prime, NTT form. Cost: 1 + limbs NTTs.
-pub(super) fn plain_residues(ring: &SlotRing, mut slots: AlignedVec, mut each: impl FnMut(usize, &AlignedVec)) {
+pub(super) fn plain_residues(
+    ring: &SlotRing,
+    mut slots: AlignedVec,
+    mut each: impl FnMut(usize, &AlignedVec),
+) {
     ring.plain().inverse(&mut slots);
     let mut limb = AlignedVec::scratch(ring.n());
     for i in 0..ring.params().q_len() {
@@ -17,8 +21,8 @@ pub(super) fn plain_residues(ring: &SlotRing, mut slots: AlignedVec, mut each: i
     (*slots).zeroize();
 }
 
-/// round(Q m / t) modulo every ciphertext prime, coefficient form: with w = Q m modulo t, centred, it is (Q m - w) / t, and Q is 0
-/// modulo its primes.
+/// round(Q m / t) modulo every ciphertext prime, coefficient form: with w = Q m modulo t, centred, it is (Q m
+/// - w) / t, and Q is 0 modulo its primes.
 pub(super) fn scaled_residues(ring: &SlotRing, mut slots: AlignedVec) -> Vec<AlignedVec> {
     let (t, params) = (ring.t(), ring.params());
     ring.plain().inverse(&mut slots);

@@ -1,4 +1,5 @@
-//! The key holder's secret (one for all plaintext primes) and, per plaintext prime, the public key for fresh encryptions of zero.
+//! The key holder's secret (one for all plaintext primes) and, per plaintext prime, the public key for fresh
+//! encryptions of zero.
 use super::{bytes, SlotRing};
 use tacita_ring::{kernels, sample, AlignedVec};
 use tacita_rlwe::switching::SIGMA;
@@ -34,7 +35,8 @@ impl Drop for Secret {
     }
 }
 
-/// An encryption of zero under the secret key, (b, a) in NTT form over all ciphertext primes: what the evaluator needs to make others.
+/// An encryption of zero under the secret key, (b, a) in NTT form over all ciphertext primes: what the
+/// evaluator needs to make others.
 pub struct PublicKey {
     pub(super) b: Vec<AlignedVec>,
     pub(super) a: Vec<AlignedVec>,
@@ -78,7 +80,8 @@ pub(super) fn read(ring: &SlotRing, bytes: &[u8]) -> Option<[Vec<AlignedVec>; 2]
     Some([b, a])
 }
 
-/// A seeded ciphertext of a scaled plaintext (coefficient form), in bytes: a = expand(seed), b = -a s + e + m in NTT form.
+/// A seeded ciphertext of a scaled plaintext (coefficient form), in bytes: a = expand(seed), b = -a s + e + m
+/// in NTT form.
 /// Cost: one NTT and one uniform limb per prime.
 pub(super) fn encrypt_residues(
     ring: &SlotRing,

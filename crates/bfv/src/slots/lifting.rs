@@ -1,7 +1,9 @@
-//! Between Z_{2^bits} and Z_T, T a product of plaintext primes: Lift(x) = round(T x / 2^bits), Down(y) = round(2^bits y / T).
+//! Between Z_{2^bits} and Z_T, T a product of plaintext primes: Lift(x) = round(T x / 2^bits), Down(y) =
+//! round(2^bits y / T).
 //!
-//! With T >= 2^(2 bits - slack), Lift(x) * y = T/2^bits * (x y mod 2^bits) + e y modulo T with |e| <= 1/2, so for |y| <= 2^(bits-1)
-//! the error after Down is at most 2^(slack-2), plus one unit of rounding (Propositions 2 and 3 have slack = 0).
+//! With T >= 2^(2 bits - slack), Lift(x) * y = T/2^bits * (x y mod 2^bits) + e y modulo T with |e| <= 1/2, so
+//! for |y| <= 2^(bits-1) the error after Down is at most 2^(slack-2), plus one unit of rounding (Propositions
+//! 2 and 3 have slack = 0).
 use super::moduli::{SlotRing, MAX_PLAIN_WIDTH, MIN_PLAIN_WIDTH};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +32,8 @@ pub struct Lifting {
 }
 
 impl Lifting {
-    /// Widths of the primes for a ring of `bits` and errors below 2^slack: the fewest primes that hold 2 bits - slack bits, all
-    /// of one width (within the engine's 22 and 49 bits).
+    /// Widths of the primes for a ring of `bits` and errors below 2^slack: the fewest primes that hold 2 bits
+    /// - slack bits, all of one width (within the engine's 22 and 49 bits).
     pub fn widths(bits: u32, slack: u32) -> Vec<u32> {
         let need = 2 * bits - slack;
         let count = need.div_ceil(MAX_PLAIN_WIDTH).max(1);
@@ -58,7 +60,10 @@ impl Lifting {
 
     fn with_rings(bits: u32, rings: Vec<Arc<SlotRing>>) -> Self {
         let primes: Vec<Modulus> = rings.iter().map(|r| *r.t()).collect();
-        let lift = primes.iter().map(|t| t.neg(t.inv(t.pow(2, u64::from(bits))))).collect();
+        let lift = primes
+            .iter()
+            .map(|t| t.neg(t.inv(t.pow(2, u64::from(bits)))))
+            .collect();
         let others = |t: &Modulus| {
             let others = primes.iter().filter(|o| o.p() != t.p());
             others.fold(1, |product, o| t.mul(product, o.p()))
@@ -68,7 +73,9 @@ impl Lifting {
             lift,
             cofactors: primes.iter().map(|t| t.inv(others(t))).collect(),
             fractions: primes.iter().map(|t| u128::MAX / u128::from(t.p())).collect(),
-            product: primes.iter().fold(1, |product: u64, t| product.wrapping_mul(t.p())),
+            product: primes
+                .iter()
+                .fold(1, |product: u64, t| product.wrapping_mul(t.p())),
             rings,
         }
     }
@@ -183,7 +190,8 @@ mod tests {
             (1 << (bits - 1)) - 1,
             mask / 3,
         ];
-        values.extend((0..200u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32) & mask));
+        values
+            .extend((0..200u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32) & mask));
         values
     }
 

@@ -1,12 +1,15 @@
-//! Element-wise products between a key holder's encrypted values and another party's plain ones, modulo 2^bits with a small
+//! Element-wise products between a key holder's encrypted values and another party's plain ones, modulo
+//! 2^bits with a small
 //! error: batch oblivious linear evaluation (BumbleBee, section IV, Algorithm 2, Propositions 2 and 3).
 //!
-//! Values of Z_{2^bits} are *lifted* to Z_T, T a product of one to three primes, each of which is the plaintext modulus of a
-//! ciphertext with N = 8192 slots. The evaluator multiplies by its plaintexts, adds a fresh encryption of zero and a uniform mask,
-//! and drops the top prime of the ciphertext before it answers. Both parties round their halves down to Z_{2^bits}.
+//! Values of Z_{2^bits} are *lifted* to Z_T, T a product of one to three primes, each of which is the
+//! plaintext modulus of a ciphertext with N = 8192 slots. The evaluator multiplies by its plaintexts, adds a
+//! fresh encryption of zero and a uniform mask, and drops the top prime of the ciphertext before it answers.
+//! Both parties round their halves down to Z_{2^bits}.
 //!
-//! Wire cost per element with one 49-bit prime (bits = 32, slack = 15): 173 bits a request, 246 bits a response.
-//! CPU of a request and its response of 8192 elements, both parties together: 2.6 ms (AVX-512, one thread).
+//! Wire cost per element with one 49-bit prime (bits = 32, slack = 15): 173 bits a request, 246 bits a
+//! response. CPU of a request and its response of 8192 elements, both parties together: 2.6 ms (AVX-512, one
+//! thread).
 
 mod bytes;
 mod code;

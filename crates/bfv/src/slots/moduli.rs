@@ -1,11 +1,12 @@
 //! One plaintext prime t and the ciphertext primes that carry it.
 //!
-//! Sizes, for a t of b bits. The mask of a response is uniform modulo Q' (all primes but the top one), so a coefficient of noise e
-//! (in units of Q'/t) makes the two shares disagree with probability 2|e|, and one wrong coefficient spoils all slots. 2^25
-//! coefficients per inference at 2^-40 in all leave 2^-65 for each ([`SlotRing::failure_log2`]):
+//! Sizes, for a t of b bits. The mask of a response is uniform modulo Q' (all primes but the top one), so a
+//! coefficient of noise e (in units of Q'/t) makes the two shares disagree with probability 2|e|, and one
+//! wrong coefficient spoils all slots. 2^25 coefficients per inference at 2^-40 in all leave 2^-65 for each
+//! ([`SlotRing::failure_log2`]):
 //!
-//! * products: the error of a request (3.2, and 1/2 for rounding) times a polynomial of coefficients up to t/2, 2^(9.4 + b) for eight
-//!   terms, against Q/t: log2 Q >= 2b + 75;
+//! * products: the error of a request (3.2, and 1/2 for rounding) times a polynomial of coefficients up to
+//!   t/2, 2^(9.4 + b) for eight terms, against Q/t: log2 Q >= 2b + 75;
 //! * dropping the top prime and decrypting: about 17 units against Q'/t: log2 Q' >= b + 72.
 use tacita_ring::{is_prime, Modulus, NttTable};
 use tacita_rlwe::switching::SIGMA;
@@ -19,7 +20,8 @@ const MAX_WIDTH: u32 = 50;
 pub(super) const MIN_PLAIN_WIDTH: u32 = 22;
 pub(super) const MAX_PLAIN_WIDTH: u32 = 49;
 
-/// A plaintext prime with the parameters and constants of its ciphertexts. Tables are large: keep and share it.
+/// A plaintext prime with the parameters and constants of its ciphertexts. Tables are large: keep and share
+/// it.
 pub struct SlotRing {
     params: Parameters,
     plain: NttTable,
@@ -28,7 +30,8 @@ pub struct SlotRing {
 }
 
 impl SlotRing {
-    /// The `index`-th largest plaintext prime below 2^width (22..=49), and ciphertext primes below the widths that it needs.
+    /// The `index`-th largest plaintext prime below 2^width (22..=49), and ciphertext primes below the widths
+    /// that it needs.
     ///
     /// # Errors
     /// [`RlweError`] when the width is out of range or the primes cannot be found.
@@ -46,7 +49,9 @@ impl SlotRing {
 
     fn over_degree(log_n: u32, name: String, width: u32, index: usize) -> Result<Self, RlweError> {
         if !(MIN_PLAIN_WIDTH..=MAX_PLAIN_WIDTH).contains(&width) {
-            return Err(RlweError::Parameters(format!("a plaintext prime of {width} bits")));
+            return Err(RlweError::Parameters(format!(
+                "a plaintext prime of {width} bits"
+            )));
         }
         let mut used = vec![];
         let mut below = |width: u32, skip: usize| {
@@ -56,7 +61,10 @@ impl SlotRing {
         };
         let t = below(width, index)?;
         let widths = ciphertext_widths(width);
-        let q = widths.iter().map(|&w| below(w, 0)).collect::<Result<Vec<_>, _>>()?;
+        let q = widths
+            .iter()
+            .map(|&w| below(w, 0))
+            .collect::<Result<Vec<_>, _>>()?;
         let params = Parameters::new(ParametersLiteral {
             name,
             log_n,
@@ -65,7 +73,11 @@ impl SlotRing {
             p: vec![],
         })?;
         let plain = NttTable::new(Modulus::new(t)?, log_n)?;
-        Ok(Self { params, plain, widths })
+        Ok(Self {
+            params,
+            plain,
+            widths,
+        })
     }
 
     /// Ciphertext parameters; the last prime is dropped from responses.
@@ -98,8 +110,9 @@ impl SlotRing {
         &self.widths
     }
 
-    /// log2 of the probability that one coefficient of the response to a sum of `terms` products spoils its slots: twice the mean of
-    /// |noise| in units of Q'/t. Plain polynomials are taken at their worst, all coefficients t/2.
+    /// log2 of the probability that one coefficient of the response to a sum of `terms` products spoils its
+    /// slots: twice the mean of |noise| in units of Q'/t. Plain polynomials are taken at their worst, all
+    /// coefficients t/2.
     pub fn failure_log2(&self, terms: usize) -> f64 {
         let (n, t) = (self.n() as f64, self.t().p() as f64);
         let log = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
@@ -116,7 +129,8 @@ impl SlotRing {
     }
 }
 
-/// Widths of the ciphertext primes for a plaintext prime of `width` bits, the one that responses drop last; see the module.
+/// Widths of the ciphertext primes for a plaintext prime of `width` bits, the one that responses drop last;
+/// see the module.
 fn ciphertext_widths(width: u32) -> Vec<u32> {
     let total = 2 * width + 75;
     let low = (width + 72).max(total - MAX_WIDTH);
@@ -149,9 +163,17 @@ mod tests {
             let ring = SlotRing::new(width, 0).unwrap();
             let failure = ring.failure_log2(8) + COEFFICIENTS_LOG2;
             assert!(failure < -40.0, "{width} bits: 2^{failure:.1}");
-            assert!(failure > -46.0, "{width} bits: 2^{failure:.1} is paid for in traffic");
+            assert!(
+                failure > -46.0,
+                "{width} bits: 2^{failure:.1} is paid for in traffic"
+            );
             assert_eq!(ring.params().security_bits(), 128);
-            assert!(ring.params().q().iter().zip(ring.widths()).all(|(&p, &w)| p < 1 << w));
+            assert!(ring
+                .params()
+                .q()
+                .iter()
+                .zip(ring.widths())
+                .all(|(&p, &w)| p < 1 << w));
         }
     }
 

@@ -24,7 +24,8 @@ impl EncryptedSlots {
         keys::encrypted_len(ring)
     }
 
-    /// Reads what [`encrypt`] wrote; `None` unless it has [`EncryptedSlots::bytes_len`] bytes and canonical residues.
+    /// Reads what [`encrypt`] wrote; `None` unless it has [`EncryptedSlots::bytes_len`] bytes and canonical
+    /// residues.
     pub fn from_bytes(ring: &SlotRing, bytes: &[u8]) -> Option<Self> {
         let [b, a] = keys::read(ring, bytes)?;
         Some(Self { b, a })

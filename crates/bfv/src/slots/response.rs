@@ -19,11 +19,14 @@ impl Sum {
                 .map(|_| AlignedVec::zeroed(ring.n()))
                 .collect()
         };
-        Self { b: zeros(), a: zeros() }
+        Self {
+            b: zeros(),
+            a: zeros(),
+        }
     }
 
-    /// self += ciphertext * plaintext, slot by slot; `slots` canonical modulo t. Cost: a transform modulo t, one NTT and two
-    /// products per prime.
+    /// self += ciphertext * plaintext, slot by slot; `slots` canonical modulo t. Cost: a transform modulo t,
+    /// one NTT and two products per prime.
     pub fn add_product(&mut self, ring: &SlotRing, ct: &EncryptedSlots, slots: AlignedVec) {
         code::plain_residues(ring, slots, |i, plain| {
             let m = ring.params().modulus(i);
@@ -32,9 +35,9 @@ impl Sum {
         });
     }
 
-    /// Adds an encryption of zero that nothing else ever uses, (B u, A u + e), and leaves coefficient form. Without it the key
-    /// holder would learn the a-half, a known function of the evaluator's plaintexts. B u needs no error of its own: it only occurs
-    /// under the uniform mask of [`respond`].
+    /// Adds an encryption of zero that nothing else ever uses, (B u, A u + e), and leaves coefficient form.
+    /// Without it the key holder would learn the a-half, a known function of the evaluator's plaintexts. B u
+    /// needs no error of its own: it only occurs under the uniform mask of [`respond`].
     fn finish(&mut self, ring: &SlotRing, public: &PublicKey, prng: &mut sample::Prng) {
         let mut small = sample::ternary(prng, ring.n());
         let mut error = sample::gaussian(prng, ring.n(), SIGMA);
@@ -63,12 +66,17 @@ pub fn response_len(ring: &SlotRing) -> usize {
     2 * bytes::packed_len(ring.n(), &ring.widths()[..ring.low()])
 }
 
-/// Masks and sends off a sum: (message for the key holder, the evaluator's share in slots modulo t). The key holder sees
-/// b uniform and a pseudorandom; the two shares add up to the sum but for the probability of [`SlotRing::failure_log2`].
+/// Masks and sends off a sum: (message for the key holder, the evaluator's share in slots modulo t). The key
+/// holder sees b uniform and a pseudorandom; the two shares add up to the sum but for the probability of
+/// [`SlotRing::failure_log2`].
 ///
 /// # Errors
 /// When the operating system gives no randomness.
-pub fn respond(ring: &SlotRing, public: &PublicKey, mut sum: Sum) -> Result<(Vec<u8>, AlignedVec), RlweError> {
+pub fn respond(
+    ring: &SlotRing,
+    public: &PublicKey,
+    mut sum: Sum,
+) -> Result<(Vec<u8>, AlignedVec), RlweError> {
     let mut prng = sample::Prng::from_os()?;
     sum.finish(ring, public, &mut prng);
     let mut message = Vec::with_capacity(response_len(ring));
@@ -92,7 +100,12 @@ pub fn respond(ring: &SlotRing, public: &PublicKey, mut sum: Sum) -> Result<(Vec
 
 /// The phase b + a s of a response before it is masked, modulo the low primes.
 #[cfg(test)]
-pub(super) fn phase(ring: &SlotRing, public: &PublicKey, secret: &SecretKey, mut sum: Sum) -> Vec<AlignedVec> {
+pub(super) fn phase(
+    ring: &SlotRing,
+    public: &PublicKey,
+    secret: &SecretKey,
+    mut sum: Sum,
+) -> Vec<AlignedVec> {
     sum.finish(ring, public, &mut sample::Prng::from_seed([7; 32]));
     drop_top_prime(ring, &mut sum.a);
     drop_top_prime(ring, &mut sum.b);
@@ -114,8 +127,8 @@ fn drop_top_prime(ring: &SlotRing, limbs: &mut Vec<AlignedVec>) {
     }
 }
 
-/// The key holder's share of a response, in slots modulo t; `None` unless the message has [`response_len`] bytes and canonical
-/// residues. Cost: two NTTs per low prime and a transform modulo t.
+/// The key holder's share of a response, in slots modulo t; `None` unless the message has [`response_len`]
+/// bytes and canonical residues. Cost: two NTTs per low prime and a transform modulo t.
 pub fn open(ring: &SlotRing, secret: &SecretKey, message: &[u8]) -> Option<AlignedVec> {
     let widths = &ring.widths()[..ring.low()];
     let (a, b) = message.split_at_checked(response_len(ring) / 2)?;

@@ -3,10 +3,11 @@ use super::SlotRing;
 use tacita_ring::{kernels, AlignedVec};
 use zeroize::Zeroize;
 
-/// Slots of round(t v / Q') modulo t, for v by its residues (coefficient form). Cost: one transform modulo t, two passes per prime.
+/// Slots of round(t v / Q') modulo t, for v by its residues (coefficient form). Cost: one transform modulo t,
+/// two passes per prime.
 ///
-/// With B_i the centred t v (Q'/q_i)^-1 modulo q_i, t v / Q' is an integer congruent to -sum B_i / q_i modulo t, plus the
-/// rational sum B_i / q_i.
+/// With B_i the centred t v (Q'/q_i)^-1 modulo q_i, t v / Q' is an integer congruent to -sum B_i / q_i modulo
+/// t, plus the rational sum B_i / q_i.
 pub(super) fn round_to_slots(ring: &SlotRing, mut v: Vec<AlignedVec>) -> AlignedVec {
     let t = ring.t();
     let mut sum = AlignedVec::zeroed(ring.n());
@@ -18,7 +19,9 @@ pub(super) fn round_to_slots(ring: &SlotRing, mut v: Vec<AlignedVec>) -> Aligned
         kernels::mul_scalar_add_assign(t, &mut sum, &limb, t.neg(t.inv(m.p())));
     }
     add_rounded_fractions(ring, &v, &mut sum);
-    v.iter_mut().chain([&mut limb]).for_each(|limb| (**limb).zeroize());
+    v.iter_mut()
+        .chain([&mut limb])
+        .for_each(|limb| (**limb).zeroize());
     ring.plain().forward(&mut sum);
     sum
 }
@@ -56,10 +59,14 @@ fn add_rounded_fractions(ring: &SlotRing, fractions: &[AlignedVec], sum: &mut [f
     });
 }
 
-/// Calls f(k, numerator, Q') with the sum of the centred B_i / q_i of every coefficient k. Exact, in 128-bit integers over the
-/// common denominator Q' < 2^125: the failure probability leaves no room for the error of a double.
+/// Calls f(k, numerator, Q') with the sum of the centred B_i / q_i of every coefficient k. Exact, in 128-bit
+/// integers over the common denominator Q' < 2^125: the failure probability leaves no room for the error of a
+/// double.
 fn each_fraction(ring: &SlotRing, fractions: &[AlignedVec], mut f: impl FnMut(usize, i128, i128)) {
-    let primes: Vec<i64> = ring.params().q()[..fractions.len()].iter().map(|&p| p as i64).collect();
+    let primes: Vec<i64> = ring.params().q()[..fractions.len()]
+        .iter()
+        .map(|&p| p as i64)
+        .collect();
     let product: i128 = primes.iter().map(|&p| i128::from(p)).product();
     let cofactors: Vec<i128> = primes.iter().map(|&p| product / i128::from(p)).collect();
     for k in 0..ring.n() {
@@ -87,14 +94,22 @@ mod tests {
     fn rounds_at_the_halves() {
         let q = (1i128 << 123) - 3;
         let half = q / 2;
-        for (x, expected) in [(0, 0), (half, 0), (half + 1, 1), (-half, 0), (-half - 1, -1), (q, 1)] {
+        for (x, expected) in [
+            (0, 0),
+            (half, 0),
+            (half + 1, 1),
+            (-half, 0),
+            (-half - 1, -1),
+            (q, 1),
+        ] {
             assert_eq!(rounded(x, q), expected);
         }
         assert_eq!((rounded(q + half, q), rounded(q + half + 1, q)), (1, 2));
         assert_eq!((rounded(-q - half, q), rounded(-q - half - 1, q)), (-1, -2));
     }
 
-    /// round(t v / Q') by long arithmetic: v = t^-1-free values small enough to check by hand, and values next to the halves.
+    /// round(t v / Q') by long arithmetic: v = t^-1-free values small enough to check by hand, and values
+    /// next to the halves.
     #[test]
     fn agrees_with_the_definition_on_multiples_of_the_step() {
         for width in [22, 38, 49] {
@@ -104,10 +119,16 @@ mod tests {
             let quotients: Vec<i128> = (0..ring.n() as i128)
                 .map(|k| (k * k * 7919 + k) % i128::from(t))
                 .collect();
-            for offset in [0, product / i128::from(t) / 2 - 1, -(product / i128::from(t) / 2) + 1] {
-                // v = floor(k Q' / t) + offset: k Q' overflows, so (Q'/t) k is put together from quotient and remainder
-                let step =
-                    |k: &i128| k * (product / i128::from(t)) + k * (product % i128::from(t)) / i128::from(t) + offset;
+            for offset in [
+                0,
+                product / i128::from(t) / 2 - 1,
+                -(product / i128::from(t) / 2) + 1,
+            ] {
+                // v = floor(k Q' / t) + offset: k Q' overflows, so (Q'/t) k is put together from quotient and
+                // remainder
+                let step = |k: &i128| {
+                    k * (product / i128::from(t)) + k * (product % i128::from(t)) / i128::from(t) + offset
+                };
                 let limbs = (0..low).map(|i| {
                     let m = ring.params().modulus(i);
                     let values: Vec<f64> = quotients.iter().map(|k| m.from_i128(step(k)) as f64).collect();

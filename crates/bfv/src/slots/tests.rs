@@ -66,14 +66,18 @@ fn shares_of_sums_of_products_are_exact_modulo_t() {
     }
 }
 
-/// The probability of failure is twice the mean noise: what is measured must be what is computed, but for the plain
-/// polynomial, which is random here (deviation t / sqrt(12)) and at its worst there (t / 2), 0.8 bits apart.
+/// The probability of failure is twice the mean noise: what is measured must be what is computed, but for the
+/// plain polynomial, which is random here (deviation t / sqrt(12)) and at its worst there (t / 2), 0.8 bits
+/// apart.
 #[test]
 fn the_noise_is_what_the_failure_probability_says() {
     for width in [22, 35, 49] {
         let s = session(width);
         let ct = s.request(s.slots(scramble));
-        for (terms, plain) in [(1, s.slots(|i| scramble(i + 7))), (8, s.slots(|i| scramble(i + 9)))] {
+        for (terms, plain) in [
+            (1, s.slots(|i| scramble(i + 7))),
+            (8, s.slots(|i| scramble(i + 9))),
+        ] {
             let mut sum = Sum::zero(&s.ring);
             let requests: Vec<_> = (1..terms).map(|_| s.request(s.slots(scramble))).collect();
             for ct in requests.iter().chain([&ct]) {
@@ -142,12 +146,17 @@ fn every_request_and_response_is_fresh() {
     }
 }
 
-/// The a-half of a response without the fresh zero is a known function of the plaintext: the test above must see that.
+/// The a-half of a response without the fresh zero is a known function of the plaintext: the test above must
+/// see that.
 #[test]
 fn without_the_fresh_zero_the_halves_would_repeat() {
     let s = session(49);
     let mut public = session(49).public;
-    public.a.iter_mut().chain(&mut public.b).for_each(|limb| limb.fill(0.0));
+    public
+        .a
+        .iter_mut()
+        .chain(&mut public.b)
+        .for_each(|limb| limb.fill(0.0));
     let zero = s.slots(|_| 0);
     let ct = s.request(zero.clone());
     let messages = [(); 2].map(|()| {

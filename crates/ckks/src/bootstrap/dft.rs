@@ -1,13 +1,14 @@
 //! The homomorphic DFT as a product of sparse matrices.
 //!
-//! Slots z and coefficients u (as complex numbers u_k + i*u_(k+N/2)) are related by z = B_L ... B_1 R u, with butterflies
-//! B_l and the bit reversal R. Slots-to-coefficients applies B_L ... B_1, coefficients-to-slots its inverse; R cancels
-//! between them (Cheon, Han, Kim, Kim, Song, ePrint 2018/360; Chen, Chillotti, Song, ePrint 2018/1043). Butterflies are
-//! merged in groups; a group has about 2*radix diagonals, or `radix` for the group of the largest strides, which wraps.
-//! A butterfly of length `len` is periodic with period `len`, so all but the largest group have short plaintexts.
+//! Slots z and coefficients u (as complex numbers u_k + i*u_(k+N/2)) are related by z = B_L ... B_1 R u, with
+//! butterflies B_l and the bit reversal R. Slots-to-coefficients applies B_L ... B_1, coefficients-to-slots
+//! its inverse; R cancels between them (Cheon, Han, Kim, Kim, Song, ePrint 2018/360; Chen, Chillotti, Song,
+//! ePrint 2018/1043). Butterflies are merged in groups; a group has about 2*radix diagonals, or `radix` for
+//! the group of the largest strides, which wraps. A butterfly of length `len` is periodic with period `len`,
+//! so all but the largest group have short plaintexts.
 //!
-//! Rotations of a group are made non-negative by letting the previous group deliver its result already rotated: the
-//! wrapping group absorbs that offset for nothing.
+//! Rotations of a group are made non-negative by letting the previous group deliver its result already
+//! rotated: the wrapping group absorbs that offset for nothing.
 use crate::encoding::Encoder;
 use crate::linear::{LinearTransform, Term};
 use num_complex::Complex64;
@@ -130,7 +131,11 @@ fn butterfly(encoder: &Encoder, l: u32, inverse: bool) -> Diagonals {
 /// Butterflies lo..hi merged, in the order in which they act.
 fn group(encoder: &Encoder, lo: u32, hi: u32, inverse: bool) -> Diagonals {
     let each = (lo..hi).map(|l| butterfly(encoder, l, inverse));
-    let ordered: Vec<Diagonals> = if inverse { each.rev().collect() } else { each.collect() };
+    let ordered: Vec<Diagonals> = if inverse {
+        each.rev().collect()
+    } else {
+        each.collect()
+    };
     let mut iter = ordered.into_iter();
     let first = iter.next().unwrap_or(Diagonals(BTreeMap::new()));
     iter.fold(first, |acc, b| b.after(&acc))
@@ -169,7 +174,8 @@ pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTrans
     ]
 }
 
-/// Coefficients-to-slots in three groups, largest strides first; every group is multiplied by the cube root of `factor`.
+/// Coefficients-to-slots in three groups, largest strides first; every group is multiplied by the cube root
+/// of `factor`.
 pub fn coefficients_to_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<LinearTransform> {
     let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
     let c = factor.powf(1.0 / runs.len() as f64);

@@ -1,9 +1,10 @@
 //! The modular reduction: t -> t - round(t) for t within 2^-7.5 of an integer, |t| <= 16.5.
 //!
-//! z = exp(2*pi*i*t / 8) is a complex Chebyshev series of degree 31 in t/17, fitted by least squares on the 33 intervals
-//! where t can lie (Han and Ki, CT-RSA 2020, fit the cosine near integers likewise); three squarings give
-//! exp(2*pi*i*t). Then Im(8z - z^2) / (12*pi) is t - round(t) up to the fifth power of its size, where the sine alone
-//! stops at the third. Even coefficients are real and odd ones imaginary, so the series costs as much as a cosine.
+//! z = exp(2*pi*i*t / 8) is a complex Chebyshev series of degree 31 in t/17, fitted by least squares on the
+//! 33 intervals where t can lie (Han and Ki, CT-RSA 2020, fit the cosine near integers likewise); three
+//! squarings give exp(2*pi*i*t). Then Im(8z - z^2) / (12*pi) is t - round(t) up to the fifth power of its
+//! size, where the sine alone stops at the third. Even coefficients are real and odd ones imaginary, so the
+//! series costs as much as a cosine.
 use crate::params::{DOUBLINGS, MOD_RANGE};
 use num_complex::Complex64;
 use std::f64::consts::PI;
@@ -92,7 +93,11 @@ mod tests {
             for i in -20i32..=20 {
                 let r = f64::from(i) / 20.0 / 181.0;
                 let theta = ((k as f64 + r) / MOD_RANGE).acos();
-                let z: Complex64 = c.iter().enumerate().map(|(n, a)| a * (n as f64 * theta).cos()).sum();
+                let z: Complex64 = c
+                    .iter()
+                    .enumerate()
+                    .map(|(n, a)| a * (n as f64 * theta).cos())
+                    .sum();
                 let z = z.powu(8);
                 let t = (8.0 * z - z * z).im / (12.0 * PI);
                 worst = worst.max((t - r).abs() * 181.0);

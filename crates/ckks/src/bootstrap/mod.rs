@@ -1,4 +1,5 @@
-//! Bootstrapping, slots-to-coefficients first: StC, mod-raise, CtS, modular reduction. Each stage is callable alone.
+//! Bootstrapping, slots-to-coefficients first: StC, mod-raise, CtS, modular reduction. Each stage is callable
+//! alone.
 //!
 //! | stage | native level | what the ciphertext holds |
 //! |---|---|---|
@@ -8,8 +9,9 @@
 //! | [`Bootstrapper::coefficients_to_slots`] | 24 | slots (w + q0*I) / (17*q0) |
 //! | [`Bootstrapper::modular_reduction`] | 15 | slots w at the canonical scale |
 //!
-//! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a *real* input
-//! needs one reduction instead of two: the imaginary halves of the coefficients are noise that is never read.
+//! Acting on slot values instead of DFT coefficients, the reduction's error is uniform in the slots, and a
+//! *real* input needs one reduction instead of two: the imaginary halves of the coefficients are noise that
+//! is never read.
 //!
 //! Failure: with the sparse secret of weight 32 the raised value obeys abs(t) <= (1 + 32)/2 + 2^-7.5 for
 //! *every* ciphertext, inside the range 17 of the series: that cannot fail, not merely seldom, as long as the
@@ -51,8 +53,9 @@ fn cts_matrices(encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<L
     dft::coefficients_to_slots(encoder, p.slots(), 0.5)
 }
 
-/// The keys that every client makes, each at the lowest number of limbs that serves it: those of bootstrapping, which
-/// include relinearisation and conjugation; without bootstrapping these two, at every level.
+/// The keys that every client makes, each at the lowest number of limbs that serves it: those of
+/// bootstrapping, which include relinearisation and conjugation; without bootstrapping these two, at every
+/// level.
 pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     let all = p.rlwe().q_len();
     if !p.can_bootstrap() {
@@ -84,7 +87,10 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
     need(KeyKind::Relinearise, all - CTS_LEVELS);
     need(KeyKind::ToSparse, sparse::LIMBS);
     need(KeyKind::ToDense, all);
-    limbs.into_iter().map(|(kind, limbs)| KeySpec { kind, limbs }).collect()
+    limbs
+        .into_iter()
+        .map(|(kind, limbs)| KeySpec { kind, limbs })
+        .collect()
 }
 
 impl Bootstrapper {
@@ -98,7 +104,8 @@ impl Bootstrapper {
             return Err(CkksError::Shape {
                 op: "bootstrap",
                 detail: format!(
-                    "preset {} has {} levels and no primes for bootstrapping; hint: a circuit of at most that depth, or preset n16",
+                    "preset {} has {} levels and no primes for bootstrapping; hint: a circuit of at most \
+                    that depth, or preset n16",
                     p.rlwe().name(),
                     p.top_level()
                 ),
@@ -126,12 +133,16 @@ impl Bootstrapper {
 
     /// Bytes of the encoded matrices.
     pub fn bytes(&self) -> usize {
-        self.stc.iter().chain(&self.cts).map(EncodedTransform::bytes).sum()
+        self.stc
+            .iter()
+            .chain(&self.cts)
+            .map(EncodedTransform::bytes)
+            .sum()
     }
 
-    /// Refreshes ciphertexts, half as many at once as there are threads: one bootstrap runs 1.8 times faster on two
-    /// threads, so more at once would gain little and hold a gigabyte of working memory each. Inputs at any native level >= 2
-    /// with parts in [-1, 1]; results at the top residual level.
+    /// Refreshes ciphertexts, half as many at once as there are threads: one bootstrap runs 1.8 times faster
+    /// on two threads, so more at once would gain little and hold a gigabyte of working memory each. Inputs
+    /// at any native level >= 2 with parts in [-1, 1]; results at the top residual level.
     ///
     /// # Errors
     /// [`CkksError::Level`] below the bottom level, missing keys.
@@ -156,7 +167,12 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// As [`Self::bootstrap_many`].
-    pub fn bootstrap(&self, e: &Evaluator, c: &Ciphertext, content: Content) -> Result<Ciphertext, CkksError> {
+    pub fn bootstrap(
+        &self,
+        e: &Evaluator,
+        c: &Ciphertext,
+        content: Content,
+    ) -> Result<Ciphertext, CkksError> {
         let low = self.slots_to_coefficients(e, c)?;
         let raised = self.mod_raise(e, &low)?;
         let slots = self.coefficients_to_slots(e, raised)?;
@@ -221,7 +237,12 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// Missing keys.
-    pub fn modular_reduction(&self, e: &Evaluator, c: &Ciphertext, content: Content) -> Result<Ciphertext, CkksError> {
+    pub fn modular_reduction(
+        &self,
+        e: &Evaluator,
+        c: &Ciphertext,
+        content: Content,
+    ) -> Result<Ciphertext, CkksError> {
         let conjugate = e.conjugate(c)?;
         let real = e.add(c, &conjugate)?;
         let minus_i = |x: &Ciphertext| e.neg(&e.mul_i(x));
@@ -242,8 +263,9 @@ impl Bootstrapper {
             }
         };
         let mut out = e.add(&sum, &e.conjugate(&difference)?)?;
-        // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the scale by that
-        // factor, and the coefficient scale was chosen so that the product is the canonical scale.
+        // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the
+        // scale by that factor, and the coefficient scale was chosen so that the product is the canonical
+        // scale.
         let p = e.params();
         out.scale *= 24.0 * std::f64::consts::PI * p.coefficient_scale() / p.prime(0);
         Ok(out)

@@ -1,4 +1,5 @@
-//! Inner sums of a baby-step giant-step transform: plaintext vectors times rotated inputs, some giants at a time.
+//! Inner sums of a baby-step giant-step transform: plaintext vectors times rotated inputs, some giants at a
+//! time.
 use super::{EncodedTransform, Pair};
 use crate::Evaluator;
 use rayon::prelude::*;
@@ -19,8 +20,8 @@ impl Evaluator {
         (0..count).map(|_| self.zero_pair(t)).collect()
     }
 
-    /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so that the
-    /// babies' block stays in cache while all sums read it.
+    /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so
+    /// that the babies' block stays in cache while all sums read it.
     pub(super) fn accumulate(
         &self,
         sums: &mut [Pair],
@@ -89,7 +90,12 @@ impl<'a> InnerSums<'a> {
         babies: &'a [Pair],
         output: usize,
     ) -> Self {
-        let giants: BTreeSet<i64> = t.terms.iter().filter(|x| x.output == output).map(|x| x.giant).collect();
+        let giants: BTreeSet<i64> = t
+            .terms
+            .iter()
+            .filter(|x| x.output == output)
+            .map(|x| x.giant)
+            .collect();
         let ready = BTreeMap::new();
         let pending = giants.into_iter().collect();
         Self {
@@ -109,7 +115,10 @@ impl<'a> InnerSums<'a> {
 
     pub(super) fn giants_zero_last(&self) -> Vec<i64> {
         let nonzero = self.pending.iter().rev().filter(|g| **g != 0);
-        nonzero.chain(self.pending.iter().find(|g| **g == 0)).copied().collect()
+        nonzero
+            .chain(self.pending.iter().find(|g| **g == 0))
+            .copied()
+            .collect()
     }
 
     /// The sum of one giant; `None` when it has no terms or was taken before.
@@ -132,7 +141,11 @@ impl<'a> InnerSums<'a> {
 }
 
 /// For each wanted (output, giant): its terms as (index of the baby in `steps`, vector).
-pub(super) fn pick(t: &EncodedTransform, steps: &[(usize, i64)], wanted: &[(usize, i64)]) -> Vec<Vec<(usize, usize)>> {
+pub(super) fn pick(
+    t: &EncodedTransform,
+    steps: &[(usize, i64)],
+    wanted: &[(usize, i64)],
+) -> Vec<Vec<(usize, usize)>> {
     let place: HashMap<(usize, i64), usize> = wanted.iter().enumerate().map(|(k, &key)| (key, k)).collect();
     let mut out = vec![Vec::new(); wanted.len()];
     for x in &t.terms {

@@ -47,8 +47,18 @@ fn constants_vectors_and_alignment() {
     };
     assert!(worst(&t.decrypt(&e.mul_constant(&a, c).unwrap()), &map(&|_, p| p * c)) < TIGHT);
     assert!(worst(&t.decrypt(&e.add_constant(&a, c)), &map(&|_, p| p + c)) < TIGHT);
-    assert!(worst(&t.decrypt(&e.mul_vector(&a, &v).unwrap()), &map(&|i, p| p * v[i % 32])) < TIGHT);
-    assert!(worst(&t.decrypt(&e.add_vector(&a, &v).unwrap()), &map(&|i, p| p + v[i % 32])) < TIGHT);
+    assert!(
+        worst(
+            &t.decrypt(&e.mul_vector(&a, &v).unwrap()),
+            &map(&|i, p| p * v[i % 32])
+        ) < TIGHT
+    );
+    assert!(
+        worst(
+            &t.decrypt(&e.add_vector(&a, &v).unwrap()),
+            &map(&|i, p| p + v[i % 32])
+        ) < TIGHT
+    );
     assert!(worst(&t.decrypt(&e.mul_integer(&a, -37)), &map(&|_, p| p * -37.0)) < 1e-6);
     let low = e.drop_to(&a, 3).unwrap();
     assert_eq!(low.level(), 3);
@@ -74,8 +84,12 @@ fn linear_transforms_in_every_form() {
         baby,
         vector,
     };
-    let babies: Vec<_> = (0..24).map(|i| term(i % 3, 0, i % 2, (i / 2) as i64 - 6, i)).collect();
-    let giants: Vec<_> = (0..24).map(|i| term(0, (i as i64 % 8) * 4, i % 2, 0, i)).collect();
+    let babies: Vec<_> = (0..24)
+        .map(|i| term(i % 3, 0, i % 2, (i / 2) as i64 - 6, i))
+        .collect();
+    let giants: Vec<_> = (0..24)
+        .map(|i| term(0, (i as i64 % 8) * 4, i % 2, 0, i))
+        .collect();
     let both: Vec<_> = (0..24)
         .map(|i| term(i % 2, (i as i64 / 8) * 8, i % 2, i as i64 % 8, i))
         .collect();
@@ -145,7 +159,10 @@ fn operands_whose_scales_are_far_off_are_refused() {
         let mut odd = fresh.clone();
         odd.scale = scale;
         assert!(e.drop_to(&odd, 3).is_err(), "{scale}");
-        assert!(e.add(&odd, &fresh).is_err() && e.add(&fresh, &odd).is_err(), "{scale}");
+        assert!(
+            e.add(&odd, &fresh).is_err() && e.add(&fresh, &odd).is_err(),
+            "{scale}"
+        );
         assert!(e.align(&odd, &e.drop_to(&fresh, 3).unwrap()).is_err(), "{scale}");
         if !scale.is_normal() {
             assert!(e.mul(&odd, &fresh).is_err(), "{scale}");

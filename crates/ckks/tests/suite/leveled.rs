@@ -1,4 +1,5 @@
-//! Presets without bootstrapping: every level spent, the precision that is left (in bits), and what they refuse.
+//! Presets without bootstrapping: every level spent, the precision that is left (in bits), and what they
+//! refuse.
 use crate::toy::{average, values, worst, Toy};
 use num_complex::Complex64;
 use tacita_ckks::bootstrap::{required_keys, Bootstrapper};
@@ -32,7 +33,10 @@ fn spend_all_levels(name: &str) -> (f64, f64) {
 fn toys_keep_their_precision_down_to_the_last_level() {
     for n in 9..=12 {
         let (mean, worst) = spend_all_levels(&format!("insecure_toy_leveled_n{n}"));
-        assert!(mean < -24.0 && worst < -21.0, "n = {n}: mean {mean}, worst {worst}");
+        assert!(
+            mean < -24.0 && worst < -21.0,
+            "n = {n}: mean {mean}, worst {worst}"
+        );
     }
 }
 
@@ -40,7 +44,10 @@ fn toys_keep_their_precision_down_to_the_last_level() {
 fn secure_presets_keep_their_precision_down_to_the_last_level() {
     for n in [13, 14] {
         let (mean, worst) = spend_all_levels(&format!("n{n}_leveled"));
-        assert!(mean < -24.0 && worst < -21.0, "n = {n}: mean {mean}, worst {worst}");
+        assert!(
+            mean < -24.0 && worst < -21.0,
+            "n = {n}: mean {mean}, worst {worst}"
+        );
     }
 }
 
@@ -57,7 +64,8 @@ fn there_is_room_for_values_above_one() {
 fn bootstrapping_is_refused_and_has_no_keys() {
     let t = Toy::new("insecure_toy_leveled_n9", &[], false);
     let error = Bootstrapper::new(&t.evaluator).err().map(|e| e.to_string());
-    assert!(error.is_some_and(|e| e.contains("insecure_toy_leveled_n9") && e.contains("no primes for bootstrapping")));
+    assert!(error
+        .is_some_and(|e| e.contains("insecure_toy_leveled_n9") && e.contains("no primes for bootstrapping")));
     let params = CkksParameters::preset("n14_leveled").unwrap();
     let keys = required_keys(&params);
     assert!(keys.iter().all(|k| k.limbs == params.rlwe().q_len()));

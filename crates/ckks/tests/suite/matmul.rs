@@ -18,7 +18,12 @@ fn references(xs: &[Ciphertext]) -> Vec<&Ciphertext> {
 fn expected(xs: &[Vec<Complex64>], m: &Matrix<'_>) -> Vec<Vec<Complex64>> {
     let entry = |o: usize, i: usize, s: usize| m.weights[(o * xs.len() + i) * m.period + s % m.period];
     let bias = |o: usize, s: usize| m.bias.map_or(0.0, |b| b[o * m.period + s % m.period]);
-    let slot = |o: usize, s: usize| (0..xs.len()).map(|i| xs[i][s] * entry(o, i, s)).sum::<Complex64>() + bias(o, s);
+    let slot = |o: usize, s: usize| {
+        (0..xs.len())
+            .map(|i| xs[i][s] * entry(o, i, s))
+            .sum::<Complex64>()
+            + bias(o, s)
+    };
     (0..m.outputs)
         .map(|o| (0..xs[0].len()).map(|s| slot(o, s)).collect())
         .collect()
@@ -50,7 +55,8 @@ fn every_period_with_and_without_bias_at_unequal_levels() {
     }
 }
 
-/// More outputs than a block, a ring of more than one segment, and results that take part in further arithmetic.
+/// More outputs than a block, a ring of more than one segment, and results that take part in further
+/// arithmetic.
 #[test]
 fn many_outputs_on_a_larger_ring() {
     let t = Toy::new("insecure_toy_n11", &[], false);
@@ -85,7 +91,9 @@ fn a_matrix_of_zeros_gives_the_bias() {
         period: 2,
     };
     let got = t.evaluator.matmul(&[&x], &matrix).unwrap();
-    let want: Vec<_> = (0..256).map(|s| Complex64::new([0.25, -3.0][s % 2], 0.0)).collect();
+    let want: Vec<_> = (0..256)
+        .map(|s| Complex64::new([0.25, -3.0][s % 2], 0.0))
+        .collect();
     assert!(worst(&t.decrypt(&got[0]), &want) < TIGHT);
 }
 
@@ -93,7 +101,10 @@ fn a_matrix_of_zeros_gives_the_bias() {
 fn bad_operands_are_refused() {
     let t = Toy::new("insecure_toy_n9", &[], false);
     let e = &t.evaluator;
-    let (x, low) = (t.encrypt(&values(256, 1, true), 2), t.encrypt(&values(256, 1, true), 0));
+    let (x, low) = (
+        t.encrypt(&values(256, 1, true), 2),
+        t.encrypt(&values(256, 1, true), 0),
+    );
     let shaped = |weights: &[f64], bias: Option<&[f64]>, outputs, period| {
         let m = Matrix {
             weights,
@@ -121,7 +132,10 @@ fn bad_operands_are_refused() {
         period: 1,
     };
     assert!(matches!(e.matmul(&[], &one), Err(CkksError::Shape { .. })));
-    assert!(matches!(e.matmul(&[&x, &low], &one), Err(CkksError::Level { .. })));
+    assert!(matches!(
+        e.matmul(&[&x, &low], &one),
+        Err(CkksError::Level { .. })
+    ));
     let mut quadratic = x.clone();
     quadratic.polys.push(x.polys[1].clone());
     assert!(matches!(

@@ -11,7 +11,9 @@ type Grid = (Vec<Vec<Vec<Complex64>>>, Vec<Vec<Ciphertext>>);
 fn grid(t: &Toy, slots: usize, [terms, count]: [usize; 2], salt: u64, levels: &[usize]) -> Grid {
     let at = |c: usize, k: usize| c * count + k;
     let value = |c, k| values(slots, salt + at(c, k) as u64, true);
-    let clear: Vec<Vec<_>> = (0..terms).map(|c| (0..count).map(|k| value(c, k)).collect()).collect();
+    let clear: Vec<Vec<_>> = (0..terms)
+        .map(|c| (0..count).map(|k| value(c, k)).collect())
+        .collect();
     let encrypt = |c: usize, k: usize| t.encrypt(&clear[c][k], levels[at(c, k) % levels.len()]);
     let cts = (0..terms)
         .map(|c| (0..count).map(|k| encrypt(c, k)).collect())
@@ -36,7 +38,11 @@ fn is_shape<T>(result: &Result<T, CkksError>) -> bool {
 fn every_entry_is_a_dot_product() {
     let t = Toy::new("insecure_toy_n9", &[], false);
     let e = &t.evaluator;
-    for (terms, rows, columns, levels) in [(1, 1, 1, [5].as_slice()), (3, 5, 7, &[6, 8, 6, 9]), (11, 1, 2, &[4, 7])] {
+    for (terms, rows, columns, levels) in [
+        (1, 1, 1, [5].as_slice()),
+        (3, 5, 7, &[6, 8, 6, 9]),
+        (11, 1, 2, &[4, 7]),
+    ] {
         let (a, left) = grid(&t, 256, [terms, rows], 1, levels);
         let (b, right) = grid(&t, 256, [terms, columns], 100, levels);
         let lowest = *levels.iter().min().unwrap();

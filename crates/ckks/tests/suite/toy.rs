@@ -23,7 +23,10 @@ impl Toy {
             } else {
                 vec![]
             };
-            let mut want = vec![KeyKind::Relinearise, KeyKind::Galois(galois_of_conjugation(&params))];
+            let mut want = vec![
+                KeyKind::Relinearise,
+                KeyKind::Galois(galois_of_conjugation(&params)),
+            ];
             want.extend(
                 rotations
                     .iter()

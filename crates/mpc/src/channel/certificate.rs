@@ -30,13 +30,16 @@ impl Identity {
     /// Years that a self-signed certificate is valid.
     const YEARS: u64 = 2;
 
-    /// Makes `certificate.pem` and `key.pem` in a folder: an ECDSA P-256 key and a certificate, signed by itself, for these host names and IP
-    /// addresses, valid for two years. The key is readable by its owner only.
+    /// Makes `certificate.pem` and `key.pem` in a folder: an ECDSA P-256 key and a certificate, signed by
+    /// itself, for these host names and IP addresses, valid for two years. The key is readable by its owner
+    /// only.
     ///
     /// # Errors
     /// `Io` when a file exists already or cannot be written, or a name is not one.
     pub fn generate_self_signed(folder: &Path, names: &[String]) -> Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
         let year = 1970 + now / 31_556_952; // mean Gregorian years
         Self::generate_between(folder, names, year as i32, (year + Self::YEARS + 1) as i32)
     }
@@ -136,7 +139,8 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore> {
 
 /// SHA-256 by the provider of the TLS suites.
 pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let rustls::SupportedCipherSuite::Tls13(suite) = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let rustls::SupportedCipherSuite::Tls13(suite) =
+        rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let mut out = [0; 32];
     out.copy_from_slice(suite.common.hash_provider.hash(bytes).as_ref());
     out
@@ -176,7 +180,9 @@ mod tests {
         let problem = |made: &Identity, name: &str| Identity::problem(&made.certificate, name).unwrap();
         assert_eq!(problem(&made, "model.example"), None);
         assert_eq!(problem(&made, "192.0.2.7"), None);
-        assert!(problem(&made, "other.example").unwrap().contains("not valid for name"));
+        assert!(problem(&made, "other.example")
+            .unwrap()
+            .contains("not valid for name"));
         assert!(Identity::problem(&made.certificate, "no name").is_err());
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::create_dir_all(&folder).unwrap();

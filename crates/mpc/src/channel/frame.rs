@@ -1,8 +1,9 @@
 //! Frames: 16 bytes of header before each message. Little-endian: magic, sequence number, length, check.
 //!
-//! The magic says which end sent it (a reflected frame is refused), the sequence number catches lost, repeated and swapped messages, the
-//! length must be the one that the receiver computed from public parameters, and the check tells a damaged or shifted header from a
-//! peer that runs another plan. The check is against accidents; against an attacker on the wire there is TLS.
+//! The magic says which end sent it (a reflected frame is refused), the sequence number catches lost,
+//! repeated and swapped messages, the length must be the one that the receiver computed from public
+//! parameters, and the check tells a damaged or shifted header from a peer that runs another plan. The check
+//! is against accidents; against an attacker on the wire there is TLS.
 
 /// Bytes before each message.
 pub const HEADER_BYTES: usize = 16;
@@ -50,11 +51,14 @@ pub fn encode(from: Side, sequence: u32, len: u32) -> [u8; HEADER_BYTES] {
 /// Checks a header against what must come next.
 ///
 /// # Errors
-/// What differs, in words. Numbers are named only when the check holds: the bytes of a shifted stream may be anybody's payload.
+/// What differs, in words. Numbers are named only when the check holds: the bytes of a shifted stream may be
+/// anybody's payload.
 pub fn expect(header: &[u8; HEADER_BYTES], from: Side, sequence: u32, len: usize) -> Result<(), String> {
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     if header[..4] == from.other().magic() {
-        return Err("a frame of this side came back: the peer or something between reflects messages".to_owned());
+        return Err(
+            "a frame of this side came back: the peer or something between reflects messages".to_owned(),
+        );
     }
     if header[..4] != from.magic() {
         return Err(foreign(header).to_owned());
@@ -69,7 +73,10 @@ pub fn expect(header: &[u8; HEADER_BYTES], from: Side, sequence: u32, len: usize
         ));
     }
     if word(8) as usize != len {
-        return Err(format!("a message of {} bytes where {len} were expected", word(8)));
+        return Err(format!(
+            "a message of {} bytes where {len} were expected",
+            word(8)
+        ));
     }
     Ok(())
 }
@@ -122,7 +129,8 @@ mod tests {
         }
     }
 
-    /// 20,000 mutated headers: none panics, none but the original is taken, no text repeats bytes of a header that is not ours.
+    /// 20,000 mutated headers: none panics, none but the original is taken, no text repeats bytes of a header
+    /// that is not ours.
     #[test]
     fn mutated_headers_are_refused() {
         let mut state = 0x5eed_u64;

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 pub fn receive_all(bytes: &[u8], lengths: &[usize]) -> Result<Vec<Vec<u8>>> {
     let source = Bytes(Cursor::new(bytes.to_vec()));
     let mut channel = StreamChannel::new(Box::new(source), Nowhere, Side::Accepted, Duration::from_secs(1))?;
-    let found = lengths.iter().map(|&len| channel.receive(len)).collect::<Result<_>>();
+    let found = lengths
+        .iter()
+        .map(|&len| channel.receive(len))
+        .collect::<Result<_>>();
     assert!(found.is_ok() || (channel.receive(0).is_err() && channel.send(&[]).is_err()));
     found
 }

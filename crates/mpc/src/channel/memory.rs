@@ -45,7 +45,10 @@ impl Channel for MemoryChannel {
         self.received += message.len() as u64;
         if message.len() != len {
             let detail = format!("a message of {} bytes where {len} were expected", message.len());
-            return Err(MpcError::Message { op: "receive", detail });
+            return Err(MpcError::Message {
+                op: "receive",
+                detail,
+            });
         }
         Ok(message)
     }

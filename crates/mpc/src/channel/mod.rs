@@ -1,6 +1,7 @@
 //! Ordered messages between the two parties, counted per operation.
 //!
-//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of them down to a stated link.
+//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of
+//! them down to a stated link.
 pub mod certificate;
 mod clock;
 mod ended;
@@ -31,8 +32,8 @@ use std::time::{Duration, Instant};
 /// Closes a link from any thread.
 pub type Closer = Box<dyn Fn() + Send + Sync>;
 
-/// A reliable, ordered link. `send` must not wait for the peer to read (implementations queue and write in the background), so both
-/// parties may send at the same time.
+/// A reliable, ordered link. `send` must not wait for the peer to read (implementations queue and write in
+/// the background), so both parties may send at the same time.
 pub trait Channel: Send {
     /// Queues one message.
     ///
@@ -52,7 +53,8 @@ pub trait Channel: Send {
     /// Bytes received so far, framing included.
     fn received(&self) -> u64;
 
-    /// Orderly end: waits until all that was queued has been written, and tells the peer that nothing follows.
+    /// Orderly end: waits until all that was queued has been written, and tells the peer that nothing
+    /// follows.
     ///
     /// # Errors
     /// When the queue cannot be written within the channel's timeout.
@@ -68,12 +70,14 @@ pub trait Channel: Send {
     /// Bytes that may wait for the peer to read them (one message may always): a sender of more waits.
     fn capacity(&mut self, _bytes: usize) {}
 
-    /// A way to close the link while another thread waits in it: the wait then fails. `None` where there is none.
+    /// A way to close the link while another thread waits in it: the wait then fails. `None` where there is
+    /// none.
     fn closer(&self) -> Option<Closer> {
         None
     }
 
-    /// Time that a simulated link would have taken and that was *not* slept: to be added to what a clock on the wall shows.
+    /// Time that a simulated link would have taken and that was *not* slept: to be added to what a clock on
+    /// the wall shows.
     fn skipped(&self) -> Duration {
         Duration::ZERO
     }

@@ -6,7 +6,8 @@ use crate::{MpcError, Result};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// The slowest peer that is not called stalled: a message may take the timeout and its length at this many bytes a second.
+/// The slowest peer that is not called stalled: a message may take the timeout and its length at this many
+/// bytes a second.
 const SLOWEST: u64 = 64 << 10;
 
 /// How long dropping a channel waits for its last messages to leave.
@@ -107,8 +108,10 @@ impl StreamChannel {
         self.source.deadline(self.until(self.timeout));
         let mut header = [0; HEADER_BYTES];
         self.fill(&mut header)?;
-        frame::expect(&header, self.side.other(), self.next_in, len)
-            .map_err(|detail| MpcError::Message { op: "receive", detail })?;
+        frame::expect(&header, self.side.other(), self.next_in, len).map_err(|detail| MpcError::Message {
+            op: "receive",
+            detail,
+        })?;
         self.next_in = self.next_in.wrapping_add(1);
         let body = Duration::from_millis(1000 * len as u64 / SLOWEST);
         self.source.deadline(self.until(self.timeout + body));
@@ -122,7 +125,13 @@ impl StreamChannel {
         self.source.read_exact(out).map_err(|e| match e.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                 let seconds = self.timeout.as_secs_f64();
-                self.explained("receive", MpcError::Timeout { op: "receive", seconds })
+                self.explained(
+                    "receive",
+                    MpcError::Timeout {
+                        op: "receive",
+                        seconds,
+                    },
+                )
             }
             _ => io_error("receive", &e),
         })
@@ -198,7 +207,8 @@ impl Channel for StreamChannel {
 impl Drop for StreamChannel {
     fn drop(&mut self) {
         if !self.broken {
-            // The last message of a protocol may still be queued. The peer that does not read it is not waited for.
+            // The last message of a protocol may still be queued. The peer that does not read it is not
+            // waited for.
             let _ = self.writer.finish(GRACE.min(self.timeout));
         }
         self.source.shut();

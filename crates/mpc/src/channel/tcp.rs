@@ -1,4 +1,5 @@
-//! TCP: connecting, listening, and plain channels for those who say so. Everything else goes through [`super::tls`].
+//! TCP: connecting, listening, and plain channels for those who say so. Everything else goes through
+//! [`super::tls`].
 use super::frame::Side;
 use super::queue::Sink;
 use super::stream::{Source, StreamChannel};
@@ -77,7 +78,10 @@ impl Listener {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let seconds = timeout.as_secs_f64();
-                    return Err(MpcError::Timeout { op: "accept", seconds });
+                    return Err(MpcError::Timeout {
+                        op: "accept",
+                        seconds,
+                    });
                 }
                 Err(e) => {
                     let detail = e.to_string();
@@ -88,11 +92,16 @@ impl Listener {
     }
 }
 
-/// A channel without encryption or authentication: for tests, measurements, and links that are secured by other means.
+/// A channel without encryption or authentication: for tests, measurements, and links that are secured by
+/// other means.
 ///
 /// # Errors
 /// `Io` when the socket refuses its options.
-pub fn insecure_plain(stream: impl Into<Arc<TcpStream>>, side: Side, timeout: Duration) -> Result<StreamChannel> {
+pub fn insecure_plain(
+    stream: impl Into<Arc<TcpStream>>,
+    side: Side,
+    timeout: Duration,
+) -> Result<StreamChannel> {
     let (source, sink) = halves(stream, timeout)?;
     StreamChannel::new(
         Box::new(Buffered(BufReader::with_capacity(CHUNK, source))),
@@ -182,7 +191,8 @@ pub(super) struct TcpSink(Arc<TcpStream>);
 impl TcpSink {
     /// How long one write may block.
     pub(super) fn patience(&self, timeout: Duration) -> io::Result<()> {
-        self.0.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))
+        self.0
+            .set_write_timeout(Some(timeout.max(Duration::from_millis(1))))
     }
 }
 

@@ -23,7 +23,8 @@ fn channels(timeout: Duration) -> (StreamChannel, StreamChannel) {
     (left, insecure_plain(b, Side::Accepted, timeout).unwrap())
 }
 
-/// The victim's error on receiving `len` bytes after `attack` was written by hand; within the timeout and some.
+/// The victim's error on receiving `len` bytes after `attack` was written by hand; within the timeout and
+/// some.
 fn error_after(len: usize, attack: &[u8], close: bool) -> MpcError {
     let (mut raw, victim) = sockets();
     let mut victim = insecure_plain(victim, Side::Accepted, SHORT).unwrap();
@@ -43,7 +44,11 @@ fn error_after(len: usize, attack: &[u8], close: bool) -> MpcError {
 }
 
 fn framed(sequence: u32, payload: &[u8]) -> Vec<u8> {
-    [&encode(Side::Dialled, sequence, payload.len() as u32)[..], payload].concat()
+    [
+        &encode(Side::Dialled, sequence, payload.len() as u32)[..],
+        payload,
+    ]
+    .concat()
 }
 
 fn expect_text(error: &MpcError, text: &str) {

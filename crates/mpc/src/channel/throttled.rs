@@ -35,8 +35,9 @@ const STAMP: usize = 8;
 /// The longest wait that a stamp can cause: the peer's stamps are not trusted.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// A channel behind a [`Link`]. Messages leave one after the other at the bandwidth; each carries the moment at which its last bit has left,
-/// and is handed out half a round trip after that. Both ends must be throttled, and alike.
+/// A channel behind a [`Link`]. Messages leave one after the other at the bandwidth; each carries the moment
+/// at which its last bit has left, and is handed out half a round trip after that. Both ends must be
+/// throttled, and alike.
 pub struct Throttled<C, T> {
     inner: C,
     link: Link,

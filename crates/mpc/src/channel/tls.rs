@@ -1,7 +1,8 @@
 //! TLS 1.3 over TCP by rustls with the `ring` provider: no older version, no resumption, no early data.
 //!
-//! The client trusts the certificates of a file or one pinned fingerprint, never a system store by default: the server of a private model is known
-//! to its users. A server may ask its clients for certificates of an authority of its own.
+//! The client trusts the certificates of a file or one pinned fingerprint, never a system store by default:
+//! the server of a private model is known to its users. A server may ask its clients for certificates of an
+//! authority of its own.
 use super::certificate::{self, roots, sha256, Identity};
 use super::frame::Side;
 use super::stream::{Source, StreamChannel};
@@ -72,34 +73,40 @@ impl Client {
                     hash: *hash,
                     provider: provider(),
                 };
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned))
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(pinned))
             }
         };
         let mut config = match identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (chain, key) = identity.load()?;
-                builder.with_client_auth_cert(chain, key).map_err(|e| refused(op, &e))?
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|e| refused(op, &e))?
             }
         };
         config.resumption = Resumption::disabled();
         Ok(Self(Arc::new(config)))
     }
 
-    /// The client's end over a connected socket; the handshake takes at most 10 s, the wait for each later message (and
-    /// for the handshake, if that is less) at most `timeout`.
+    /// The client's end over a connected socket; the handshake takes at most 10 s, the wait for each later
+    /// message (and for the handshake, if that is less) at most `timeout`.
     ///
     /// # Errors
     /// `Io` naming the certificate problem; `Closed`; `Timeout`.
     pub fn secure(&self, stream: TcpStream, name: &str, timeout: Duration) -> Result<StreamChannel> {
         let name = ServerName::try_from(name.to_owned()).map_err(|e| refused("connect", &e))?;
-        let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(|e| refused("connect", &e))?;
+        let connection =
+            ClientConnection::new(Arc::clone(&self.0), name).map_err(|e| refused("connect", &e))?;
         secured(stream, connection.into(), Side::Dialled, timeout, HANDSHAKE)
     }
 }
 
 impl Server {
-    /// Shows this identity; with `clients`, takes only clients with a certificate signed by (or equal to) one of that PEM file.
+    /// Shows this identity; with `clients`, takes only clients with a certificate signed by (or equal to) one
+    /// of that PEM file.
     ///
     /// # Errors
     /// `Io` with the file that cannot be used.
@@ -111,18 +118,21 @@ impl Server {
         let builder = match clients {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider()).build();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider()).build();
                 builder.with_client_cert_verifier(verifier.map_err(|e| refused(op, &e))?)
             }
         };
         let (chain, key) = identity.load()?;
-        let mut config = builder.with_single_cert(chain, key).map_err(|e| refused(op, &e))?;
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|e| refused(op, &e))?;
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
     }
 
-    /// The server's end over an accepted socket; the handshake takes at most 10 s, the wait for each later message (and
-    /// for the handshake, if that is less) at most `timeout`.
+    /// The server's end over an accepted socket; the handshake takes at most 10 s, the wait for each later
+    /// message (and for the handshake, if that is less) at most `timeout`.
     ///
     /// # Errors
     /// `Io` naming the certificate problem; `Closed`; `Timeout`.
@@ -174,10 +184,15 @@ fn secured(
     connection.set_buffer_limit(None);
     let shared = Shared::new(connection);
     let source = TlsSource::new(shared.clone(), source);
-    StreamChannel::new(Box::new(source), TlsSink::new(shared, sink), side, timeout).map(|channel| channel.of(peer))
+    StreamChannel::new(Box::new(source), TlsSink::new(shared, sink), side, timeout)
+        .map(|channel| channel.of(peer))
 }
 
-fn handshake(connection: &mut Connection, source: &mut TcpSource, sink: &mut super::tcp::TcpSink) -> io::Result<()> {
+fn handshake(
+    connection: &mut Connection,
+    source: &mut TcpSource,
+    sink: &mut super::tcp::TcpSink,
+) -> io::Result<()> {
     while connection.is_handshaking() || connection.wants_write() {
         while connection.wants_write() {
             connection.write_tls(sink)?;
@@ -207,7 +222,8 @@ fn explained(e: &rustls::Error) -> String {
     }
 }
 
-/// Takes one certificate only, by its hash. Its holder still proves the private key by the handshake's signature.
+/// Takes one certificate only, by its hash. Its holder still proves the private key by the handshake's
+/// signature.
 #[derive(Debug)]
 struct Pinned {
     hash: [u8; 32],
@@ -253,6 +269,8 @@ impl ServerCertVerifier for Pinned {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

@@ -79,7 +79,12 @@ fn a_trusted_file_a_pinned_fingerprint_and_both_certificates_connect() {
         LONG,
     ));
     let pin = Trust::Fingerprint(Identity::fingerprint(&own.certificate).unwrap());
-    exchange(connect(&Client::new(&pin, None).unwrap(), &open, "any.name", LONG));
+    exchange(connect(
+        &Client::new(&pin, None).unwrap(),
+        &open,
+        "any.name",
+        LONG,
+    ));
     let mutual = Server::new(&own, Some(&other.certificate)).unwrap();
     exchange(connect(
         &Client::new(&pin, Some(&other)).unwrap(),
@@ -188,8 +193,15 @@ fn a_client_without_the_right_certificate_is_refused() {
     for shown in [None, Some(&own)] {
         let client = Client::new(&authorities(&own), shown).unwrap();
         let (client, server) = connect(&client, &server, "localhost", LONG);
-        assert!(server.err().expect("refused").to_string().contains("TLS handshake"));
-        let text = client.and_then(|mut c| c.receive(1)).expect_err("refused").to_string();
+        assert!(server
+            .err()
+            .expect("refused")
+            .to_string()
+            .contains("TLS handshake"));
+        let text = client
+            .and_then(|mut c| c.receive(1))
+            .expect_err("refused")
+            .to_string();
         assert!(
             text.contains("ertificate") || text.contains("alert") || text.contains("closed"),
             "{text}"
@@ -246,7 +258,8 @@ enum Wire {
     Hold(usize),
 }
 
-/// A client and a server with a relay between them; the client then sends 100,000 bytes through `wire`. Returns the server's error.
+/// A client and a server with a relay between them; the client then sends 100,000 bytes through `wire`.
+/// Returns the server's error.
 fn through(wire: &Wire) -> MpcError {
     let folder = Folder::new(match wire {
         Wire::Cut(_) => "cut",
@@ -260,7 +273,10 @@ fn through(wire: &Wire) -> MpcError {
     std::thread::scope(|scope| {
         scope.spawn(move || copy(back.0, back.1));
         let server = scope.spawn(|| {
-            let mut server = Server::new(&own, None).unwrap().secure(b, SHORT).expect("handshake");
+            let mut server = Server::new(&own, None)
+                .unwrap()
+                .secure(b, SHORT)
+                .expect("handshake");
             server.send(b"ready").unwrap();
             let began = Instant::now();
             let error = server.receive(100_000).expect_err("must be refused");
@@ -284,7 +300,8 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Copies; the damage is done at an offset of what the client sends, handshake included (less than 2,000 bytes).
+/// Copies; the damage is done at an offset of what the client sends, handshake included (less than 2,000
+/// bytes).
 fn tamper(mut from: TcpStream, mut to: TcpStream, wire: &Wire) {
     let (mut seen, mut buffer) = (0, [0; 4096]);
     while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -324,7 +341,8 @@ fn a_truncated_damaged_or_stalled_stream_is_an_error() {
     assert!(matches!(error, MpcError::Timeout { .. }), "{error}");
 }
 
-/// Bytes a second through both directions of one connection over loopback; printed, with a floor far below any machine's speed.
+/// Bytes a second through both directions of one connection over loopback; printed, with a floor far below
+/// any machine's speed.
 #[test]
 fn throughput_over_loopback() {
     let folder = Folder::new("speed");

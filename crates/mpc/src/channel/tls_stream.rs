@@ -1,5 +1,6 @@
-//! The two halves of a TLS connection. rustls has one object for both directions: it is behind a mutex that is held for the cryptography
-//! only, never while a socket blocks, so a reader that waits does not stop the writer thread.
+//! The two halves of a TLS connection. rustls has one object for both directions: it is behind a mutex that
+//! is held for the cryptography only, never while a socket blocks, so a reader that waits does not stop the
+//! writer thread.
 use super::queue::Sink;
 use super::stream::Source;
 use super::tcp::{TcpSink, TcpSource, CHUNK};
@@ -123,7 +124,8 @@ impl Source for TlsSource {
     }
 }
 
-/// Encrypts what it writes. The only one that takes records out of the connection after the handshake, so their order is kept.
+/// Encrypts what it writes. The only one that takes records out of the connection after the handshake, so
+/// their order is kept.
 pub(super) struct TlsSink {
     shared: Shared,
     socket: TcpSink,

@@ -13,7 +13,10 @@ pub fn and(party: &mut Party, x: &[u8], y: &[u8]) -> Result<Vec<u8>> {
         let kept = party.correlate_xor(y, 1)?;
         let got = party.take_xor(chosen, 1)?;
         let cross = kept.iter().zip(&got).map(|(a, b)| a ^ b);
-        Ok(cross.zip(x.iter().zip(y)).map(|(c, (x, y))| c ^ (x & y)).collect())
+        Ok(cross
+            .zip(x.iter().zip(y))
+            .map(|(c, (x, y))| c ^ (x & y))
+            .collect())
     })
 }
 

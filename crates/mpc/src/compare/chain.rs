@@ -1,12 +1,13 @@
 //! The chain of lookups behind comparisons and equality tests.
 //!
-//! Both parties hold a private value and walk through its digits from the lowest. Between two steps they hold an XOR share of one bit, the
-//! *carry* (that of x + y, or "equal so far"). In a step the sender offers the table of the next carry over all digits and carry
-//! shares of the receiver, his own digit and carry share being fixed; the lookup's output is a fresh XOR sharing. A chain
-//! needs no second bit ("equal") a digit as the tree of CrypTFlow2's millionaire does (Rathee et al. 2020, section 3.1): 5 bits and 1.5
-//! correlated transfers a bit of the values with 2-bit digits, against about 7 and 2 of the tree with the same tables.
-//! The price is depth; half of it is won back because the roles alternate: who answers step i knows its result at
-//! once and sends the choice of step i+1 along, so a step takes one message of latency, not two.
+//! Both parties hold a private value and walk through its digits from the lowest. Between two steps they hold
+//! an XOR share of one bit, the *carry* (that of x + y, or "equal so far"). In a step the sender offers the
+//! table of the next carry over all digits and carry shares of the receiver, his own digit and carry share
+//! being fixed; the lookup's output is a fresh XOR sharing. A chain needs no second bit ("equal") a digit as
+//! the tree of CrypTFlow2's millionaire does (Rathee et al. 2020, section 3.1): 5 bits and 1.5 correlated
+//! transfers a bit of the values with 2-bit digits, against about 7 and 2 of the tree with the same tables.
+//! The price is depth; half of it is won back because the roles alternate: who answers step i knows its
+//! result at once and sends the choice of step i+1 along, so a step takes one message of latency, not two.
 use super::plan::Step;
 use crate::{Party, Result, Role};
 
@@ -34,7 +35,8 @@ impl Rule {
         }
     }
 
-    /// The table that answers a sender with this digit and carry share; the index is receiver's digit + 2^bits * his carry share.
+    /// The table that answers a sender with this digit and carry share; the index is receiver's digit +
+    /// 2^bits * his carry share.
     fn table(self, step: Step, digit: u8, share: u8) -> Vec<u8> {
         let mask = (1 << step.digit) - 1;
         (0..1u8 << step.index())
@@ -46,9 +48,14 @@ impl Rule {
     }
 }
 
-/// Who answers the step of this number. Once lanes have parted it stays the party whose values differ: the other's digit serves all lanes.
+/// Who answers the step of this number. Once lanes have parted it stays the party whose values differ: the
+/// other's digit serves all lanes.
 pub(super) fn sender(steps: &[Step], number: usize) -> Role {
-    let alternating = steps.iter().take(number).take_while(|step| step.payload == 1).count();
+    let alternating = steps
+        .iter()
+        .take(number)
+        .take_while(|step| step.payload == 1)
+        .count();
     if alternating.is_multiple_of(2) {
         Role::Server
     } else {
@@ -56,10 +63,11 @@ pub(super) fn sender(steps: &[Step], number: usize) -> Role {
     }
 }
 
-/// Runs the steps. `lanes` holds this party's values (u64, only the low bits that the steps cover are used): one slice, or one for every
-/// threshold, all of one length n; before the lanes part the first is used. Only the sender from the parting step on may have lanes that differ.
-/// `carry` is the share that comes in where the first step expects one. Returns n bits, or n for every lane (lane by lane) once they parted.
-/// Wire and transfers: [`Step::wire`], [`Step::transfers`].
+/// Runs the steps. `lanes` holds this party's values (u64, only the low bits that the steps cover are used):
+/// one slice, or one for every threshold, all of one length n; before the lanes part the first is used. Only
+/// the sender from the parting step on may have lanes that differ. `carry` is the share that comes in where
+/// the first step expects one. Returns n bits, or n for every lane (lane by lane) once they parted. Wire and
+/// transfers: [`Step::wire`], [`Step::transfers`].
 pub(super) fn run(
     party: &mut Party,
     rule: Rule,
@@ -107,7 +115,10 @@ fn digits(lanes: &[&[u64]], low: u32, bits: u32) -> Vec<u8> {
 
 fn indices(step: Step, mut digits: Vec<u8>, carry: &[u8]) -> Vec<u8> {
     if step.carry {
-        digits.iter_mut().zip(carry).for_each(|(d, c)| *d |= c << step.digit);
+        digits
+            .iter_mut()
+            .zip(carry)
+            .for_each(|(d, c)| *d |= c << step.digit);
     }
     digits
 }
@@ -135,7 +146,10 @@ fn parting_tables(rule: Rule, step: Step, lanes: &[&[u64]], low: u32, carry: &[u
     let mut joined = vec![0u8; lanes[0].len() << step.index()];
     for (lane, values) in lanes.iter().enumerate() {
         let tables = tables(rule, step, &digits(&[values], low, step.digit), carry);
-        joined.iter_mut().zip(tables).for_each(|(j, bit)| *j |= bit << lane);
+        joined
+            .iter_mut()
+            .zip(tables)
+            .for_each(|(j, bit)| *j |= bit << lane);
     }
     joined
 }

@@ -6,8 +6,8 @@ use crate::{Party, Result, Ring};
 
 /// XOR shares of 1{x = c_j}, one vector for every public constant. Exact.
 ///
-/// x = c is x0 - c = -x1: a chain of lookups over all bits, shared between constants below the lowest bit in which they differ. Cost for each
-/// element and constant: [`super::comparison_cost`] of bits + 1.
+/// x = c is x0 - c = -x1: a chain of lookups over all bits, shared between constants below the lowest bit in
+/// which they differ. Cost for each element and constant: [`super::comparison_cost`] of bits + 1.
 ///
 /// # Errors
 /// Those of the channel.
@@ -51,10 +51,11 @@ fn equal_group(party: &mut Party, x: &[u64], ring: Ring, constants: &[i64]) -> R
         .collect())
 }
 
-/// XOR shares of the one-hot rows of shared token ids: (ids, vocabulary), row by row. Ids outside 0..vocabulary give a row of zeros.
+/// XOR shares of the one-hot rows of shared token ids: (ids, vocabulary), row by row. Ids outside
+/// 0..vocabulary give a row of zeros.
 ///
-/// **Expensive**: `vocabulary` equality tests for each id, with 30,522 words about 0.3 MB an id. Embeddings never need it (the client knows
-/// the ids); it is here for ids that are themselves the result of a protocol.
+/// **Expensive**: `vocabulary` equality tests for each id, with 30,522 words about 0.3 MB an id. Embeddings
+/// never need it (the client knows the ids); it is here for ids that are themselves the result of a protocol.
 ///
 /// # Errors
 /// Those of the channel.

@@ -6,10 +6,11 @@ use crate::{MpcError, Party, Result, Ring};
 
 /// Shares of the maximum of every row of a (rows, cols) matrix; differences within the window.
 ///
-/// max(a, b) = b + 1{a >= b}(a - b), ceil(log2 cols) rounds of pairs; an odd column waits. Exact for a window without dropped bits. With
-/// `drop`, a level may keep the smaller of two values that differ by less than 2^drop: the result is one of the row's values, at most
-/// ceil(log2 cols) * (2^drop - 1) below the maximum, never above. Cost for each of the rows*(cols-1) pairs: a comparison of the window's bits
-/// and 2*(ring bits + 1) bits, 2 correlated transfers.
+/// max(a, b) = b + 1{a >= b}(a - b), ceil(log2 cols) rounds of pairs; an odd column waits. Exact for a window
+/// without dropped bits. With `drop`, a level may keep the smaller of two values that differ by less than
+/// 2^drop: the result is one of the row's values, at most ceil(log2 cols) * (2^drop - 1) below the maximum,
+/// never above. Cost for each of the rows*(cols-1) pairs: a comparison of the window's bits and 2*(ring bits
+/// + 1) bits, 2 correlated transfers.
 ///
 /// # Errors
 /// Those of the channel; [`MpcError::Shape`] for cols = 0 or another number of elements.
@@ -39,8 +40,9 @@ pub fn max_rows(
     })
 }
 
-/// Shares of every row's maximum and of its column (the column in `index`, which must hold cols - 1; of equal values the lowest column wins when nothing is
-/// dropped). Errors of dropped bits as in [`max_rows`]. Cost: that of [`max_rows`] and 2*(index bits) bits for each pair.
+/// Shares of every row's maximum and of its column (the column in `index`, which must hold cols - 1; of equal
+/// values the lowest column wins when nothing is dropped). Errors of dropped bits as in [`max_rows`]. Cost:
+/// that of [`max_rows`] and 2*(index bits) bits for each pair.
 ///
 /// # Errors
 /// Those of [`max_rows`].
@@ -87,7 +89,10 @@ struct Field {
 impl Field {
     /// Columns 0, 2, .. and columns 1, 3, .. of the pairs.
     fn pairs(&self) -> (Vec<u64>, Vec<u64>) {
-        let pairs = self.values.chunks_exact(self.cols).flat_map(|row| row.chunks_exact(2));
+        let pairs = self
+            .values
+            .chunks_exact(self.cols)
+            .flat_map(|row| row.chunks_exact(2));
         pairs.map(|pair| (pair[0], pair[1])).unzip()
     }
 
@@ -96,7 +101,11 @@ impl Field {
         let pairs = self.cols / 2;
         let cols = self.cols.div_ceil(2);
         let mut values = Vec::with_capacity(self.values.len() / self.cols * cols);
-        for (row, winners) in self.values.chunks_exact(self.cols).zip(winners.chunks_exact(pairs)) {
+        for (row, winners) in self
+            .values
+            .chunks_exact(self.cols)
+            .zip(winners.chunks_exact(pairs))
+        {
             values.extend_from_slice(winners);
             values.extend_from_slice(&row[2 * pairs..]);
         }
@@ -117,5 +126,8 @@ fn check(len: usize, rows: usize, cols: usize) -> Result<()> {
         return Ok(());
     }
     let detail = format!("{len} elements are not {rows} rows of {cols} columns");
-    Err(MpcError::Shape { op: "max_rows", detail })
+    Err(MpcError::Shape {
+        op: "max_rows",
+        detail,
+    })
 }

@@ -1,7 +1,9 @@
-//! Comparisons, multiplexers, ring extension, truncation, equality, maxima: what oblivious transfer does for shares.
+//! Comparisons, multiplexers, ring extension, truncation, equality, maxima: what oblivious transfer does for
+//! shares.
 //!
-//! Both parties call every function with shares of the same values. Bits are XOR shares, one to a byte (0 or 1); values are additive shares.
-//! Costs are bits on the wire in both directions together; a correlated transfer adds a quarter to half a bit for its making.
+//! Both parties call every function with shares of the same values. Bits are XOR shares, one to a byte (0 or
+//! 1); values are additive shares. Costs are bits on the wire in both directions together; a correlated
+//! transfer adds a quarter to half a bit for its making.
 mod boolean;
 mod chain;
 mod equal;

@@ -1,18 +1,19 @@
 //! Which digits a comparison is cut into.
 //!
-//! A step looks m bits of both values and the shared carry up in a table of 2^(m+1) entries (2^m in the first step, which has no carry). With
-//! 1-of-2^i oblivious transfer it costs (2^i - 1) * payload + i bits on the wire and i correlated transfers, and half a round: the
-//! roles alternate, so that the next choice travels with the answer. Several thresholds share the steps below the lowest bit in which they
-//! differ; the step that reaches that bit answers all of them at once (a payload of one bit a threshold), the later ones run once for each
-//! and share the transfers of the digit, at a whole round a step.
+//! A step looks m bits of both values and the shared carry up in a table of 2^(m+1) entries (2^m in the first
+//! step, which has no carry). With 1-of-2^i oblivious transfer it costs (2^i - 1) * payload + i bits on the
+//! wire and i correlated transfers, and half a round: the roles alternate, so that the next choice travels
+//! with the answer. Several thresholds share the steps below the lowest bit in which they differ; the step
+//! that reaches that bit answers all of them at once (a payload of one bit a threshold), the later ones run
+//! once for each and share the transfers of the digit, at a whole round a step.
 
 /// What a comparison should save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tuning {
     /// Bits on the wire: mostly 2-bit digits.
     Bytes,
-    /// Bits, correlated transfers (processor time) and rounds by their usual worth: mostly 3-bit digits up to 32 bits; above, where the
-    /// rounds are many anyway and both take the same time, as [`Tuning::Bytes`].
+    /// Bits, correlated transfers (processor time) and rounds by their usual worth: mostly 3-bit digits up to
+    /// 32 bits; above, where the rounds are many anyway and both take the same time, as [`Tuning::Bytes`].
     #[default]
     Balanced,
     /// Rounds: the widest digits there are, 3 bits and 4 in the first step. For a handful of values.
@@ -20,7 +21,8 @@ pub enum Tuning {
 }
 
 impl Tuning {
-    /// Prices, in tenths of a bit on the wire, of one correlated transfer and of one step, for values of `bits` bits.
+    /// Prices, in tenths of a bit on the wire, of one correlated transfer and of one step, for values of
+    /// `bits` bits.
     const fn prices(self, bits: u32) -> (u64, u64) {
         match self {
             Self::Balanced if bits > 32 => (4, 1),
@@ -67,7 +69,8 @@ impl Step {
     }
 }
 
-/// The problem to cut: values of `bits` bits; `lanes` (1..=8) of them on one side, alike in the `common` lowest bits.
+/// The problem to cut: values of `bits` bits; `lanes` (1..=8) of them on one side, alike in the `common`
+/// lowest bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub bits: u32,
@@ -99,7 +102,8 @@ impl Shape {
     }
 }
 
-/// The cheapest steps, lowest digit first (dynamic programming over the position and whether the lanes have parted).
+/// The cheapest steps, lowest digit first (dynamic programming over the position and whether the lanes have
+/// parted).
 pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
     let (transfer, round) = tuning.prices(shape.bits);
     let bits = shape.bits as usize;
@@ -108,8 +112,10 @@ pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
         for parted in [false, true] {
             let reach = (1..=INDEX_BITS.min((bits - at) as u32)).filter_map(|digit| {
                 let step = shape.step(at as u32, digit, parted);
-                let rest = best[at + digit as usize][usize::from(parted || at as u32 + digit > shape.common)].0;
-                let price = 10 * step.wire() + transfer * step.transfers() + round * (1 + u64::from(parted)) + rest;
+                let rest =
+                    best[at + digit as usize][usize::from(parted || at as u32 + digit > shape.common)].0;
+                let price =
+                    10 * step.wire() + transfer * step.transfers() + round * (1 + u64::from(parted)) + rest;
                 (step.index() <= INDEX_BITS).then_some((price, digit))
             });
             best[at][usize::from(parted)] = reach.min().unwrap_or_default();
@@ -125,8 +131,8 @@ pub(super) fn plan(shape: Shape, tuning: Tuning) -> Vec<Step> {
     steps
 }
 
-/// Bits on the wire and correlated transfers that one exact comparison with zero takes, both directions together: what
-/// [`super::negative`] costs for each element of a ring of `ring_bits` bits.
+/// Bits on the wire and correlated transfers that one exact comparison with zero takes, both directions
+/// together: what [`super::negative`] costs for each element of a ring of `ring_bits` bits.
 pub fn comparison_cost(ring_bits: u32, tuning: Tuning) -> (u64, u64) {
     let steps = plan(Shape::single(ring_bits - 1), tuning);
     (

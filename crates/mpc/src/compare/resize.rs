@@ -1,17 +1,19 @@
 //! Growing and shrinking: ring extension and truncation.
 //!
-//! Write u = u0 + u1 - w*2^from with the wrap w in {0, 1}. When u is known to be below 2^(from-1), w = (top bit of u0) OR (top bit of u1): one
-//! correlated transfer (Rathee et al., SIRNN, 2021, "known msb"). Otherwise w is the carry of a comparison over all bits.
-//! Bounds and errors together: `docs/decisions/0011-shares-grow-only-when-they-must.md`.
+//! Write u = u0 + u1 - w*2^from with the wrap w in {0, 1}. When u is known to be below 2^(from-1), w = (top
+//! bit of u0) OR (top bit of u1): one correlated transfer (Rathee et al., SIRNN, 2021, "known msb").
+//! Otherwise w is the carry of a comparison over all bits. Bounds and errors together:
+//! `docs/decisions/0011-shares-grow-only-when-they-must.md`.
 use super::chain::{self, Rule};
 use super::plan::{plan, Shape, Tuning};
 use super::select::{convert, one_way_products};
 use crate::{Party, Result, Ring};
 
-/// Shares of the same signed value in a larger ring, for -2^(from-2) <= x < 2^(from-2). Exact within the bound (with x outside it
-/// the result is off by a multiple of 2^from). To a smaller ring: local, any x.
+/// Shares of the same signed value in a larger ring, for -2^(from-2) <= x < 2^(from-2). Exact within the
+/// bound (with x outside it the result is off by a multiple of 2^from). To a smaller ring: local, any x.
 ///
-/// Cost for each element: (to - from) + 1 bits on the wire, 1 correlated transfer, the client receiving; one round trip.
+/// Cost for each element: (to - from) + 1 bits on the wire, 1 correlated transfer, the client receiving; one
+/// round trip.
 ///
 /// # Errors
 /// Those of the channel.
@@ -20,7 +22,11 @@ pub fn extend(party: &mut Party, x: &[u64], from: Ring, to: Ring) -> Result<Vec<
         return Ok(x.iter().map(|&v| to.reduce(v)).collect());
     }
     party.measured("extend", |party| {
-        let offset = if from.bits() > 1 { 1 << (from.bits() - 2) } else { 0 };
+        let offset = if from.bits() > 1 {
+            1 << (from.bits() - 2)
+        } else {
+            0
+        };
         let u = shifted(party, x, from, offset);
         let clear: Vec<u8> = u.iter().map(|&v| 1 ^ from.top(v)).collect();
         let none = one_way_products(party, &[(&clear, growth(from, to))])?.remove(0);
@@ -30,8 +36,8 @@ pub fn extend(party: &mut Party, x: &[u64], from: Ring, to: Ring) -> Result<Vec<
     })
 }
 
-/// [`extend`] for every x. Cost for each element: a comparison of `from` bits ([`super::comparison_cost`] of from + 1) and to - from bits
-/// and 1 correlated transfer more.
+/// [`extend`] for every x. Cost for each element: a comparison of `from` bits ([`super::comparison_cost`] of
+/// from + 1) and to - from bits and 1 correlated transfer more.
 ///
 /// # Errors
 /// Those of the channel.
@@ -49,8 +55,8 @@ pub fn extend_exact(party: &mut Party, x: &[u64], from: Ring, to: Ring) -> Resul
     })
 }
 
-/// x / 2^shift in the same ring, for -2^(bits-2) <= x < 2^(bits-2) - 2^shift. The result is floor(x/2^shift) or one more, with expectation
-/// x/2^shift over the shares: unbiased.
+/// x / 2^shift in the same ring, for -2^(bits-2) <= x < 2^(bits-2) - 2^shift. The result is floor(x/2^shift)
+/// or one more, with expectation x/2^shift over the shares: unbiased.
 ///
 /// Cost for each element: shift + 1 bits on the wire, 1 correlated transfer; one round trip.
 ///
@@ -62,8 +68,9 @@ pub fn truncate(party: &mut Party, x: &[u64], ring: Ring, shift: u32) -> Result<
 
 /// x / 2^shift from one ring to any other: bound, error and bias as [`truncate`].
 ///
-/// Cost for each element: (to - (from - shift)) + 1 bits on the wire and 1 correlated transfer; nothing where `to` has at most
-/// from - shift bits (then there is no bound either: the result is right modulo 2^to). The shift must be below `from`'s bits.
+/// Cost for each element: (to - (from - shift)) + 1 bits on the wire and 1 correlated transfer; nothing where
+/// `to` has at most from - shift bits (then there is no bound either: the result is right modulo 2^to). The
+/// shift must be below `from`'s bits.
 ///
 /// # Errors
 /// Those of the channel.
@@ -76,13 +83,15 @@ pub fn truncate_to(party: &mut Party, x: &[u64], from: Ring, shift: u32, to: Rin
 pub fn shift_rounded(party: &Party, x: &[u64], from: Ring, shift: u32) -> Vec<u64> {
     let one = if shift > 0 && party.is_client() { 1 } else { 0 };
     let to = Ring::new(from.bits() - shift);
-    x.iter().map(|&v| to.add(from.shift_down(v, shift), one)).collect()
+    x.iter()
+        .map(|&v| to.add(from.shift_down(v, shift), one))
+        .collect()
 }
 
 /// floor(x / 2^shift) in the same ring, exactly, for every x.
 ///
-/// One chain of lookups gives the carry out of the low bits on its way to the wrap of the ring. Cost for each element: about that of a
-/// comparison of `bits` bits, and bits + shift bits and 2 correlated transfers more.
+/// One chain of lookups gives the carry out of the low bits on its way to the wrap of the ring. Cost for each
+/// element: about that of a comparison of `bits` bits, and bits + shift bits and 2 correlated transfers more.
 ///
 /// # Errors
 /// Those of the channel.
@@ -135,7 +144,14 @@ fn shifted_offset(party: &Party, offset: u64) -> u64 {
 }
 
 /// u - w*2^from - offset in the larger ring.
-fn unwrap(party: &Party, u: &[u64], wrap: impl Iterator<Item = u64>, from: Ring, to: Ring, offset: u64) -> Vec<u64> {
+fn unwrap(
+    party: &Party,
+    u: &[u64],
+    wrap: impl Iterator<Item = u64>,
+    from: Ring,
+    to: Ring,
+    offset: u64,
+) -> Vec<u64> {
     let offset = shifted_offset(party, offset);
     let one = |(&u, w): (&u64, u64)| to.reduce(u.wrapping_sub(w << from.bits()).wrapping_sub(offset));
     u.iter().zip(wrap).map(one).collect()

@@ -4,8 +4,9 @@ use crate::{Party, Result, Ring};
 
 /// Shares of b*x for a shared bit b and a shared x (the multiplexer). Exact.
 ///
-/// b*x = sum over both parties of (own bit)*(own x) + (other's bit)*(own x)(1 - 2*own bit): one additive correlated transfer in each direction.
-/// Cost for each element: 2*(bits + 1) bits on the wire, 2 correlated transfers, one round trip.
+/// b*x = sum over both parties of (own bit)*(own x) + (other's bit)*(own x)(1 - 2*own bit): one additive
+/// correlated transfer in each direction. Cost for each element: 2*(bits + 1) bits on the wire, 2 correlated
+/// transfers, one round trip.
 ///
 /// # Errors
 /// Those of the channel; [`crate::MpcError::Shape`] for two lengths.
@@ -15,8 +16,8 @@ pub fn select(party: &mut Party, bit: &[u8], x: &[u64], ring: Ring) -> Result<Ve
 
 /// Shares of b*x for several payloads x of the same bit, each in its own ring.
 ///
-/// Cost for each element: 2 bits and 2 correlated transfers for every 128 bits of payload or part of them, and 2 bits on the wire for
-/// each bit of payload; one round trip.
+/// Cost for each element: 2 bits and 2 correlated transfers for every 128 bits of payload or part of them,
+/// and 2 bits on the wire for each bit of payload; one round trip.
 ///
 /// # Errors
 /// Those of [`select`].
@@ -32,7 +33,11 @@ pub fn select_many(party: &mut Party, bit: &[u8], payloads: &[(&[u64], Ring)]) -
         let mut kept = Vec::new();
         for group in groups(payloads) {
             let flipped: Vec<Vec<u64>> = group.iter().map(|(x, _)| flip(bit, x)).collect();
-            let deltas: Vec<(&[u64], Ring)> = flipped.iter().zip(group).map(|(f, g)| (f.as_slice(), g.1)).collect();
+            let deltas: Vec<(&[u64], Ring)> = flipped
+                .iter()
+                .zip(group)
+                .map(|(f, g)| (f.as_slice(), g.1))
+                .collect();
             kept.extend(party.correlate_many(&deltas)?);
         }
         let mut got = Vec::new();
@@ -78,13 +83,15 @@ fn flip(bit: &[u8], x: &[u64]) -> Vec<u64> {
     bit.iter().zip(x).map(one).collect()
 }
 
-/// Additive shares of a shared bit: b = b0 + b1 - 2*b0*b1 with b0*b1 by one correlated transfer modulo 2^(bits-1), the client
-/// receiving. Cost for each element: `bits` bits on the wire, 1 correlated transfer.
+/// Additive shares of a shared bit: b = b0 + b1 - 2*b0*b1 with b0*b1 by one correlated transfer modulo
+/// 2^(bits-1), the client receiving. Cost for each element: `bits` bits on the wire, 1 correlated transfer.
 ///
 /// # Errors
 /// Those of the channel.
 pub fn to_arithmetic(party: &mut Party, bits: &[u8], ring: Ring) -> Result<Vec<u64>> {
-    party.measured("to_arithmetic", |party| Ok(convert(party, &[(bits, ring)])?.remove(0)))
+    party.measured("to_arithmetic", |party| {
+        Ok(convert(party, &[(bits, ring)])?.remove(0))
+    })
 }
 
 /// [`to_arithmetic`] of several vectors in one round trip.
@@ -111,12 +118,15 @@ pub(super) fn convert(party: &mut Party, inputs: &[(&[u8], Ring)]) -> Result<Vec
     Ok(out)
 }
 
-/// Shares of b0*b1 (client's bit times server's bit) in each ring: 1 + ring bits on the wire, one correlated transfer, one round trip in all.
+/// Shares of b0*b1 (client's bit times server's bit) in each ring: 1 + ring bits on the wire, one correlated
+/// transfer, one round trip in all.
 pub(super) fn one_way_products(party: &mut Party, terms: &[(&[u8], Ring)]) -> Result<Vec<Vec<u64>>> {
     if party.is_client() {
         let chosen: Result<Vec<_>> = terms.iter().map(|(bits, _)| party.choose(bits)).collect();
         let taken = chosen?.into_iter().zip(terms);
-        return taken.map(|(c, &(_, ring))| party.take_correlated(c, ring)).collect();
+        return taken
+            .map(|(c, &(_, ring))| party.take_correlated(c, ring))
+            .collect();
     }
     let mut shares = Vec::new();
     for &(bits, ring) in terms {

@@ -3,10 +3,11 @@ use super::chain::{self, Rule};
 use super::plan::{plan, Shape, Tuning, LANES};
 use crate::{MpcError, Party, Result, Ring, Role};
 
-/// Which bits of a value a comparison looks at: the value, signed, fits in `bits` bits, and its lowest `drop` bits do not matter.
+/// Which bits of a value a comparison looks at: the value, signed, fits in `bits` bits, and its lowest `drop`
+/// bits do not matter.
 ///
-/// With drop > 0 the comparison is *approximate*: x < 0 is always found, and 0 <= x < 2^drop may be found negative too (x >= 2^drop never),
-/// for -2^(bits-1) + 2^drop <= x < 2^(bits-1).
+/// With drop > 0 the comparison is *approximate*: x < 0 is always found, and 0 <= x < 2^drop may be found
+/// negative too (x >= 2^drop never), for -2^(bits-1) + 2^drop <= x < 2^(bits-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Bits of the value, sign included.
@@ -32,13 +33,16 @@ impl Window {
     /// One party's share in the ring that is left; local.
     pub(super) fn cut(self, x: &[u64]) -> Vec<u64> {
         let wide = Ring::new(self.bits);
-        x.iter().map(|&v| wide.shift_down(wide.reduce(v), self.drop)).collect()
+        x.iter()
+            .map(|&v| wide.shift_down(wide.reduce(v), self.drop))
+            .collect()
     }
 }
 
 /// XOR shares of 1{x < 0}, exact for every x.
 ///
-/// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated transfers, with 63 bits 310 and 93.
+/// Cost: [`super::comparison_cost`]; with k-1 = 15 bits to compare 86 bits on the wire and 19 correlated
+/// transfers, with 63 bits 310 and 93.
 ///
 /// # Errors
 /// Those of the channel.
@@ -76,10 +80,12 @@ pub fn less(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u
     negative(party, &difference, ring)
 }
 
-/// XOR shares of 1{x < t_j}, one vector for every public threshold, for x - t_j in [-2^(bits-1), 2^(bits-1)). Exact.
+/// XOR shares of 1{x < t_j}, one vector for every public threshold, for x - t_j in [-2^(bits-1), 2^(bits-1)).
+/// Exact.
 ///
-/// The digits below the lowest bit in which thresholds differ are looked up once for all of them, so round thresholds are cheap: three of
-/// them on 16 bits take 228 bits on the wire and 27 transfers when they differ in the lowest bit, 108 and 22 when 2^11 divides their differences.
+/// The digits below the lowest bit in which thresholds differ are looked up once for all of them, so round
+/// thresholds are cheap: three of them on 16 bits take 228 bits on the wire and 27 transfers when they differ
+/// in the lowest bit, 108 and 22 when 2^11 divides their differences.
 ///
 /// # Errors
 /// Those of the channel.

@@ -1,8 +1,9 @@
 //! The two ways to look rows up in a table that stays hidden, and which one costs less.
 //!
-//! *Table* ([`super::table`]): the table travels once, encrypted; a lookup is one small message of the client. *One-hot*: the client
-//! encrypts indicator vectors and the server multiplies them by the table; nothing beforehand, but every lookup pays for all rows.
-//! Either gives shares modulo 2^bits of the shape, off by less than 4 units.
+//! *Table* ([`super::table`]): the table travels once, encrypted; a lookup is one small message of the
+//! client. *One-hot*: the client encrypts indicator vectors and the server multiplies them by the table;
+//! nothing beforehand, but every lookup pays for all rows. Either gives shares modulo 2^bits of the shape,
+//! off by less than 4 units.
 use super::protocol::client_times_server_with;
 use super::state::Options;
 use super::table::TableShape;
@@ -102,7 +103,8 @@ fn one_hot(shape: TableShape, tokens: usize) -> (Dims, Ring, Options) {
     )
 }
 
-/// Rows by a product with one-hot vectors: the client gives `tokens`, the server the `table` (row-major); `count` is public.
+/// Rows by a product with one-hot vectors: the client gives `tokens`, the server the `table` (row-major);
+/// `count` is public.
 ///
 /// # Errors
 /// For tokens or tables that do not fit the shape; those of [`super::client_times_server`].
@@ -154,7 +156,10 @@ mod tests {
         );
         let found = join(Ring::new(26), &a, &b);
         for (at, v) in found.into_iter().enumerate() {
-            assert!((v - table[tokens[at / 20] * 20 + at % 20]).abs() < 4, "value {at}");
+            assert!(
+                (v - table[tokens[at / 20] * 20 + at % 20]).abs() < 4,
+                "value {at}"
+            );
         }
     }
 

@@ -1,13 +1,14 @@
 //! Products modulo 2^64 of own shares: the server's x_0 W.
 //!
-//! Cost: k m n multiply-adds, some 10 Gmac/s a core with AVX-512 (64-bit low products are one instruction there): a fiftieth of the whole
-//! product for 128 x 768 x 768.
+//! Cost: k m n multiply-adds, some 10 Gmac/s a core with AVX-512 (64-bit low products are one instruction
+//! there): a fiftieth of the whole product for 128 x 768 x 768.
 
 /// Rows and columns of the outputs that stay in registers.
 const ROWS: usize = 4;
 const COLUMNS: usize = 32;
 
-/// out += x y modulo 2^64: x is k x m, y is m x n (signed or not is the same modulo 2^64), out is k x n, all row-major.
+/// out += x y modulo 2^64: x is k x m, y is m x n (signed or not is the same modulo 2^64), out is k x n, all
+/// row-major.
 pub fn multiply(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
     assert!(
         x.len() == k * m && y.len() == m * n && out.len() == k * n,
@@ -48,7 +49,10 @@ fn blocks(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize
     }
     for row in 0..k {
         for (j, &xj) in x[row * m..][..m].iter().enumerate() {
-            for (o, &w) in out[row * n + whole..][..n - whole].iter_mut().zip(&y[j * n + whole..]) {
+            for (o, &w) in out[row * n + whole..][..n - whole]
+                .iter_mut()
+                .zip(&y[j * n + whole..])
+            {
                 *o = o.wrapping_add(xj.wrapping_mul(w as u64));
             }
         }
@@ -57,7 +61,13 @@ fn blocks(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize
 
 /// R x COLUMNS outputs, summed in registers over the whole depth.
 #[inline(always)]
-fn block<const R: usize>(x: &[u64], y: &[i64], out: &mut [u64], (row, column): (usize, usize), (m, n): (usize, usize)) {
+fn block<const R: usize>(
+    x: &[u64],
+    y: &[i64],
+    out: &mut [u64],
+    (row, column): (usize, usize),
+    (m, n): (usize, usize),
+) {
     let mut sums = [[0u64; COLUMNS]; R];
     for j in 0..m {
         let w: &[i64; COLUMNS] = y[j * n + column..][..COLUMNS].try_into().expect("whole block");
@@ -70,7 +80,9 @@ fn block<const R: usize>(x: &[u64], y: &[i64], out: &mut [u64], (row, column): (
     }
     for (r, sums) in sums.iter().enumerate() {
         let out = &mut out[(row + r) * n + column..][..COLUMNS];
-        out.iter_mut().zip(sums).for_each(|(o, &s)| *o = o.wrapping_add(s));
+        out.iter_mut()
+            .zip(sums)
+            .for_each(|(o, &s)| *o = o.wrapping_add(s));
     }
 }
 
@@ -80,7 +92,14 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_at_odd_shapes() {
-        for (k, m, n) in [(1, 1, 1), (3, 5, 7), (4, 9, 32), (9, 2, 65), (5, 0, 3), (2, 3, 97)] {
+        for (k, m, n) in [
+            (1, 1, 1),
+            (3, 5, 7),
+            (4, 9, 32),
+            (9, 2, 65),
+            (5, 0, 3),
+            (2, 3, 97),
+        ] {
             let value = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let x: Vec<u64> = (0..k * m).map(value).collect();
             let y: Vec<i64> = (0..m * n).map(|i| value(i + 1000) as i64).collect();

@@ -6,7 +6,8 @@ use crate::{MpcError, Party, Result, Ring};
 use std::borrow::Cow;
 use tacita_bfv::matmul::{Dims, Plan};
 
-/// Shares of `left` (client's: batch x k x m) times `right` (server's: batch x m x n, small signed integers), default options.
+/// Shares of `left` (client's: batch x k x m) times `right` (server's: batch x m x n, small signed integers),
+/// default options.
 ///
 /// # Errors
 /// For inputs of another size or on the wrong side, weights beyond the norm of the options, channel errors.
@@ -51,7 +52,8 @@ pub fn client_times_server_with(
     })
 }
 
-/// Shares of X W for shares of X (`x`: batch x k x m, both parties) and the server's weights, default options.
+/// Shares of X W for shares of X (`x`: batch x k x m, both parties) and the server's weights, default
+/// options.
 ///
 /// # Errors
 /// As [`client_times_server`].
@@ -89,12 +91,19 @@ pub fn share_times_weights_with(
     })
 }
 
-/// Shares of X Y for shares of both (`x`: batch x k x m, `y`: batch x m x n), default slack. Cheap for rings of up to about
-/// 46 bits: reduce first (products of 64-bit shares need three primes and 8 MB of further keys).
+/// Shares of X Y for shares of both (`x`: batch x k x m, `y`: batch x m x n), default slack. Cheap for rings
+/// of up to about 46 bits: reduce first (products of 64-bit shares need three primes and 8 MB of further
+/// keys).
 ///
 /// # Errors
 /// As [`client_times_server`].
-pub fn share_times_share(party: &mut Party, x: &[u64], y: &[u64], dims: Dims, ring: Ring) -> Result<Vec<u64>> {
+pub fn share_times_share(
+    party: &mut Party,
+    x: &[u64],
+    y: &[u64],
+    dims: Dims,
+    ring: Ring,
+) -> Result<Vec<u64>> {
     share_times_share_with(party, x, y, dims, ring, Options::default())
 }
 
@@ -129,7 +138,10 @@ pub fn share_times_share_with(
 fn apart(party: &mut Party, plans: (&Plan, &Plan), x: &[u64], y: &[u64], ring: Ring) -> Result<Vec<u64>> {
     let Dims { k, m, n, .. } = plans.0.layout.grid.dims;
     let (xt, yt) = (transpose(x, k, m), transpose(y, m, n));
-    let work = [Work::shares(plans.0, x, y, ring), Work::shares(plans.1, &yt, &xt, ring)];
+    let work = [
+        Work::shares(plans.0, x, y, ring),
+        Work::shares(plans.1, &yt, &xt, ring),
+    ];
     let parts = run(party, &work)?;
     let other = transpose(&parts[1], n, k);
     Ok(parts[0].iter().zip(other).map(|(&a, b)| ring.add(a, b)).collect())
@@ -247,10 +259,14 @@ fn check_norms(weights: &[i64], dims: Dims, log_norm: u32) -> Result<()> {
         let largest = squares.into_iter().fold(0.0, f64::max).sqrt();
         if largest > f64::from(log_norm).exp2() {
             let detail = format!(
-                "a column of the weights has norm 2^{:.1}, above the 2^{log_norm} of the options; raise log_norm on both sides",
+                "a column of the weights has norm 2^{:.1}, above the 2^{log_norm} of the options; raise \
+                log_norm on both sides",
                 largest.log2()
             );
-            return Err(MpcError::Shape { op: "weights", detail });
+            return Err(MpcError::Shape {
+                op: "weights",
+                detail,
+            });
         }
     }
     Ok(())
@@ -273,11 +289,16 @@ impl Sizes {
         let Dims { k, m, n, batch } = dims;
         let wrong = |what: &str, found: usize, expected: usize| {
             let detail = format!("the {what} matrix has {found} values where {dims:?} needs {expected}");
-            Err(MpcError::Shape { op: "product", detail })
+            Err(MpcError::Shape {
+                op: "product",
+                detail,
+            })
         };
         match (left, right) {
             (Some(x), None) if want_left && x.len() != batch * k * m => wrong("left", x.len(), batch * k * m),
-            (None, Some(y)) if !want_left && y.len() != batch * m * n => wrong("right", y.len(), batch * m * n),
+            (None, Some(y)) if !want_left && y.len() != batch * m * n => {
+                wrong("right", y.len(), batch * m * n)
+            }
             (Some(_), None) if want_left => Ok(Self { out: batch * k * n }),
             (None, Some(_)) if !want_left => Ok(Self { out: batch * k * n }),
             _ => Err(wrong_side()),

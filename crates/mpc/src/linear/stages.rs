@@ -1,4 +1,5 @@
-//! The stages of a product under a plan: encrypting, evaluating, opening. Message lengths follow from the plan.
+//! The stages of a product under a plan: encrypting, evaluating, opening. Message lengths follow from the
+//! plan.
 use super::state::{key_limbs, Keys};
 use crate::{Result, Ring};
 use rayon::prelude::*;
@@ -41,7 +42,11 @@ pub fn encrypt(keys: &Keys, plan: &Plan, left: &[u64], right: Option<&[u64]>) ->
 fn request_counts(plan: &Plan) -> [usize; 2] {
     let grid = plan.layout.grid;
     let (batch, m) = (grid.dims.batch, grid.m_blocks());
-    let right = if plan.crossed() { batch * m * grid.n_blocks() } else { 0 };
+    let right = if plan.crossed() {
+        batch * m * grid.n_blocks()
+    } else {
+        0
+    };
     [batch * grid.k_blocks() * m, right]
 }
 
@@ -61,7 +66,9 @@ pub fn respond_all(
     let form = plan.budget.rounding;
     let one = form.byte_len(&keys.params);
     let decode = |bytes: &[u8]| -> Result<Vec<Ciphertext>> {
-        let cts = bytes.par_chunks(one).map(|b| decode_request(&keys.params, b, form));
+        let cts = bytes
+            .par_chunks(one)
+            .map(|b| decode_request(&keys.params, b, form));
         Ok(cts.collect::<std::result::Result<_, _>>()?)
     };
     let (left, other) = bytes.split_at(request_counts(plan)[0] * one);

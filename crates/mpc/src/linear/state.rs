@@ -11,11 +11,12 @@ use tacita_rlwe::Parameters;
 pub struct Options {
     /// Results may be off by less than 2^slack units (at least 2). More slack, fewer bytes.
     pub slack: u32,
-    /// Every column of the weights has Euclidean norm at most 2^log_norm, in units of their last place. 24 is a norm of 64 at
-    /// f = 18, where trained layers have 1 to 10. A tighter bound saves one bit of every encrypted value per bit.
+    /// Every column of the weights has Euclidean norm at most 2^log_norm, in units of their last place. 24 is
+    /// a norm of 64 at f = 18, where trained layers have 1 to 10. A tighter bound saves one bit of every
+    /// encrypted value per bit.
     pub log_norm: u32,
-    /// The client learns the result next (logits, an embedding): noise must not tell anything about the weights or the server's
-    /// shares. About twice the bytes.
+    /// The client learns the result next (logits, an embedding): noise must not tell anything about the
+    /// weights or the server's shares. About twice the bytes.
     pub opened: bool,
 }
 
@@ -48,9 +49,11 @@ pub struct State {
 /// How a product of shares is done.
 #[derive(Clone, Copy)]
 pub(super) enum SharesPlan {
-    /// Both products in the same responses, so both encodings have the same window: many requests, few responses.
+    /// Both products in the same responses, so both encodings have the same window: many requests, few
+    /// responses.
     Joint(Plan),
-    /// X_1 Y_0, and the transpose of X_0 Y_1 as Y_1^T X_0^T: each with its own window, so that requests are dense.
+    /// X_1 Y_0, and the transpose of X_0 Y_1 as Y_1^T X_0^T: each with its own window, so that requests are
+    /// dense.
     Apart(Plan, Plan),
 }
 
@@ -68,8 +71,8 @@ pub(super) enum Side {
 }
 
 impl Party {
-    /// Makes the client's lattice keys and sends the server what it needs: 4.1 MB, half a round. Runs once a session; the other
-    /// functions of this module run it when it was not.
+    /// Makes the client's lattice keys and sends the server what it needs: 4.1 MB, half a round. Runs once a
+    /// session; the other functions of this module run it when it was not.
     ///
     /// # Errors
     /// Those of the channel; malformed keys.
@@ -103,13 +106,25 @@ impl Party {
         if let Some(plan) = self.linear.plans.get(&key) {
             return Ok(*plan);
         }
-        let plan = Plan::new(&parameters_olt()?, dims, ring.bits(), slack, plain, &self.linear.costs)?;
+        let plan = Plan::new(
+            &parameters_olt()?,
+            dims,
+            ring.bits(),
+            slack,
+            plain,
+            &self.linear.costs,
+        )?;
         self.linear.plans.insert(key, plan);
         Ok(plan)
     }
 
     /// The cheaper way to multiply shares. The errors of two products add up, so each gets half.
-    pub(super) fn linear_shares_plan(&mut self, dims: Dims, ring: Ring, options: Options) -> Result<SharesPlan> {
+    pub(super) fn linear_shares_plan(
+        &mut self,
+        dims: Dims,
+        ring: Ring,
+        options: Options,
+    ) -> Result<SharesPlan> {
         let Options { slack, opened, .. } = options;
         let transposed = Dims {
             k: dims.n,
@@ -123,7 +138,9 @@ impl Party {
         };
         let costs = &self.linear.costs;
         Ok(match joint {
-            Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => SharesPlan::Joint(j),
+            Ok(j) if j.price.total(costs) < left.price.total(costs) + right.price.total(costs) => {
+                SharesPlan::Joint(j)
+            }
             _ => SharesPlan::Apart(left, right),
         })
     }
@@ -137,7 +154,8 @@ impl Party {
         })
     }
 
-    /// Makes sure that both sides have the keys of a plan: another 8 MB to merge ciphertexts of three primes, at their first use.
+    /// Makes sure that both sides have the keys of a plan: another 8 MB to merge ciphertexts of three primes,
+    /// at their first use.
     pub(super) fn linear_keys_for(&mut self, plan: &Plan) -> Result<()> {
         self.setup_linear()?;
         if key_limbs(plan) != WIDE {
@@ -148,7 +166,9 @@ impl Party {
         };
         let done = match &mut keys.side {
             Side::Client(client, sent @ false) => {
-                let wide = client.server_keys(&keys.params, WIDE, true)?.to_bytes(&keys.params);
+                let wide = client
+                    .server_keys(&keys.params, WIDE, true)?
+                    .to_bytes(&keys.params);
                 *sent = true;
                 self.send(&wide)
             }
@@ -183,7 +203,8 @@ impl Keys {
     }
 }
 
-/// Primes of the keys that a plan needs. Where nothing is merged the public key is enough, and that has all primes always.
+/// Primes of the keys that a plan needs. Where nothing is merged the public key is enough, and that has all
+/// primes always.
 pub(super) fn key_limbs(plan: &Plan) -> usize {
     if plan.layout.pack == 0 {
         NARROW

@@ -1,13 +1,14 @@
-//! Embedding lookup in a table that stays hidden: encrypted once under the *server's* key, chosen from by the client
-//! (`docs/decisions/0010-embedding-lookup.md` argues the privacy of both).
+//! Embedding lookup in a table that stays hidden: encrypted once under the *server's* key, chosen from by the
+//! client (`docs/decisions/0010-embedding-lookup.md` argues the privacy of both).
 //!
-//! A row of d values is cut into pieces of a power of two (one padded piece where d has no large one). A ciphertext holds
-//! `stride` = N / piece pieces: value l of the piece in slot s at coefficient l * stride + s. The client turns the slot it wants to
-//! multiples of the stride (times X^-s), interleaves `stride` such pieces into one ciphertext, masks it and returns it; the server
-//! opens. One prime of 49 bits is enough: the only noise is that of encryption and of the merges.
+//! A row of d values is cut into pieces of a power of two (one padded piece where d has no large one). A
+//! ciphertext holds `stride` = N / piece pieces: value l of the piece in slot s at coefficient l * stride +
+//! s. The client turns the slot it wants to multiples of the stride (times X^-s), interleaves `stride` such
+//! pieces into one ciphertext, masks it and returns it; the server opens. One prime of 49 bits is enough: the
+//! only noise is that of encryption and of the merges.
 //!
-//! Cost: once rows * d * (bits + 2) bits (28 bits a value for 26-bit values), kept by the client; per token 2 (bits + 5) bits a value, half a
-//! round, one merge a piece.
+//! Cost: once rows * d * (bits + 2) bits (28 bits a value for 26-bit values), kept by the client; per token 2
+//! (bits + 5) bits a value, half a round, one merge a piece.
 use crate::{MpcError, Party, Result, Ring};
 use rayon::prelude::*;
 use std::sync::OnceLock;
@@ -37,7 +38,8 @@ pub struct TableShape {
     pub rows: usize,
     /// Values of a row.
     pub columns: usize,
-    /// Values v have |v| < 2^(bits - 2): shares come modulo 2^bits and `compare::extend` takes them to larger rings.
+    /// Values v have |v| < 2^(bits - 2): shares come modulo 2^bits and `compare::extend` takes them to larger
+    /// rings.
     pub bits: u32,
 }
 
@@ -48,7 +50,9 @@ impl TableShape {
         if rows > 0 && columns > 0 && columns <= N && fits && (4..=32).contains(&bits) {
             return Ok(self);
         }
-        Err(shape(format!("{self:?}: up to {N} columns, 2^32 values, 4 to 32 bits")))
+        Err(shape(format!(
+            "{self:?}: up to {N} columns, 2^32 values, 4 to 32 bits"
+        )))
     }
 
     /// Values of a piece, a power of two, and pieces of a row.
@@ -93,7 +97,8 @@ impl TableShape {
             norm: 1.0,
             pack: self.stride().ilog2(),
         };
-        Budget::with_primes(params, LIMBS, operands).ok_or_else(|| shape(format!("{self:?} leaves no room for noise")))
+        Budget::with_primes(params, LIMBS, operands)
+            .ok_or_else(|| shape(format!("{self:?} leaves no room for noise")))
     }
 
     /// Bytes of the encrypted table with its keys.
@@ -135,7 +140,8 @@ fn kept(layout: Layout, r: usize) -> Vec<usize> {
 
 #[cfg(test)]
 impl TableShape {
-    /// What is public of an answer: bytes of the keys before the table, kappa, and the kept coefficients of every response.
+    /// What is public of an answer: bytes of the keys before the table, kappa, and the kept coefficients of
+    /// every response.
     pub(crate) fn answer_form(self, tokens: usize) -> Result<(usize, u32, Vec<Vec<usize>>)> {
         let (params, layout) = (parameters_olt()?, self.layout(tokens));
         let keep = (0..layout.responses()).map(|r| kept(layout, r)).collect();
@@ -196,7 +202,8 @@ impl TableServer {
         &self.message
     }
 
-    /// The server's shares modulo 2^bits of `tokens` rows, off by less than 4 units; it learns how many there are.
+    /// The server's shares modulo 2^bits of `tokens` rows, off by less than 4 units; it learns how many there
+    /// are.
     ///
     /// # Errors
     /// Those of the channel.
@@ -208,7 +215,13 @@ impl TableServer {
             let (mut rest, mut out) = (&bytes[..], vec![0; tokens * self.shape.columns]);
             for (r, len) in lengths.into_iter().enumerate() {
                 let piece = super::stages::take(&mut rest, len);
-                let opened = open(&self.params, &self.keys.secret, piece, kappa, Some(&kept(layout, r)))?;
+                let opened = open(
+                    &self.params,
+                    &self.keys.secret,
+                    piece,
+                    kappa,
+                    Some(&kept(layout, r)),
+                )?;
                 place(layout, self.shape, r, kappa, opened, &mut out);
             }
             Ok(out)
@@ -284,7 +297,10 @@ impl TableClient {
                 self.shape.rows
             )));
         }
-        let (layout, kappa) = (self.shape.layout(tokens.len()), self.shape.budget(&self.params)?.kappa);
+        let (layout, kappa) = (
+            self.shape.layout(tokens.len()),
+            self.shape.budget(&self.params)?.kappa,
+        );
         party.measured("embedding", |party| {
             let packer = Packer::new(&self.params, &self.keys, layout, LIMBS);
             let responses: Vec<Response> = (0..layout.responses())
@@ -326,7 +342,11 @@ impl TableClient {
         let stride = self.shape.stride();
         let form = self.shape.budget(&self.params)?.rounding;
         let len = form.byte_len(&self.params);
-        let mut ct = decode_request(&self.params, &self.ciphertexts[piece / stride * len..][..len], form)?;
+        let mut ct = decode_request(
+            &self.params,
+            &self.ciphertexts[piece / stride * len..][..len],
+            form,
+        )?;
         let turn = self.turns[piece % stride].get_or_init(|| self.turn(piece % stride));
         for poly in &mut ct.polys {
             kernels::mul_assign(self.params.modulus(0), &mut poly.limbs[0], &turn.limbs[0]);

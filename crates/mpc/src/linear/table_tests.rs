@@ -4,7 +4,9 @@ use crate::testing::{join, run_pair};
 fn table(shape: TableShape) -> Vec<i64> {
     let limit = 1i64 << (shape.bits - 2);
     let value = |i: usize| (i as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> 20;
-    let mut table: Vec<i64> = (0..shape.rows * shape.columns).map(|i| value(i) % limit).collect();
+    let mut table: Vec<i64> = (0..shape.rows * shape.columns)
+        .map(|i| value(i) % limit)
+        .collect();
     table[0] = limit - 1;
     *table.last_mut().unwrap() = 1 - limit;
     table
@@ -31,7 +33,10 @@ fn rows_come_back_as_shares() {
         for (at, v) in found.into_iter().enumerate() {
             let expected = values[tokens[at / columns] * columns + at % columns];
             let error = Ring::new(bits).signed(Ring::new(bits).from_signed(v - expected));
-            assert!(error.abs() < 1 << SLACK, "{shape:?}, value {at}: {v} for {expected}");
+            assert!(
+                error.abs() < 1 << SLACK,
+                "{shape:?}, value {at}: {v} for {expected}"
+            );
         }
     }
 }
@@ -52,7 +57,10 @@ fn equal_tokens_are_answered_afresh() {
     let other = answer(&[8; 32]);
     let equal = |x: &[u8], y: &[u8]| x.iter().zip(y).filter(|(a, b)| a == b).count() as f64 / x.len() as f64;
     for share in [equal(&same.0, &same.1), equal(&same.0, &other)] {
-        assert!((share - 1.0 / 256.0).abs() < 1e-3, "{share} of the bytes are equal");
+        assert!(
+            (share - 1.0 / 256.0).abs() < 1e-3,
+            "{share} of the bytes are equal"
+        );
     }
 }
 

@@ -143,7 +143,10 @@ fn shares_case(d: Dims, bits: u32, slack: u32) {
             opened: false,
         },
     );
-    let (x, y) = (small(d.batch * d.k * d.m, 1, bits), small(d.batch * d.m * d.n, 2, bits));
+    let (x, y) = (
+        small(d.batch * d.k * d.m, 1, bits),
+        small(d.batch * d.m * d.n, 2, bits),
+    );
     let ((x1, x0), (y1, y0)) = (split(ring, &x, 5), split(ring, &y, 6));
     let (a, b) = run_pair(
         |p| share_times_share_with(p, &x1, &y1, d, ring, options),
@@ -180,7 +183,10 @@ fn empty_products_need_no_message() {
             |p| share_times_weights(p, &x, None, d, ring),
             |p| share_times_weights(p, &x, Some(&w), d, ring),
         );
-        assert_eq!((a, b), (vec![0; d.batch * d.k * d.n], vec![0; d.batch * d.k * d.n]));
+        assert_eq!(
+            (a, b),
+            (vec![0; d.batch * d.k * d.n], vec![0; d.batch * d.k * d.n])
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two or three squares and vanishes further out.
+//! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two or three squares and vanishes further
+//! out.
 use super::chain::Chain;
 use super::fits;
 use super::fixed::{check_range, coarse, convert, rescale, shape, subtract, Fixed};
@@ -6,8 +7,8 @@ use super::seg4;
 use crate::compare::{below_many, select, xor};
 use crate::{Party, Result, Ring};
 
-/// Ways to approximate GELU. The error is the largest distance to x*Phi(x), rounding included; bits are those on the wire for each element
-/// of a Z_{2^64} sharing, correlations not counted.
+/// Ways to approximate GELU. The error is the largest distance to x*Phi(x), rounding included; bits are those
+/// on the wire for each element of a Z_{2^64} sharing, correlations not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GeluForm {
     /// max(x, 0) - |x| Phi(-|x|), degree 4 on |x| < 3.25: 2 squares; error 3e-3.
@@ -15,10 +16,11 @@ pub enum GeluForm {
     Abs4,
     /// The same with degree 8 on |x| < 4: 3 squares; error 1e-3.
     Abs8,
-    /// Four segments with the paper's polynomials of degrees 3 and 6 (BumbleBee, appendix D), Z_{2^64}, 18 fraction bits; error
-    /// 3.4e-2, at -5 (the paper says 1.5e-2; its printed cubic is 0.033 there).
+    /// Four segments with the paper's polynomials of degrees 3 and 6 (BumbleBee, appendix D), Z_{2^64}, 18
+    /// fraction bits; error 3.4e-2, at -5 (the paper says 1.5e-2; its printed cubic is 0.033 there).
     Seg4,
-    /// BOLT's 0.5 x + quartic in |x| on |x| < 2.7 (BumbleBee, appendix D): [`GeluForm::Abs4`]'s protocol with another chain; error 1.0e-2.
+    /// BOLT's 0.5 x + quartic in |x| on |x| < 2.7 (BumbleBee, appendix D): [`GeluForm::Abs4`]'s protocol with
+    /// another chain; error 1.0e-2.
     P4,
 }
 
@@ -38,7 +40,8 @@ struct Bump {
     limit: f64,
 }
 
-/// GELU for |x| < 1023 by the default form, from `ring`/`frac` to the same fraction in `out`. See [`gelu_with`].
+/// GELU for |x| < 1023 by the default form, from `ring`/`frac` to the same fraction in `out`. See
+/// [`gelu_with`].
 ///
 /// # Errors
 /// Those of [`gelu_with`].
@@ -48,12 +51,20 @@ pub fn gelu(party: &mut Party, x: &[u64], ring: Ring, frac: u32, out: Ring) -> R
 
 /// GELU for |x| <= 2^range - 1 by a form (nearer to 2^range, rounding may leave the ring).
 ///
-/// Cost of the default for each element, Z_{2^64} in and out, range 10: two squares of 17-bit shares, 3 thresholds on 18 bits, multiplexers of
-/// 32, 26 and 15 bits, extensions: 1190 bits on the wire and 40 correlated transfers, 15 rounds.
+/// Cost of the default for each element, Z_{2^64} in and out, range 10: two squares of 17-bit shares, 3
+/// thresholds on 18 bits, multiplexers of 32, 26 and 15 bits, extensions: 1190 bits on the wire and 40
+/// correlated transfers, 15 rounds.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
-pub fn gelu_with(party: &mut Party, x: &[u64], from: Fixed, out: Ring, form: GeluForm, range: u32) -> Result<Vec<u64>> {
+pub fn gelu_with(
+    party: &mut Party,
+    x: &[u64],
+    from: Fixed,
+    out: Ring,
+    form: GeluForm,
+    range: u32,
+) -> Result<Vec<u64>> {
     let to = Fixed { ring: out, ..from };
     let bump = |chain, limit| Bump { chain, limit };
     party.measured("gelu", |party| match form {
@@ -64,8 +75,8 @@ pub fn gelu_with(party: &mut Party, x: &[u64], from: Fixed, out: Ring, form: Gel
     })
 }
 
-/// SiLU, x*sigmoid(x), for |x| <= 2^range - 1: max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8; error 3.5e-3. Three squares: 1543 bits
-/// for each element.
+/// SiLU, x*sigmoid(x), for |x| <= 2^range - 1: max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8; error
+/// 3.5e-3. Three squares: 1543 bits for each element.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -78,7 +89,8 @@ pub fn silu(party: &mut Party, x: &[u64], from: Fixed, out: Ring, range: u32) ->
     party.measured("silu", |party| rectified(party, x, from, to, bump, range))
 }
 
-/// ELU with alpha = 1, exp(x) - 1 below zero, for |x| <= 2^range - 1; error 1.5e-3. Four squares: about 1950 bits for each element.
+/// ELU with alpha = 1, exp(x) - 1 below zero, for |x| <= 2^range - 1; error 1.5e-3. Four squares: about 1950
+/// bits for each element.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
@@ -140,15 +152,23 @@ fn thresholds(party: &mut Party, x: &[u64], from: Fixed, range: u32, at: &[f64])
 
 /// max(x, 0) - 1{|x| < limit} * bump(|x|).
 ///
-/// A wrong sign of a tiny x does no harm: max and bump then err together, and max(x, 0) - h(|x|) = x - h(-x) continues the function
-/// smoothly through 0, for which the chains are fitted a little below 0.
-fn rectified(party: &mut Party, x: &[u64], from: Fixed, to: Fixed, bump: Bump, range: u32) -> Result<Vec<u64>> {
+/// A wrong sign of a tiny x does no harm: max and bump then err together, and max(x, 0) - h(|x|) = x - h(-x)
+/// continues the function smoothly through 0, for which the chains are fitted a little below 0.
+fn rectified(
+    party: &mut Party,
+    x: &[u64],
+    from: Fixed,
+    to: Fixed,
+    bump: Bump,
+    range: u32,
+) -> Result<Vec<u64>> {
     check("activation", from, to.ring, range)?;
     let below = thresholds(party, x, from, range, &[-bump.limit, 0.0, bump.limit])?;
     let (wide, rest) = (Chain::input(NARROW), middle(from, range));
     let mut size = rescale(party, x, from, bump.chain.sigma, wide)?;
     let mut result = rescale(party, x, from, 1.0, rest)?;
-    let negative = crate::compare::select_many(party, &below[1], &[(&size, wide.ring), (&result, rest.ring)])?;
+    let negative =
+        crate::compare::select_many(party, &below[1], &[(&size, wide.ring), (&result, rest.ring)])?;
     let twice: Vec<u64> = negative[0].iter().map(|v| v.wrapping_mul(2)).collect();
     subtract(&mut size, &twice, wide.ring);
     subtract(&mut result, &negative[1], rest.ring);

@@ -1,9 +1,11 @@
 //! Polynomials as chains of squares.
 //!
-//! A chain computes t_0 = sigma x + shift and t_{i+1} = +-t_i^2 + sum_{k<i} c_k t_k + constant; its value is 2^exponent times the last t. Every t
-//! of the fitted interval stays inside (-1, 1). In shares: t has f fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)},
-//! the public combination is added at that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
-//! to 32 bits (385 bits on the wire) and, where a later combination uses t, one extension (16 bits); nothing else.
+//! A chain computes t_0 = sigma x + shift and t_{i+1} = +-t_i^2 + sum_{k<i} c_k t_k + constant; its value is
+//! 2^exponent times the last t. Every t of the fitted interval stays inside (-1, 1). In shares: t has f
+//! fraction bits in Z_{2^(f+2)}; the square comes with 2f in Z_{2^(2f+2)}, the public combination is added at
+//! that precision for nothing, and f bits are dropped locally. With f = 15 a stage costs one square from 17
+//! to 32 bits (385 bits on the wire) and, where a later combination uses t, one extension (16 bits); nothing
+//! else.
 use super::few::square_any;
 use super::fixed::{add_public, Fixed};
 use crate::compare::{extend, shift_rounded};
@@ -54,13 +56,15 @@ impl Chain {
         Fixed::new(2 * frac + 2, frac)
     }
 
-    /// The format of the value's shares for f fraction bits: those of 2^-exponent times the value, read as the value.
+    /// The format of the value's shares for f fraction bits: those of 2^-exponent times the value, read as
+    /// the value.
     pub fn output(&self, frac: u32) -> Fixed {
         Fixed::new(frac + 2, (frac as i32 - self.exponent) as u32)
     }
 
-    /// The value from shares of sigma*x (without the shift) in [`Chain::input`]`(frac)`, in [`Chain::output`]`(frac)`. Outside the
-    /// interval the result is arbitrary. Error: the fit's, and rounding of about one unit of 2^-frac at each t.
+    /// The value from shares of sigma*x (without the shift) in [`Chain::input`]`(frac)`, in
+    /// [`Chain::output`]`(frac)`. Outside the interval the result is arbitrary. Error: the fit's, and
+    /// rounding of about one unit of 2^-frac at each t.
     ///
     /// # Errors
     /// Those of the channel.
@@ -68,8 +72,14 @@ impl Chain {
         self.run(party, scaled, frac, false)
     }
 
-    /// The square of the value: one stage more. In the format `frac - 2 exponent` fraction bits of Z_{2^(frac+2)}.
-    pub(crate) fn evaluate_squared(&self, party: &mut Party, scaled: Vec<u64>, frac: u32) -> Result<Vec<u64>> {
+    /// The square of the value: one stage more. In the format `frac - 2 exponent` fraction bits of
+    /// Z_{2^(frac+2)}.
+    pub(crate) fn evaluate_squared(
+        &self,
+        party: &mut Party,
+        scaled: Vec<u64>,
+        frac: u32,
+    ) -> Result<Vec<u64>> {
         self.run(party, scaled, frac, true)
     }
 
@@ -112,14 +122,23 @@ impl Term {
         } else {
             vec![]
         };
-        Ok(Self { narrow, wide: extended })
+        Ok(Self {
+            narrow,
+            wide: extended,
+        })
     }
 }
 
 /// The next t from those known, f fraction bits in Z_{2^(f+2)}.
 fn step(party: &mut Party, stage: &Stage, known: &[Term], wide: Fixed) -> Result<Vec<u64>> {
     let (ring, frac) = (wide.ring, wide.frac);
-    let mut sum = square_any(party, &known[known.len() - 1].narrow, Ring::new(frac + 2), ring, frac)?;
+    let mut sum = square_any(
+        party,
+        &known[known.len() - 1].narrow,
+        Ring::new(frac + 2),
+        ring,
+        frac,
+    )?;
     if stage.negate {
         sum.iter_mut().for_each(|s| *s = s.wrapping_neg());
     }
@@ -129,7 +148,11 @@ fn step(party: &mut Party, stage: &Stage, known: &[Term], wide: Fixed) -> Result
             .zip(&t.wide)
             .for_each(|(s, t)| *s = s.wrapping_add(c.wrapping_mul(*t)));
     }
-    let constant = Fixed { frac: 2 * frac, ..wide }.encode(stage.constant);
+    let constant = Fixed {
+        frac: 2 * frac,
+        ..wide
+    }
+    .encode(stage.constant);
     add_public(party, &mut sum, ring, constant);
     sum.iter_mut().for_each(|s| *s = ring.reduce(*s));
     Ok(shift_rounded(party, &sum, ring, frac))

@@ -14,11 +14,12 @@ pub const EXP_LEAST: f64 = -10.5;
 /// Largest input; what an approximate maximum may leave above 0.
 pub const EXP_MOST: f64 = 0.25;
 
-/// exp(x) for -2^range < x <= 0.25; 0 below -10.5. Error at most 1.5e-3 near 0 (2e-4 root mean square), falling with exp(x/2) to 1.3e-4 at -10.
+/// exp(x) for -2^range < x <= 0.25; 0 below -10.5. Error at most 1.5e-3 near 0 (2e-4 root mean square),
+/// falling with exp(x/2) to 1.3e-4 at -10.
 ///
-/// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of small values small, which sums over long rows need.
-/// Cost for each element: four squares from 17 to 32 bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about
-/// 1700 bits to Z_{2^32}; 16 rounds.
+/// exp(x)/2 is the square of a chain of three squares for exp(x/2)/sqrt(2): the square keeps the error of
+/// small values small, which sums over long rows need. Cost for each element: four squares from 17 to 32
+/// bits, one threshold on range + 6 bits, a multiplexer of 17 bits: about 1700 bits to Z_{2^32}; 16 rounds.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.

@@ -1,8 +1,10 @@
-//! Exact products of few shared values by oblivious transfer, and the choice between them and the lattice products.
+//! Exact products of few shared values by oblivious transfer, and the choice between them and the lattice
+//! products.
 //!
-//! A lattice product pays for whole ciphertexts of 8192 slots. With bits of one factor as choices and multiples of the other as payloads
-//! (Gilboa 1999) a product in Z_{2^l} costs l(l+1)/2 + l bits for each cross term, in rings that shrink by a bit with every bit of the
-//! factor, and no ciphertext: less than a ciphertext and its keys below about [`FEW`] values. Results are exact.
+//! A lattice product pays for whole ciphertexts of 8192 slots. With bits of one factor as choices and
+//! multiples of the other as payloads (Gilboa 1999) a product in Z_{2^l} costs l(l+1)/2 + l bits for each
+//! cross term, in rings that shrink by a bit with every bit of the factor, and no ciphertext: less than a
+//! ciphertext and its keys below about [`FEW`] values. Results are exact.
 use super::fixed::shape;
 use crate::compare::extend;
 use crate::products;
@@ -11,8 +13,9 @@ use crate::{Party, Result, Ring};
 /// Below this many values products go by oblivious transfer.
 pub const FEW: usize = 4096;
 
-/// Shares of (receiver's a)*(sender's b) modulo 2^bits; both roles in one call: `mine` are this party's factors where it chooses, `offers`
-/// those where it sends. An empty `mine` or `offers` leaves that direction out.
+/// Shares of (receiver's a)*(sender's b) modulo 2^bits; both roles in one call: `mine` are this party's
+/// factors where it chooses, `offers` those where it sends. An empty `mine` or `offers` leaves that direction
+/// out.
 fn cross(party: &mut Party, mine: &[u64], offers: &[u64], ring: Ring) -> Result<(Vec<u64>, Vec<u64>)> {
     let chosen = if mine.is_empty() {
         None
@@ -35,7 +38,8 @@ fn offers_in(offers: &[u64], bits: u32) -> Vec<u64> {
     offers.iter().map(|&b| Ring::new(bits).reduce(b)).collect()
 }
 
-/// Shares of x*y, exact. Cost for each element: l(l+3) bits on the wire and 2l correlated transfers for a ring of l bits, one round.
+/// Shares of x*y, exact. Cost for each element: l(l+3) bits on the wire and 2l correlated transfers for a
+/// ring of l bits, one round.
 ///
 /// # Errors
 /// Those of the channel; [`crate::MpcError::Shape`] for two lengths.
@@ -50,7 +54,8 @@ pub fn product(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Ve
     Ok(own.zip(crossed).map(|(o, c)| ring.add(o, c)).collect())
 }
 
-/// Shares of x^2, exact: one cross term. Cost for each element: (l-1)(l+2)/2 bits and l-1 correlated transfers.
+/// Shares of x^2, exact: one cross term. Cost for each element: (l-1)(l+2)/2 bits and l-1 correlated
+/// transfers.
 ///
 /// # Errors
 /// Those of the channel.
@@ -71,11 +76,14 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
     })?;
     let crossed = if party.is_client() { got } else { kept };
     let own = x.iter().map(|&x| x.wrapping_mul(x));
-    Ok(own.zip(crossed).map(|(o, c)| ring.add(o, c.wrapping_mul(2))).collect())
+    Ok(own
+        .zip(crossed)
+        .map(|(o, c)| ring.add(o, c.wrapping_mul(2)))
+        .collect())
 }
 
-/// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious transfer in the grown ring
-/// (exact) for few values, else by ciphertexts.
+/// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious
+/// transfer in the grown ring (exact) for few values, else by ciphertexts.
 ///
 /// # Errors
 /// Those of the channel.
@@ -91,7 +99,13 @@ pub(crate) fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, sla
 ///
 /// # Errors
 /// Those of the channel.
-pub(crate) fn product_any(party: &mut Party, x: &[u64], y: &[u64], ring: Ring, slack: u32) -> Result<Vec<u64>> {
+pub(crate) fn product_any(
+    party: &mut Party,
+    x: &[u64],
+    y: &[u64],
+    ring: Ring,
+    slack: u32,
+) -> Result<Vec<u64>> {
     if x.len() < FEW {
         return product(party, x, y, ring);
     }

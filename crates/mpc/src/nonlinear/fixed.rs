@@ -1,4 +1,5 @@
-//! Fixed-point formats and the moves between them. Going to a smaller ring is local; growing a ring takes one correlated transfer.
+//! Fixed-point formats and the moves between them. Going to a smaller ring is local; growing a ring takes one
+//! correlated transfer.
 use crate::compare::{extend, shift_rounded};
 use crate::{MpcError, Party, Result, Ring};
 
@@ -46,8 +47,8 @@ pub(crate) fn add_public(party: &Party, x: &mut [u64], ring: Ring, constant: u64
     }
 }
 
-/// The integer M and shift e that multiply by `factor` between two formats: x*M, then e bits off. The ring shrinks by e. A power of two
-/// is exact; another factor takes as many bits as there is room for.
+/// The integer M and shift e that multiply by `factor` between two formats: x*M, then e bits off. The ring
+/// shrinks by e. A power of two is exact; another factor takes as many bits as there is room for.
 fn multiplier(from: Fixed, to: Fixed, factor: f64) -> Option<(u64, u32)> {
     let room = from.ring.bits().checked_sub(to.ring.bits())?;
     let exact = |e: u32| factor * (to.frac as f64 - from.frac as f64 + e as f64).exp2();
@@ -60,10 +61,12 @@ fn multiplier(from: Fixed, to: Fixed, factor: f64) -> Option<(u64, u32)> {
     Some((exact(e).round() as i64 as u64, e))
 }
 
-/// x * factor in another format; local where the ring has the room for it, else the ring is first extended (|x| < 2^(bits-2) then).
+/// x * factor in another format; local where the ring has the room for it, else the ring is first extended
+/// (|x| < 2^(bits-2) then).
 ///
-/// The result is x*factor up to one unit of `to` and a relative error of 2^-14 in the factor (none for powers of two).
-/// It is right modulo `to.ring`, also where the value does not fit. Cost: nothing, or one [`extend`] by at most `to - from + 16` bits.
+/// The result is x*factor up to one unit of `to` and a relative error of 2^-14 in the factor (none for powers
+/// of two). It is right modulo `to.ring`, also where the value does not fit. Cost: nothing, or one [`extend`]
+/// by at most `to - from + 16` bits.
 ///
 /// # Errors
 /// [`MpcError::Shape`] when more than 64 bits would be needed; those of the channel.
@@ -97,9 +100,11 @@ pub fn rescale(party: &mut Party, x: &[u64], from: Fixed, factor: f64, to: Fixed
     rescale(party, &extended, Fixed { ring, ..from }, factor, to)
 }
 
-/// The same value in another format, for |x| < 2^(bits-2) of `from`: an extension where the ring grows, zeros below where `to` is finer.
+/// The same value in another format, for |x| < 2^(bits-2) of `from`: an extension where the ring grows, zeros
+/// below where `to` is finer.
 ///
-/// Cost: at most to.bits - from.bits + |to.frac - from.frac| + 1 bits and one correlated transfer for each element.
+/// Cost: at most to.bits - from.bits + |to.frac - from.frac| + 1 bits and one correlated transfer for each
+/// element.
 ///
 /// # Errors
 /// [`MpcError::Shape`] when `to` has no bits left above the finer fraction; those of the channel.

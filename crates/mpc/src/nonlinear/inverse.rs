@@ -1,8 +1,8 @@
 //! 1/x and 1/sqrt(x) of positive values over many powers of two.
 //!
-//! Thresholds at every power of two give s with n = s x in [1/2, 1); a chain of three squares with 22 fraction bits gives 1/n or
-//! 1/sqrt(n) to 1e-5 relative; one product with s (or a public table of roots of powers of two, picked by the same bits) undoes the scale. No
-//! Newton steps, no secret-dependent branch.
+//! Thresholds at every power of two give s with n = s x in [1/2, 1); a chain of three squares with 22
+//! fraction bits gives 1/n or 1/sqrt(n) to 1e-5 relative; one product with s (or a public table of roots of
+//! powers of two, picked by the same bits) undoes the scale. No Newton steps, no secret-dependent branch.
 use super::chain::Chain;
 use super::few::product_any;
 use super::fits;
@@ -39,7 +39,8 @@ struct Normalised {
 }
 
 impl Normalised {
-    /// 1 at the server, plus the bits weighed by the table's differences: a public table picked by the scale's exponent.
+    /// 1 at the server, plus the bits weighed by the table's differences: a public table picked by the
+    /// scale's exponent.
     fn pick(&self, party: &Party, table: &[u64]) -> Vec<u64> {
         let mut out = vec![0; self.values.len()];
         add_public(party, &mut out, self.ring, table[0]);
@@ -56,14 +57,16 @@ impl Normalised {
 /// Integers of the span's ends: 2^bottom <= x < 2^top.
 fn ends(op: &'static str, from: Fixed, span: Span) -> Result<(u32, u32)> {
     let (bottom, top) = (span.low + from.frac as i32, span.high + from.frac as i32);
-    let fits = bottom >= 0 && top > bottom && top < from.ring.bits() as i32 && top <= 58 && top - bottom <= 32;
+    let fits =
+        bottom >= 0 && top > bottom && top < from.ring.bits() as i32 && top <= 58 && top - bottom <= 32;
     if fits {
         return Ok((bottom as u32, top as u32));
     }
     shape(
         op,
         format!(
-            "values from 2^{} to 2^{} in {from:?}: between 1 and 32 powers of two above one unit, below 2^58 units",
+            "values from 2^{} to 2^{} in {from:?}: between 1 and 32 powers of two above one unit, below \
+            2^58 units",
             span.low, span.high
         ),
     )
@@ -82,7 +85,10 @@ fn normalise(party: &mut Party, x: &[u64], (bottom, top): (u32, u32), scale_bits
         .collect();
     let mut out = Normalised {
         values: x,
-        format: Fixed { ring: work, frac: top },
+        format: Fixed {
+            ring: work,
+            frac: top,
+        },
         bits,
         ring,
         top,
@@ -104,8 +110,15 @@ fn apply(party: &mut Party, n: &Normalised, chain: &Chain) -> Result<Vec<u64>> {
     chain.evaluate(party, scaled, FINE)
 }
 
-/// factor * y with y from the chain (below 2, FINE - exponent fraction bits) and a factor below 2^bits: exact, in a ring that holds it.
-fn restore(party: &mut Party, y: &[u64], chain: &Chain, factor: &[u64], bits: u32) -> Result<(Vec<u64>, Fixed)> {
+/// factor * y with y from the chain (below 2, FINE - exponent fraction bits) and a factor below 2^bits:
+/// exact, in a ring that holds it.
+fn restore(
+    party: &mut Party,
+    y: &[u64],
+    chain: &Chain,
+    factor: &[u64],
+    bits: u32,
+) -> Result<(Vec<u64>, Fixed)> {
     let format = chain.output(FINE);
     let ring = Ring::new(bits + FINE + 4);
     let y = extend(party, y, format.ring, ring)?;
@@ -141,13 +154,15 @@ fn place(party: &mut Party, x: &[u64], ring: Ring, frac: i32, to: Fixed) -> Resu
     convert(party, x, Fixed { ring, frac: 0 }, shifted)
 }
 
-/// 1/x for 2^low <= x < 2^high, to a relative 3e-5 and a unit of the output. Outside the span the result is arbitrary.
+/// 1/x for 2^low <= x < 2^high, to a relative 3e-5 and a unit of the output. Outside the span the result is
+/// arbitrary.
 ///
-/// Cost: high - low thresholds on the span's bits, two products, three squares of 46 bits, extensions. For 1000 values of 8 powers of two, all by
-/// oblivious transfer: about 1.5 kB each.
+/// Cost: high - low thresholds on the span's bits, two products, three squares of 46 bits, extensions. For
+/// 1000 values of 8 powers of two, all by oblivious transfer: about 1.5 kB each.
 ///
 /// # Errors
-/// [`crate::MpcError::Shape`] for a span outside the ring or an output that does not fit; those of the channel.
+/// [`crate::MpcError::Shape`] for a span outside the ring or an output that does not fit; those of the
+/// channel.
 pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fixed) -> Result<Vec<u64>> {
     let (bottom, top) = ends("reciprocal", from, span)?;
     party.measured("reciprocal", |party| {
@@ -169,11 +184,19 @@ pub fn reciprocal(party: &mut Party, x: &[u64], from: Fixed, span: Span, to: Fix
 ///
 /// # Errors
 /// Those of [`reciprocal`].
-pub fn rsqrt(party: &mut Party, x: &[u64], from: Fixed, span: Span, factor: f64, to: Fixed) -> Result<Vec<u64>> {
+pub fn rsqrt(
+    party: &mut Party,
+    x: &[u64],
+    from: Fixed,
+    span: Span,
+    factor: f64,
+    to: Fixed,
+) -> Result<Vec<u64>> {
     let (bottom, top) = ends("rsqrt", from, span)?;
     party.measured("rsqrt", |party| {
         let count = top - bottom;
-        // factor 2^frac/2 sqrt(s) / (2^top/2 sqrt(n)): the constant's mantissa goes into the table, its exponent into the format
+        // factor 2^frac/2 sqrt(s) / (2^top/2 sqrt(n)): the constant's mantissa goes into the table, its
+        // exponent into the format
         let constant = factor * (0.5 * (from.frac as f64 - top as f64)).exp2();
         let exponent = constant.log2().floor();
         let unit = constant / exponent.exp2() * f64::from(ROOTS).exp2();

@@ -1,8 +1,9 @@
 //! Layer normalisation: gamma (x - mean) / deviation + beta, gamma and beta known to the server alone.
 //!
-//! cols*x - sum(x) is cols*(x - mean), exactly and locally; read with more fraction bits it is v = (x - mean)/scale for a public power of
-//! two over cols, |v| < 1. The row sums of v^2 are taken before any truncation; one value a row goes through [`rsqrt`]; v, encrypted once,
-//! is used again in the product gamma*v/deviation, which comes in one response.
+//! cols*x - sum(x) is cols*(x - mean), exactly and locally; read with more fraction bits it is v = (x -
+//! mean)/scale for a public power of two over cols, |v| < 1. The row sums of v^2 are taken before any
+//! truncation; one value a row goes through [`rsqrt`]; v, encrypted once, is used again in the product
+//! gamma*v/deviation, which comes in one response.
 use super::fixed::{convert, shape, Fixed};
 use super::inverse::{rsqrt, Span};
 use crate::products::{scaled_rows_by_server, share_operand, sums_of_squares, Rows};
@@ -27,8 +28,8 @@ pub struct Norm {
 
 /// The ring of the products, with two plaintext primes of 46 bits.
 const WORK: Ring = Ring::new(56);
-/// Errors of the products that fit these primes, in bits: a few 2^-25 of the output, and of a row's sum of squares 2^-10 at the
-/// smallest deviation, 2^-12 and less at larger ones.
+/// Errors of the products that fit these primes, in bits: a few 2^-25 of the output, and of a row's sum of
+/// squares 2^-10 at the smallest deviation, 2^-12 and less at larger ones.
 const SLACK: u32 = 20;
 
 /// Fraction bits and exponents derived from the public bounds.
@@ -53,7 +54,8 @@ impl Norm {
         let positive = [self.bound, self.least, self.gamma]
             .iter()
             .all(|v| v.is_finite() && *v > 0.0);
-        let sane = positive && self.epsilon >= 0.0 && self.least <= self.bound && (1..=4096).contains(&self.cols);
+        let sane =
+            positive && self.epsilon >= 0.0 && self.least <= self.bound && (1..=4096).contains(&self.cols);
         let up = (self.bound * self.cols as f64).log2().ceil() as i32;
         if !sane || up + from.frac as i32 + 2 > from.ring.bits() as i32 {
             return shape("layer_norm", format!("{self:?} of values in {from:?}"));
@@ -111,16 +113,18 @@ fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Re
     )
 }
 
-/// Layer normalisation of the rows of a (rows, cols) matrix; `gamma` and `beta` at the server, `None` at the client (beta may be `None` at
+/// Layer normalisation of the rows of a (rows, cols) matrix; `gamma` and `beta` at the server, `None` at the
+/// client (beta may be `None` at
 /// both: zeros). Error at most 3e-4 for |output| <= 8 and deviations within a
 /// factor of 20, growing with that factor (2e-4 seen with outliers of 100 and deviations from 0.2 to 20).
 ///
-/// Cost with two plaintext primes of 46 bits: for each element two requests of 334 bits, one response of 476 and extensions of about 45,
-/// 1190 bits on the wire; a request and a response more, 830 kB, for the row sums and the factors of all rows (2048 at most); about
-/// 2 kB for each row.
+/// Cost with two plaintext primes of 46 bits: for each element two requests of 334 bits, one response of 476
+/// and extensions of about 45, 1190 bits on the wire; a request and a response more, 830 kB, for the row sums
+/// and the factors of all rows (2048 at most); about 2 kB for each row.
 ///
 /// # Errors
-/// [`crate::MpcError::Shape`] for shapes, bounds that the 56 bits cannot hold, weights on the wrong side; those of the channel.
+/// [`crate::MpcError::Shape`] for shapes, bounds that the 56 bits cannot hold, weights on the wrong side;
+/// those of the channel.
 pub fn layer_norm(
     party: &mut Party,
     x: &[u64],
@@ -197,7 +201,9 @@ fn inverse_deviations(
     let scale = norm.scale(layout.up);
     let epsilon = sums.encode(norm.epsilon / (scale * scale) * norm.cols as f64);
     let own = if party.is_client() { 0 } else { epsilon };
-    sums_of_squares.iter_mut().for_each(|sum| *sum = WORK.add(*sum, own));
+    sums_of_squares
+        .iter_mut()
+        .for_each(|sum| *sum = WORK.add(*sum, own));
     let to = Fixed {
         ring: WORK,
         frac: layout.inverse,

@@ -6,7 +6,8 @@ use super::inverse::{reciprocal, Span};
 use crate::compare::{max_rows, shift_rounded, Window};
 use crate::{Party, Result, Ring};
 
-/// Fraction bits of the copy in which the maximum is found: it may be 2^-5 off, which exp bears and the division takes out.
+/// Fraction bits of the copy in which the maximum is found: it may be 2^-5 off, which exp bears and the
+/// division takes out.
 const COARSE: u32 = 5;
 /// Fraction bits of exponentials.
 const POWER: u32 = 14;
@@ -24,7 +25,8 @@ struct Scores<'a> {
 impl Scores<'_> {
     fn check(&self) -> Result<()> {
         let (from, range) = (self.from, self.range);
-        let fits = range + from.frac + 1 < from.ring.bits() && from.frac > COARSE && (1..=24).contains(&range);
+        let fits =
+            range + from.frac + 1 < from.ring.bits() && from.frac > COARSE && (1..=24).contains(&range);
         let columns = (1..=1 << 20).contains(&self.cols);
         if fits && columns && self.rows.checked_mul(self.cols) == Some(self.x.len()) {
             return Ok(());
@@ -69,7 +71,10 @@ impl Scores<'_> {
             frac: POWER,
         };
         let mut powers = exp(party, &shifted, self.from, format, self.range + 1)?;
-        let total = |row: &[u64]| sum.ring.reduce(row.iter().fold(0, |s: u64, &v| s.wrapping_add(v)));
+        let total = |row: &[u64]| {
+            sum.ring
+                .reduce(row.iter().fold(0, |s: u64, &v| s.wrapping_add(v)))
+        };
         let sums: Vec<u64> = powers.chunks(self.cols).map(total).collect();
         let inverses = reciprocal(party, &sums, sum, span, inverse)?;
         powers.iter_mut().for_each(|p| *p = power.reduce(*p));
@@ -77,11 +82,13 @@ impl Scores<'_> {
     }
 }
 
-/// The two halves of softmax for late normalisation: exp(x - max) with 14 fraction bits in `power`, and one inverse of the sum for
-/// each row in `inverse`. Their product is [`softmax`]; it can wait until after the product with the values, which is smaller.
+/// The two halves of softmax for late normalisation: exp(x - max) with 14 fraction bits in `power`, and one
+/// inverse of the sum for each row in `inverse`. Their product is [`softmax`]; it can wait until after the
+/// product with the values, which is smaller.
 ///
-/// |x| < 2^range, masked positions included (a score 11 below the row's maximum gives exactly 0). Cost for each element: a comparison of
-/// range + 6 bits and a multiplexer for the maximum, [`exp`], and `power` less 17 bits.
+/// |x| < 2^range, masked positions included (a score 11 below the row's maximum gives exactly 0).
+/// Cost for each element: a comparison of range + 6 bits and a multiplexer for the maximum, [`exp`], and
+/// `power` less 17 bits.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for shapes and ranges that do not fit; those of the channel.
@@ -108,7 +115,8 @@ pub fn softmax_parts(
 
 /// Softmax of every row of a (rows, cols) matrix with |x| < 2^range; error at most 3e-4.
 ///
-/// Cost for each element: that of [`softmax_parts`], one product of 32 bits with the row's inverse, and the way to `to`: 2523 bits.
+/// Cost for each element: that of [`softmax_parts`], one product of 32 bits with the row's inverse, and the
+/// way to `to`: 2523 bits.
 ///
 /// # Errors
 /// Those of [`softmax_parts`].
@@ -132,7 +140,10 @@ pub fn softmax(
     };
     party.measured("softmax", |party| {
         let (powers, inverses) = scores.parts(party, ring, Fixed { ring, frac: 16 })?;
-        let inverses: Vec<u64> = inverses.iter().flat_map(|&i| std::iter::repeat_n(i, cols)).collect();
+        let inverses: Vec<u64> = inverses
+            .iter()
+            .flat_map(|&i| std::iter::repeat_n(i, cols))
+            .collect();
         let product = product_any(party, &powers, &inverses, ring, 15)?;
         let narrow = shift_rounded(party, &product, ring, 15);
         convert(party, &narrow, Fixed::new(17, 15), to)

@@ -1,5 +1,6 @@
-//! The 128 base OTs of a session, both directions at once: random OT of Chou and Orlandi, *The Simplest Protocol for Oblivious
-//! Transfer* (2015), figure 1, over Ristretto. Semi-honest security from computational Diffie-Hellman in the random-oracle model.
+//! The 128 base OTs of a session, both directions at once: random OT of Chou and Orlandi, *The Simplest
+//! Protocol for Oblivious Transfer* (2015), figure 1, over Ristretto. Semi-honest security from computational
+//! Diffie-Hellman in the random-oracle model.
 //!
 //! Per direction 32 + 128*32 bytes and about 128 * 3 scalar multiplications on either side (20 ms).
 use crate::MpcError;
@@ -19,8 +20,9 @@ pub(super) struct BaseKeys {
     pub(super) sent: Vec<[u128; 2]>,
     /// k_c of every OT received.
     pub(super) received: Vec<u128>,
-    /// Public coins of the session, from which the keys of [`super::hash`] follow: a hash of the first points of both parties, each
-    /// uniform if its party follows the protocol, so that no session's keys are known before it and no two sessions share them.
+    /// Public coins of the session, from which the keys of [`super::hash`] follow: a hash of the first points
+    /// of both parties, each uniform if its party follows the protocol, so that no session's keys are known
+    /// before it and no two sessions share them.
     pub(super) session: [u8; 32],
 }
 
@@ -52,8 +54,9 @@ pub(super) fn base_ots(party: &mut Party, choices: &[u8; BASE]) -> Result<BaseKe
     party.send(answers.as_flattened())?;
     let theirs = party.receive(32 * BASE)?;
 
-    let tag =
-        |i: usize, sender: &RistrettoPoint, answer: &[u8], shared: RistrettoPoint| key(i, sender, answer, &shared);
+    let tag = |i: usize, sender: &RistrettoPoint, answer: &[u8], shared: RistrettoPoint| {
+        key(i, sender, answer, &shared)
+    };
     let received = (0..BASE)
         .map(|i| tag(i, &peer, &answers[i], blinds[i] * peer))
         .collect();
@@ -62,7 +65,11 @@ pub(super) fn base_ots(party: &mut Party, choices: &[u8; BASE]) -> Result<BaseKe
         let zero = secret * point(answer)?;
         Ok([tag(i, &public, answer, zero), tag(i, &public, answer, zero - own)])
     };
-    let sent = theirs.chunks_exact(32).enumerate().map(pair).collect::<Result<_>>();
+    let sent = theirs
+        .chunks_exact(32)
+        .enumerate()
+        .map(pair)
+        .collect::<Result<_>>();
     secret.zeroize();
     blinds.zeroize();
     let session = coins(party.is_client(), &public, &peer);
@@ -118,7 +125,10 @@ pub(super) fn check_point(bytes: &[u8]) -> Result<()> {
 
 fn bad_point(what: &str) -> MpcError {
     let detail = format!("a point of the base oblivious transfer is {what}");
-    MpcError::Message { op: "setup_ot", detail }
+    MpcError::Message {
+        op: "setup_ot",
+        detail,
+    }
 }
 
 #[cfg(test)]

@@ -29,9 +29,18 @@ pub struct CotRate {
 pub fn ferret(count: usize) -> Result<CotRate> {
     let (left, right) = memory_pair(Duration::from_secs(120));
     std::thread::scope(|scope| {
-        let other =
-            scope.spawn(move || one_side(&mut Party::new(Role::Server, Box::new(right)), count, CotKind::Ferret));
-        let mine = one_side(&mut Party::new(Role::Client, Box::new(left)), count, CotKind::Ferret);
+        let other = scope.spawn(move || {
+            one_side(
+                &mut Party::new(Role::Server, Box::new(right)),
+                count,
+                CotKind::Ferret,
+            )
+        });
+        let mine = one_side(
+            &mut Party::new(Role::Client, Box::new(left)),
+            count,
+            CotKind::Ferret,
+        );
         let theirs = other.join().unwrap_or_else(|_| Err(panicked()));
         let rate = mine?;
         theirs?;
@@ -42,8 +51,8 @@ pub fn ferret(count: usize) -> Result<CotRate> {
     })
 }
 
-/// One party's part of the same, over the party's own channel, for two processes: the base OTs (not timed), then `count` COTs with the
-/// client as the sender.
+/// One party's part of the same, over the party's own channel, for two processes: the base OTs (not timed),
+/// then `count` COTs with the client as the sender.
 ///
 /// # Errors
 /// Those of the protocol.
@@ -76,8 +85,9 @@ pub fn one_side(party: &mut Party, count: usize, kind: CotKind) -> Result<CotRat
     })
 }
 
-/// Takes `count` COTs as a session does, piece by piece and without [`Party::reserve_cots`]: the receiver of a refill computes its bits
-/// first, to announce choices, and its blocks when the answer comes. Returns how many were made for it.
+/// Takes `count` COTs as a session does, piece by piece and without [`Party::reserve_cots`]: the receiver of
+/// a refill computes its bits first, to announce choices, and its blocks when the answer comes. Returns how
+/// many were made for it.
 ///
 /// # Errors
 /// Those of the protocol.
@@ -107,9 +117,10 @@ fn take(party: &mut Party, piece: usize, sender: Role) -> Result<()> {
     Ok(())
 }
 
-/// How many of the next `count` COTs of a direction are wrong, told to both parties. Random choices between public payloads are
-/// transferred and what came of them is shown, so these COTs serve for nothing else. A payload is right only where all 128 bits of
-/// the block are: it goes through the hash. 17 bytes each on the wire.
+/// How many of the next `count` COTs of a direction are wrong, told to both parties. Random choices between
+/// public payloads are transferred and what came of them is shown, so these COTs serve for nothing else. A
+/// payload is right only where all 128 bits of the block are: it goes through the hash. 17 bytes each on the
+/// wire.
 ///
 /// # Errors
 /// Those of the protocol.
@@ -170,7 +181,8 @@ fn judge(party: &mut Party, kept: &[u64]) -> Result<u64> {
 pub fn derived(count: usize) -> Result<[f64; 3]> {
     let (left, right) = memory_pair(Duration::from_secs(120));
     std::thread::scope(|scope| {
-        let other = scope.spawn(move || receive_derived(&mut Party::new(Role::Server, Box::new(right)), count));
+        let other =
+            scope.spawn(move || receive_derived(&mut Party::new(Role::Server, Box::new(right)), count));
         let party = &mut Party::new(Role::Client, Box::new(left));
         party.setup_ot(CotKind::Ferret)?;
         let tables = vec![1; 16 * count];

@@ -1,9 +1,10 @@
 //! Correlated OT with chosen bits and small payloads: the sender ends with x, the receiver with x + c*delta.
 //!
-//! The receiver announces d = c + b against the random bit b of a COT (one bit on the wire; b hides c). With K the sender's block, the
-//! pads of the two choices are H(K + d*delta) and H(K + (1+d)*delta); the receiver's block is the preimage of the pad of c, and the other
-//! is pseudo-random to him because H is correlation robust. Costs per element: 1 bit and one AES call at the receiver, the payload's
-//! bits and two AES calls at the sender (IKNP-style correlated OT: Asharov, Lindell, Schneider, Zohner 2013, section 5.4).
+//! The receiver announces d = c + b against the random bit b of a COT (one bit on the wire; b hides c). With
+//! K the sender's block, the pads of the two choices are H(K + d*delta) and H(K + (1+d)*delta); the
+//! receiver's block is the preimage of the pad of c, and the other is pseudo-random to him because H is
+//! correlation robust. Costs per element: 1 bit and one AES call at the receiver, the payload's bits and two
+//! AES calls at the sender (IKNP-style correlated OT: Asharov, Lindell, Schneider, Zohner 2013, section 5.4).
 use super::pool::Announced;
 use super::wire;
 use crate::bits::{pack, packed_len, unpack};
@@ -36,7 +37,8 @@ impl Party {
         })
     }
 
-    /// Sender: gets x, gives the receiver x + c*delta modulo 2^bits. Receives 1 bit, sends `ring.bits()` bits each.
+    /// Sender: gets x, gives the receiver x + c*delta modulo 2^bits. Receives 1 bit, sends `ring.bits()` bits
+    /// each.
     ///
     /// # Errors
     /// Those of the channel; [`MpcError::Shape`] before `setup_ot`.
@@ -57,7 +59,8 @@ impl Party {
         let (choices, pads) = self.pads_of_chosen(chosen)?;
         let message = self.receive(packed_len(choices.len(), ring.bits()))?;
         let message = unpack(&message, ring.bits(), choices.len());
-        let open = |((&pad, y), &c): ((&u128, u64), &u8)| ring.sub(pad as u64, y & u64::from(c).wrapping_neg());
+        let open =
+            |((&pad, y), &c): ((&u128, u64), &u8)| ring.sub(pad as u64, y & u64::from(c).wrapping_neg());
         Ok(pads.iter().zip(message).zip(&choices).map(open).collect())
     }
 

@@ -1,4 +1,5 @@
-//! **Insecure**: correlated OTs out of a seed that both test parties know, so that protocols above can be tested alone.
+//! **Insecure**: correlated OTs out of a seed that both test parties know, so that protocols above can be
+//! tested alone.
 use tacita_ring::sample::Prng;
 
 /// One direction's correlations, the same at both ends.

@@ -1,13 +1,15 @@
-//! The correlation-robust hash H(x) = pi(sigma(x)) + sigma(x), with pi AES-128 under a public key and the linear
-//! orthomorphism sigma(l, r) = (l + r, l): "MMO^" of Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from
-//! Fixed-Key Block Ciphers* (2020), section 7.3. It is circular correlation robust for a random permutation pi.
+//! The correlation-robust hash H(x) = pi(sigma(x)) + sigma(x), with pi AES-128 under a public key and the
+//! linear orthomorphism sigma(l, r) = (l + r, l): "MMO^" of Guo, Katz, Wang, Yu, *Efficient and Secure
+//! Multiparty Computation from Fixed-Key Block Ciphers* (2020), section 7.3. It is circular correlation
+//! robust for a random permutation pi.
 //!
-//! One key for everything would give whoever evaluates pi alone as many targets at once as a session has transfers. So no key serves more
-//! than [`MOST`] hashes: every tree and every group of pads has one of its own, as Guo, Katz, Wang, Weng, Yu, *Better Concrete
-//! Security for Half-Gates Garbling (in the Multi-Instance Setting)* (2020) do for gates. An evaluation of AES under one key says
-//! nothing about another (ideal cipher). Keys are blocks of AES in counter mode under a public seed of the session, which both parties'
-//! base transfers make unpredictable before it begins ([`super::base::BaseKeys`]). No tweak: under one key every input is another block of
-//! a COT that is used once.
+//! One key for everything would give whoever evaluates pi alone as many targets at once as a session has
+//! transfers. So no key serves more than [`MOST`] hashes: every tree and every group of pads has one of its
+//! own, as Guo, Katz, Wang, Weng, Yu, *Better Concrete Security for Half-Gates Garbling (in the
+//! Multi-Instance Setting)* (2020) do for gates. An evaluation of AES under one key says nothing about
+//! another (ideal cipher). Keys are blocks of AES in counter mode under a public seed of the session, which
+//! both parties' base transfers make unpredictable before it begins ([`super::base::BaseKeys`]). No tweak:
+//! under one key every input is another block of a COT that is used once.
 #[cfg(target_arch = "x86_64")]
 use super::vaes::{self, Keys};
 use crate::Role;
@@ -35,7 +37,8 @@ pub(super) enum Purpose {
 pub(super) struct HashKeys(Aes128Enc);
 
 impl HashKeys {
-    /// Those of the direction in which `sender` sends. `session`: public, equal at both parties, of this session alone.
+    /// Those of the direction in which `sender` sends. `session`: public, equal at both parties, of this
+    /// session alone.
     pub(super) fn new(session: &[u8; 32], sender: Role, purpose: Purpose) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tacita keys of the correlation-robust hash");
         hasher.update(session);
@@ -84,8 +87,8 @@ impl Hash {
         }
     }
 
-    /// Grows one level of a tree in place: the nodes s in the lower half become H(s), those of the upper half s + H(s). Returns the
-    /// sum of the lower half after.
+    /// Grows one level of a tree in place: the nodes s in the lower half become H(s), those of the upper half
+    /// s + H(s). Returns the sum of the lower half after.
     pub(super) fn expand(&self, nodes: &mut [u128]) -> u128 {
         let (low, high) = nodes.split_at_mut(nodes.len() / 2);
         match self {
@@ -173,7 +176,9 @@ mod tests {
                 for purpose in [Purpose::Leaves, Purpose::Trees, Purpose::Pads] {
                     for number in [0u64, 1, 1 << 40] {
                         let mut block = [7];
-                        HashKeys::new(&session, sender, purpose).at(number).hash_all(&mut block);
+                        HashKeys::new(&session, sender, purpose)
+                            .at(number)
+                            .hash_all(&mut block);
                         images.insert(block[0]);
                     }
                 }

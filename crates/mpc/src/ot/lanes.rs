@@ -1,9 +1,11 @@
-//! Lookups whose indices share their low bits: index = digit + 2^digit_bits * (a bit of the lane), the same digit in every lane.
+//! Lookups whose indices share their low bits: index = digit + 2^digit_bits * (a bit of the lane), the same
+//! digit in every lane.
 //!
-//! The digit's COTs serve all lanes. With D = sum of x^t K_t over the digit's blocks and L the block of the lane's bit, the lane's pads are those of the
-//! lookup with S = D + x^digit_bits * L. The receiver knows S plus a known multiple of delta for every lane; these points
-//! are distinct because every lane has a block L of its own, and distinct known points are all that the argument of the single lookup needs.
-//! Costs for each element and T lanes: digit_bits + T COTs; on the wire that many bits and T * (2^(digit_bits+1) - 1).
+//! The digit's COTs serve all lanes. With D = sum of x^t K_t over the digit's blocks and L the block of the
+//! lane's bit, the lane's pads are those of the lookup with S = D + x^digit_bits * L. The receiver knows S
+//! plus a known multiple of delta for every lane; these points are distinct because every lane has a block L
+//! of its own, and distinct known points are all that the argument of the single lookup needs. Costs for each
+//! element and T lanes: digit_bits + T COTs; on the wire that many bits and T * (2^(digit_bits+1) - 1).
 use super::correlated::{check_values, Pads};
 use super::lookup::{answer, check_m, double, read, sums};
 use super::pool::Announced;
@@ -21,10 +23,12 @@ pub struct ChosenLanes {
 }
 
 impl Party {
-    /// Receiver: announces a digit of `digit_bits` (1..=3) bits for each element, and a bit for each lane and element (lane by lane).
+    /// Receiver: announces a digit of `digit_bits` (1..=3) bits for each element, and a bit for each lane and
+    /// element (lane by lane).
     ///
     /// # Errors
-    /// Those of the channel; [`MpcError::Shape`] for other widths, values too large, part of a lane or before `setup_ot`.
+    /// Those of the channel; [`MpcError::Shape`] for other widths, values too large, part of a lane or before
+    /// `setup_ot`.
     pub fn choose_lanes(&mut self, digit_bits: u32, digits: &[u8], lanes: &[u8]) -> Result<ChosenLanes> {
         let size = table_size("choose_lanes", digit_bits)?;
         check_values("choose_lanes", digits, (size / 2 - 1) as u8)?;
@@ -35,7 +39,11 @@ impl Party {
         let digit_corrections: Vec<u8> = (bits[..split].chunks_exact(digit_bits as usize).zip(digits))
             .map(|(bits, digit)| digit ^ bits.iter().rev().fold(0, |digit, b| 2 * digit + b))
             .collect();
-        let lane_corrections: Vec<u8> = bits[split..].iter().zip(lanes).map(|(b, lane)| b ^ lane).collect();
+        let lane_corrections: Vec<u8> = bits[split..]
+            .iter()
+            .zip(lanes)
+            .map(|(b, lane)| b ^ lane)
+            .collect();
         let mut message = wire::pack(&digit_corrections, digit_bits);
         message.extend(wire::pack(&lane_corrections, 1));
         self.send(&message)?;
@@ -48,10 +56,12 @@ impl Party {
         })
     }
 
-    /// Sender: offers one table of 2^(digit_bits+1) bits for every lane and element (lane by lane); returns its shares in that order.
+    /// Sender: offers one table of 2^(digit_bits+1) bits for every lane and element (lane by lane); returns
+    /// its shares in that order.
     ///
     /// # Errors
-    /// Those of the channel; [`MpcError::Shape`] for other widths, part of a table or lane or before `setup_ot`.
+    /// Those of the channel; [`MpcError::Shape`] for other widths, part of a table or lane or before
+    /// `setup_ot`.
     pub fn offer_lanes(&mut self, digit_bits: u32, elements: usize, tables: &[u8]) -> Result<Vec<u8>> {
         let size = table_size("offer_lanes", digit_bits)?;
         whole_lanes("offer_lanes", tables.len(), elements * size)?;
@@ -74,7 +84,8 @@ impl Party {
         Ok(shares)
     }
 
-    /// Receiver: his shares of the entries that he chose from the matching [`Party::offer_lanes`], lane by lane.
+    /// Receiver: his shares of the entries that he chose from the matching [`Party::offer_lanes`], lane by
+    /// lane.
     ///
     /// # Errors
     /// Those of the channel.
@@ -135,7 +146,9 @@ mod tests {
                 let size = 2usize << digit_bits;
                 let digits: Vec<u8> = (0..elements).map(|i| (i * 5 % (size / 2)) as u8).collect();
                 let bits: Vec<u8> = (0..elements * lanes).map(|i| (i * i % 3 % 2) as u8).collect();
-                let tables: Vec<u8> = (0..elements * lanes * size).map(|i| (i * i / 3 % 2) as u8).collect();
+                let tables: Vec<u8> = (0..elements * lanes * size)
+                    .map(|i| (i * i / 3 % 2) as u8)
+                    .collect();
                 let (got, kept) = run_pair(
                     |party| {
                         party.setup_ot(CotKind::InsecureTestDealer)?;

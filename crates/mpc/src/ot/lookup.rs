@@ -1,11 +1,13 @@
 //! 1-of-2^m lookups: the sender holds a table, the receiver an index, both get XOR shares of the entry.
 //!
-//! Made of m COTs with blocks K_t: S = sum of x^t K_t in GF(2^128), t < m. The receiver, with bits b_t, knows S + P_b*delta, where P_b = sum of b_t x^t;
-//! the pad of position j is H(S + P_j*delta). The P_j are distinct polynomials of degree < m <= 4, so every pad but his own is H at a
-//! point (P_b + P_j)*delta away from the one he knows: a fixed non-zero multiple of delta, as uniform to him as delta itself, and the proof of
-//! correlation robustness goes through with 2^m - 1 points in place of one. (A plain XOR of blocks would not do: it
-//! takes two values only.) Announcing the index against b takes m bits. Entry 0 is not sent: its pad *is* the sharing.
-//! Costs per lookup: m COTs; m + (2^m - 1)*bits bits; 2^m AES calls at the sender, one at the receiver.
+//! Made of m COTs with blocks K_t: S = sum of x^t K_t in GF(2^128), t < m. The receiver, with bits b_t, knows
+//! S + P_b*delta, where P_b = sum of b_t x^t; the pad of position j is H(S + P_j*delta). The P_j are distinct
+//! polynomials of degree < m <= 4, so every pad but his own is H at a point (P_b + P_j)*delta away from the
+//! one he knows: a fixed non-zero multiple of delta, as uniform to him as delta itself, and the proof of
+//! correlation robustness goes through with 2^m - 1 points in place of one. (A plain XOR of blocks would not
+//! do: it takes two values only.) Announcing the index against b takes m bits. Entry 0 is not sent: its pad
+//! *is* the sharing. Costs per lookup: m COTs; m + (2^m - 1)*bits bits; 2^m AES calls at the sender, one at
+//! the receiver.
 use super::correlated::{check_bits, check_values, Pads};
 use super::pads::PadKeys;
 use super::pool::Announced;
@@ -38,8 +40,8 @@ impl Party {
         Ok(ChosenOf { m, indices, ticket })
     }
 
-    /// Sender: offers one table of 2^m entries of `bits` (1..=8) bits per lookup, table by table in `tables`; returns its shares.
-    /// Receives m bits, sends (2^m - 1)*bits bits each.
+    /// Sender: offers one table of 2^m entries of `bits` (1..=8) bits per lookup, table by table in `tables`;
+    /// returns its shares. Receives m bits, sends (2^m - 1)*bits bits each.
     ///
     /// # Errors
     /// Those of the channel; [`MpcError::Shape`] for other m or bits, part of a table or before `setup_ot`.
@@ -73,8 +75,8 @@ impl Party {
     }
 }
 
-/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the receiver announced. Pads are
-/// made group by group, so that they stay in the cache.
+/// The sender's shares and message: tables under the pads of S + P_j*delta, with the corrections that the
+/// receiver announced. Pads are made group by group, so that they stay in the cache.
 pub(super) fn answer(
     m: u32,
     mask: u8,
@@ -94,7 +96,11 @@ pub(super) fn answer(
         let points = sums.iter().flat_map(|s| offsets.iter().map(move |o| s ^ o));
         let mut pads: Pads = points.collect::<Vec<_>>().into();
         keys.hash_group(index * group, &mut pads);
-        for ((pads, &d), table) in pads.chunks_exact(size).zip(corrections).zip(tables.chunks_exact(size)) {
+        for ((pads, &d), table) in pads
+            .chunks_exact(size)
+            .zip(corrections)
+            .zip(tables.chunks_exact(size))
+        {
             let d = usize::from(d);
             let share = (table[0] ^ pads[d] as u8) & mask;
             shares.push(share);
@@ -105,7 +111,13 @@ pub(super) fn answer(
 }
 
 /// The receiver's shares, out of the sender's message and the S of every lookup, which become its pads.
-pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], (mut pads, keys): (Pads, &PadKeys)) -> Vec<u8> {
+pub(super) fn read(
+    m: u32,
+    mask: u8,
+    indices: &[u8],
+    message: &[u8],
+    (mut pads, keys): (Pads, &PadKeys),
+) -> Vec<u8> {
     keys.hash_all(1 << m, &mut pads);
     let open = |((entries, &index), &pad): ((&[u8], &u8), &u128)| {
         let entry = (1u8..)
@@ -120,7 +132,11 @@ pub(super) fn read(m: u32, mask: u8, indices: &[u8], message: &[u8], (mut pads, 
 /// S of every lookup: the blocks weighted by powers of x.
 pub(super) fn sums(blocks: &[u128], m: u32) -> Pads {
     let combine = |blocks: &[u128]| blocks.iter().rev().fold(0, |sum, block| double(sum) ^ block);
-    blocks.chunks_exact(m as usize).map(combine).collect::<Vec<_>>().into()
+    blocks
+        .chunks_exact(m as usize)
+        .map(combine)
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// P_j * delta for j < size.
@@ -229,7 +245,9 @@ mod tests {
                 double(double(delta)),
                 double(double(double(delta))),
             ];
-            let expected = (0..4).filter(|t| j >> t & 1 == 1).fold(0, |sum, t| sum ^ terms[t]);
+            let expected = (0..4)
+                .filter(|t| j >> t & 1 == 1)
+                .fold(0, |sum, t| sum ^ terms[t]);
             assert_eq!(offset, expected);
         }
     }

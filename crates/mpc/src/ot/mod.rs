@@ -1,9 +1,10 @@
-//! Oblivious transfer: correlated OTs in bulk, and what is derived from them (additive and XOR correlations, 1-of-2^m lookups).
+//! Oblivious transfer: correlated OTs in bulk, and what is derived from them (additive and XOR correlations,
+//! 1-of-2^m lookups).
 //!
-//! A correlated OT (COT) is a 128-bit block r of the sender and a pair (b, r + b*delta) of the receiver, with one secret delta for the
-//! whole session and direction. The low bit of delta is 1 and that of every r is 0, so the receiver's bit is the low bit of his
-//! block. Every party is the sender in one direction and the receiver in the other; `docs/decisions/0009-oblivious-transfer.md` argues
-//! the parameters.
+//! A correlated OT (COT) is a 128-bit block r of the sender and a pair (b, r + b*delta) of the receiver, with
+//! one secret delta for the whole session and direction. The low bit of delta is 1 and that of every r is 0,
+//! so the receiver's bit is the low bit of his block. Every party is the sender in one direction and the
+//! receiver in the other; `docs/decisions/0009-oblivious-transfer.md` argues the parameters.
 mod base;
 pub mod bench;
 mod correlated;

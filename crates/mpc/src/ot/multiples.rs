@@ -1,7 +1,9 @@
-//! Products of one party's values and the other's in Z_{2^bits}, by correlated OTs on the bits of a factor (Gilboa 1999).
+//! Products of one party's values and the other's in Z_{2^bits}, by correlated OTs on the bits of a factor
+//! (Gilboa 1999).
 //!
-//! Bit i of the receiver's factor chooses between x and x + 2^i * value; payloads of bit i need bits - i bits only. All bits share
-//! one message each way: bits + bits (bits + 1) / 2 bits on the wire, `bits` COTs and 3 * bits AES calls per product.
+//! Bit i of the receiver's factor chooses between x and x + 2^i * value; payloads of bit i need bits - i bits
+//! only. All bits share one message each way: bits + bits (bits + 1) / 2 bits on the wire, `bits` COTs and 3
+//! * bits AES calls per product.
 use super::correlated::Chosen;
 use crate::bits::{pack, packed_len, unpack};
 use crate::{Party, Result, Ring};
@@ -86,21 +88,23 @@ mod tests {
             let ring = Ring::new(bits);
             for count in [0usize, 1, 9] {
                 let edges = [0, u64::MAX, 1, 1 << (bits - 1), 0x9e37_79b9_7f4a_7c15];
-                let values =
-                    |shift: usize| -> Vec<u64> { (0..count).map(|i| ring.reduce(edges[(i + shift) % 5])).collect() };
+                let values = |shift: usize| -> Vec<u64> {
+                    (0..count).map(|i| ring.reduce(edges[(i + shift) % 5])).collect()
+                };
                 let inputs = ((values(0), values(1)), (values(3), values(0)));
-                let ((client, rounds, bytes), (server, ..)) = run_both(inputs.clone(), |party, (factors, offers)| {
-                    party.setup_ot(CotKind::InsecureTestDealer)?;
-                    let before = (party.profile().rounds(), party.sent());
-                    let bits = party.choose_bits(&factors, ring)?;
-                    let kept = party.offer_multiples(&offers, ring)?;
-                    let got = party.take_multiples(bits)?;
-                    Ok((
-                        (got, kept),
-                        party.profile().rounds() - before.0,
-                        party.sent() - before.1,
-                    ))
-                });
+                let ((client, rounds, bytes), (server, ..)) =
+                    run_both(inputs.clone(), |party, (factors, offers)| {
+                        party.setup_ot(CotKind::InsecureTestDealer)?;
+                        let before = (party.profile().rounds(), party.sent());
+                        let bits = party.choose_bits(&factors, ring)?;
+                        let kept = party.offer_multiples(&offers, ring)?;
+                        let got = party.take_multiples(bits)?;
+                        Ok((
+                            (got, kept),
+                            party.profile().rounds() - before.0,
+                            party.sent() - before.1,
+                        ))
+                    });
                 for i in 0..count {
                     let expected = ring.mul(inputs.0 .0[i], inputs.1 .1[i]);
                     assert_eq!(ring.add(client.0[i], server.1[i]), expected, "{bits} bits");

@@ -1,9 +1,10 @@
-//! Pads of transfers and look-ups: hashes of blocks, under a new key for every group of at most [`MOST`] of them.
+//! Pads of transfers and look-ups: hashes of blocks, under a new key for every group of at most [`MOST`] of
+//! them.
 use super::hash::{HashKeys, MOST};
 use std::sync::Arc;
 
-/// The hash keys of one call: groups are numbered by the direction's first COT of the call plus the group's first element, which no
-/// other group of the session has (a call uses at least one COT an element).
+/// The hash keys of one call: groups are numbered by the direction's first COT of the call plus the group's
+/// first element, which no other group of the session has (a call uses at least one COT an element).
 #[derive(Clone)]
 pub(super) struct PadKeys {
     keys: Arc<HashKeys>,
@@ -16,7 +17,8 @@ impl PadKeys {
         Self { keys, first }
     }
 
-    /// Elements of a group when the sender makes `each` pads for an element. The receiver, who makes one, has the same groups.
+    /// Elements of a group when the sender makes `each` pads for an element. The receiver, who makes one, has
+    /// the same groups.
     pub(super) fn group(each: usize) -> usize {
         MOST / each
     }
@@ -54,7 +56,10 @@ mod tests {
     use std::collections::HashSet;
 
     fn keys(first: u64) -> PadKeys {
-        PadKeys::new(Arc::new(HashKeys::new(&[3; 32], Role::Client, Purpose::Pads)), first)
+        PadKeys::new(
+            Arc::new(HashKeys::new(&[3; 32], Role::Client, Purpose::Pads)),
+            first,
+        )
     }
 
     /// Equal blocks have equal pads exactly where they share a key, so this counts the hashes of every key.

@@ -26,7 +26,11 @@ impl Plan {
     pub(super) fn new(ferret: bool) -> Self {
         let reserve = if ferret { SMALL.need() } else { 0 };
         let made = 0;
-        Self { ferret, reserve, made }
+        Self {
+            ferret,
+            reserve,
+            made,
+        }
     }
 
     /// COTs made that were not for later batches.
@@ -34,14 +38,19 @@ impl Plan {
         self.made
     }
 
-    /// The next step, until there is none, for `wanted` COTs to be at hand beside the reserve for the next batch.
+    /// The next step, until there is none, for `wanted` COTs to be at hand beside the reserve for the next
+    /// batch.
     pub(super) fn next(&mut self, held: usize, wanted: usize) -> Option<Step> {
         if let Some(count) = self.next_soft(held, wanted) {
             return Some(Step::Soft(count));
         }
         let missing = self.missing(held, wanted)?;
         let long = missing > SMALL.n() - SMALL.need() || self.made > SMALL.n() as u64;
-        let set = if long && held >= LARGE.need() { &LARGE } else { &SMALL };
+        let set = if long && held >= LARGE.need() {
+            &LARGE
+        } else {
+            &SMALL
+        };
         self.made += (set.n() - set.need()) as u64;
         self.reserve = LARGE.need();
         Some(Step::Batch(set))
@@ -60,7 +69,9 @@ impl Plan {
     }
 
     fn missing(&self, held: usize, wanted: usize) -> Option<usize> {
-        (wanted + self.reserve).checked_sub(held).filter(|&missing| missing > 0)
+        (wanted + self.reserve)
+            .checked_sub(held)
+            .filter(|&missing| missing > 0)
     }
 }
 

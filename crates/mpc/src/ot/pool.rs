@@ -20,7 +20,8 @@ use zeroize::{Zeroize, Zeroizing};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CotKind {
-    /// Ferret, bootstrapped from SoftSpoken: about 0.1 byte a COT in long sessions. The default for every link slower than the CPU.
+    /// Ferret, bootstrapped from SoftSpoken: about 0.1 byte a COT in long sessions. The default for every
+    /// link slower than the CPU.
     Ferret,
     /// SoftSpoken with k = 4: 3.9 bytes a COT, less work. For links of many Gbit/s.
     SoftSpoken,
@@ -67,8 +68,8 @@ enum Source {
 }
 
 impl Party {
-    /// Prepares correlated OTs in both directions, once a session: 128 base OTs each way, 3 rounds, 8 KiB each way, about 30 ms. Both
-    /// sides call it with the same kind.
+    /// Prepares correlated OTs in both directions, once a session: 128 base OTs each way, 3 rounds, 8 KiB
+    /// each way, about 30 ms. Both sides call it with the same kind.
     ///
     /// # Errors
     /// Those of the channel; [`MpcError::Message`] for points that are not group elements.
@@ -87,9 +88,9 @@ impl Party {
         Ok(())
     }
 
-    /// Fills the pools so that the next `as_sender` and `as_receiver` COTs need no refill. Both sides call it alike (one's sender is the
-    /// other's receiver), while no choice is outstanding in either direction. Calling it ahead saves the receiver of a refill up to a
-    /// third of its work, no bytes.
+    /// Fills the pools so that the next `as_sender` and `as_receiver` COTs need no refill. Both sides call it
+    /// alike (one's sender is the other's receiver), while no choice is outstanding in either direction.
+    /// Calling it ahead saves the receiver of a refill up to a third of its work, no bytes.
     ///
     /// # Errors
     /// Those of the channel; [`MpcError::Shape`] before `setup_ot` or with choices outstanding.
@@ -97,7 +98,8 @@ impl Party {
         self.with_source("reserve_cots", |party, source| match source {
             Source::Real(sides) => {
                 sides.1.check_idle()?;
-                // SoftSpoken's messages go from receiver to sender, Ferret's the other way: neither order may wait for the other.
+                // SoftSpoken's messages go from receiver to sender, Ferret's the other way: neither order may
+                // wait for the other.
                 sides.1.send_ahead(party, as_receiver)?;
                 sides.0.fill(party, as_sender)?;
                 sides.1.fill(party, as_receiver)
@@ -162,7 +164,10 @@ impl Party {
     }
 
     /// The receiver's blocks to those bits, and the keys of their pads.
-    pub(super) fn blocks_as_receiver(&mut self, announced: Announced) -> Result<(Zeroizing<Vec<u128>>, PadKeys)> {
+    pub(super) fn blocks_as_receiver(
+        &mut self,
+        announced: Announced,
+    ) -> Result<(Zeroizing<Vec<u128>>, PadKeys)> {
         let Announced { ticket, keys } = announced;
         let blocks = self.with_source("take", |party, source| match (source, ticket) {
             (Source::Real(sides), ticket) => sides.1.blocks(party, ticket),
@@ -224,7 +229,13 @@ fn real(party: &mut Party, ferret: bool) -> Result<(Source, [u8; 32])> {
     let mut punctured = pprf::punctured(&keys, &sent, &points, &theirs);
     let soft = softspoken::Sender::new(&punctured, points);
     let [sent, received] = directions(role, &keys.session, Purpose::Trees).map(TreeKeys::new);
-    let sender = Sender::new(delta, soft, Stream::new(block(&mut prng)), sent, Plan::new(ferret));
+    let sender = Sender::new(
+        delta,
+        soft,
+        Stream::new(block(&mut prng)),
+        sent,
+        Plan::new(ferret),
+    );
     let receiver = Receiver::new(softspoken::Receiver::new(&leaves), received, Plan::new(ferret));
     points.zeroize();
     leaves.zeroize();
@@ -248,7 +259,9 @@ mod tests {
     const KINDS: [CotKind; 2] = [CotKind::SoftSpoken, CotKind::Ferret];
 
     fn choices(count: usize, seed: usize) -> Vec<u8> {
-        (0..count).map(|i| ((i * i * 7 + i + seed) % 5 % 2) as u8).collect()
+        (0..count)
+            .map(|i| ((i * i * 7 + i + seed) % 5 % 2) as u8)
+            .collect()
     }
 
     /// Both directions in `steps` batches of `count`, all choices first when `at_once`.
@@ -292,7 +305,10 @@ mod tests {
             }
         }
         let total: u64 = counts.iter().map(|&c| c as u64).sum();
-        assert_eq!((client.1.used_as_sender, client.1.used_as_receiver), (total, total));
+        assert_eq!(
+            (client.1.used_as_sender, client.1.used_as_receiver),
+            (total, total)
+        );
         assert!(client.1.made_as_sender >= total && server.1 == client.1);
     }
 
@@ -311,7 +327,8 @@ mod tests {
         exchange(CotKind::Ferret, &[600_000, 700_000], false, 1_300_000);
     }
 
-    /// A refill that keeps the reserve full while the blocks asked for are at hand: its message comes before the answer all the same.
+    /// A refill that keeps the reserve full while the blocks asked for are at hand: its message comes before
+    /// the answer all the same.
     #[test]
     fn refills_that_a_request_does_not_need_yet_keep_the_order() {
         for kind in KINDS {
@@ -320,8 +337,9 @@ mod tests {
         }
     }
 
-    /// An empty choice begins where the next one does: taking it must not forget that the next one's answer is still due. Before, the
-    /// pool could be refilled then, which reads that answer as a refill and drops the blocks to it.
+    /// An empty choice begins where the next one does: taking it must not forget that the next one's answer
+    /// is still due. Before, the pool could be refilled then, which reads that answer as a refill and drops
+    /// the blocks to it.
     #[test]
     fn taking_a_choice_of_nothing_does_not_forget_the_next() {
         let (got, sent) = run_pair(
@@ -329,7 +347,10 @@ mod tests {
                 party.setup_ot(CotKind::Ferret)?;
                 let (nothing, chosen) = (party.choose(&[])?, party.choose(&[1; 1000])?);
                 assert!(party.take_correlated(nothing, Z64)?.is_empty());
-                let refused = party.reserve_cots(0, 0).expect_err("an answer is due").to_string();
+                let refused = party
+                    .reserve_cots(0, 0)
+                    .expect_err("an answer is due")
+                    .to_string();
                 assert!(refused.contains("earlier choices"), "{refused}");
                 party.take_correlated(chosen, Z64)
             },
@@ -339,7 +360,10 @@ mod tests {
                 party.correlate(&[5; 1000], Z64)
             },
         );
-        assert!(got.iter().zip(sent).all(|(got, sent)| *got == sent.wrapping_add(5)));
+        assert!(got
+            .iter()
+            .zip(sent)
+            .all(|(got, sent)| *got == sent.wrapping_add(5)));
     }
 
     #[test]

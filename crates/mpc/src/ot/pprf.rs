@@ -1,7 +1,9 @@
-//! Trees of 16 seeds of which one party knows all, the other all but one: the small punctured PRF under SoftSpoken.
+//! Trees of 16 seeds of which one party knows all, the other all but one: the small punctured PRF under
+//! SoftSpoken.
 //!
-//! Level i of a tree uses one base OT: the owner sends the sums of the left and of the right nodes of the level, each masked with one key;
-//! the other party chose the side off his path. 32 trees * 4 levels * 2 blocks = 4096 bytes a direction, one message.
+//! Level i of a tree uses one base OT: the owner sends the sums of the left and of the right nodes of the
+//! level, each masked with one key; the other party chose the side off his path. 32 trees * 4 levels * 2
+//! blocks = 4096 bytes a direction, one message.
 use super::base::{BaseKeys, BASE};
 use super::hash::Hash;
 use zeroize::Zeroize;
@@ -18,16 +20,19 @@ pub(super) const MESSAGE: usize = BASE * 32;
 /// The leaves of all trees; the owner's message that lets the other party compute all but one of each.
 pub(super) fn owner(keys: &BaseKeys, hash: &Hash, roots: &[u128; TREES]) -> (Vec<[u128; LEAVES]>, Vec<u8>) {
     let mut message = Vec::with_capacity(MESSAGE);
-    let trees = roots.iter().zip(keys.sent.chunks_exact(DEPTH)).map(|(&root, keys)| {
-        let mut nodes = vec![root];
-        for pair in keys {
-            nodes = children(hash, &nodes);
-            for (side, key) in pair.iter().enumerate() {
-                message.extend((sum_of_side(&nodes, side) ^ key).to_le_bytes());
+    let trees = roots
+        .iter()
+        .zip(keys.sent.chunks_exact(DEPTH))
+        .map(|(&root, keys)| {
+            let mut nodes = vec![root];
+            for pair in keys {
+                nodes = children(hash, &nodes);
+                for (side, key) in pair.iter().enumerate() {
+                    message.extend((sum_of_side(&nodes, side) ^ key).to_le_bytes());
+                }
             }
-        }
-        leaves(nodes)
-    });
+            leaves(nodes)
+        });
     (trees.collect(), message)
 }
 
@@ -37,7 +42,12 @@ pub(super) fn choices(points: &[u8; TREES]) -> [u8; BASE] {
 }
 
 /// The other party's leaves; the one at `points[tree]` is 0.
-pub(super) fn punctured(keys: &BaseKeys, hash: &Hash, points: &[u8; TREES], message: &[u8]) -> Vec<[u128; LEAVES]> {
+pub(super) fn punctured(
+    keys: &BaseKeys,
+    hash: &Hash,
+    points: &[u8; TREES],
+    message: &[u8],
+) -> Vec<[u128; LEAVES]> {
     let blocks: Vec<u128> = (message.chunks_exact(16))
         .map(|b| u128::from_le_bytes(b.try_into().expect("16 bytes")))
         .collect();

@@ -37,7 +37,8 @@ impl Stream {
     }
 }
 
-/// Public pseudo-random words below a bound: floor(word * below / 2^32) for the little-endian 32-bit words of a stream.
+/// Public pseudo-random words below a bound: floor(word * below / 2^32) for the little-endian 32-bit words of
+/// a stream.
 pub(super) struct Words {
     stream: Stream,
     below: u32,

@@ -1,8 +1,8 @@
 //! One direction's pool at the party with the random bits.
 //!
-//! Both parties may announce choices before either answers, so announcing must never wait. When the pool is short then, the *bits* of
-//! the next batch are computed ahead (they need no message), and its blocks when the sender's answer is taken, which follows the
-//! batch's message in the channel.
+//! Both parties may announce choices before either answers, so announcing must never wait. When the pool is
+//! short then, the *bits* of the next batch are computed ahead (they need no message), and its blocks when
+//! the sender's answer is taken, which follows the batch's message in the channel.
 use super::plan::{Plan, Step};
 use super::room::{grow_by, move_to_front};
 use super::{ferret, softspoken};
@@ -103,7 +103,8 @@ impl Receiver {
         let start = self.at;
         let bits = self.peek_bits(count);
         self.at += count;
-        // a batch refills the pool before it is empty: its message precedes the answer even when these blocks are at hand
+        // a batch refills the pool before it is empty: its message precedes the answer even when these blocks
+        // are at hand
         if self.owed.is_empty() && self.at <= self.known() {
             let blocks = self.pool[start - self.origin..self.at - self.origin].to_vec();
             return Ok((bits, Ticket::Ready(blocks)));
@@ -112,14 +113,25 @@ impl Receiver {
             self.waiting.push_back(start);
         }
         let batches = self.received + self.owed.len();
-        Ok((bits, Ticket::Later { start, count, batches }))
+        Ok((
+            bits,
+            Ticket::Later {
+                start,
+                count,
+                batches,
+            },
+        ))
     }
 
     /// The blocks to bits given out, waiting for the sender where needed.
     pub(super) fn blocks(&mut self, party: &mut Party, ticket: Ticket) -> Result<Vec<u128>> {
         match ticket {
             Ticket::Ready(blocks) => Ok(blocks),
-            Ticket::Later { start, count, batches } => {
+            Ticket::Later {
+                start,
+                count,
+                batches,
+            } => {
                 self.settle(party, batches)?;
                 if count == 0 {
                     return Ok(Vec::new());
@@ -205,10 +217,13 @@ impl Receiver {
             .iter()
             .map(|&block| block as u8 & 1);
         let ahead = self.at.max(self.known()) - self.known();
-        bits.chain(self.ahead[ahead..].iter().copied()).take(count).collect()
+        bits.chain(self.ahead[ahead..].iter().copied())
+            .take(count)
+            .collect()
     }
 
-    /// Space for `count` more blocks behind those that may still be read, in the same allocation where possible.
+    /// Space for `count` more blocks behind those that may still be read, in the same allocation where
+    /// possible.
     fn room(&mut self, count: usize) -> &mut [u128] {
         let oldest = self
             .waiting

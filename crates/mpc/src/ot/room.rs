@@ -9,7 +9,8 @@ pub(super) fn move_to_front(pool: &mut Vec<u128>, used: usize) {
     pool.truncate(kept);
 }
 
-/// Appends `count` zero blocks and returns them. A new allocation is made by hand, so that the old one can be wiped.
+/// Appends `count` zero blocks and returns them. A new allocation is made by hand, so that the old one can be
+/// wiped.
 pub(super) fn grow_by(pool: &mut Vec<u128>, count: usize) -> &mut [u128] {
     let kept = pool.len();
     if pool.capacity() < kept + count {
@@ -31,7 +32,8 @@ mod tests {
         let mut pool: Vec<u128> = (1..=100).collect();
         move_to_front(&mut pool, 70);
         assert_eq!(pool, (71..=100).collect::<Vec<u128>>());
-        // the same allocation, grown again without being cleared by `resize`: the places were wiped before they were given up
+        // the same allocation, grown again without being cleared by `resize`: the places were wiped before
+        // they were given up
         assert!(pool.capacity() >= 100);
         let behind = pool.spare_capacity_mut()[..70].iter().map(|block| block.as_ptr());
         // SAFETY: these places held blocks, which were overwritten by zeros; they are initialised.

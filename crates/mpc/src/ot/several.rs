@@ -1,6 +1,8 @@
-//! Additive correlated OT with several payloads for one choice: the 128-bit pad is cut into one field for each.
+//! Additive correlated OT with several payloads for one choice: the 128-bit pad is cut into one field for
+//! each.
 //!
-//! One COT, one bit of choice and the AES calls of a single payload serve all of them, as long as their rings have at most 128 bits together.
+//! One COT, one bit of choice and the AES calls of a single payload serve all of them, as long as their rings
+//! have at most 128 bits together.
 use super::correlated::Chosen;
 use crate::bits::{pack, packed_len, unpack};
 use crate::{MpcError, Party, Result, Ring};
@@ -9,11 +11,13 @@ use crate::{MpcError, Party, Result, Ring};
 const PAD: u32 = u128::BITS;
 
 impl Party {
-    /// Sender: [`Party::correlate`] with several payloads of the same length for each choice, each in its ring. Receives 1 bit, sends the
-    /// rings' bits (at most 128 together) for each choice; one message, every payload filled up to bytes.
+    /// Sender: [`Party::correlate`] with several payloads of the same length for each choice, each in its
+    /// ring. Receives 1 bit, sends the rings' bits (at most 128 together) for each choice; one message, every
+    /// payload filled up to bytes.
     ///
     /// # Errors
-    /// Those of the channel; [`MpcError::Shape`] for too many bits, payloads of different lengths or before `setup_ot`.
+    /// Those of the channel; [`MpcError::Shape`] for too many bits, payloads of different lengths or before
+    /// `setup_ot`.
     pub fn correlate_many(&mut self, payloads: &[(&[u64], Ring)]) -> Result<Vec<Vec<u64>>> {
         let rings: Vec<Ring> = payloads.iter().map(|&(_, ring)| ring).collect();
         let offsets = offsets("correlate_many", &rings)?;
@@ -58,7 +62,13 @@ impl Party {
             let differences = unpack(part, ring.bits(), choices.len());
             let open = |((pad, y), &c): ((u64, u64), &u8)| ring.sub(pad, y & u64::from(c).wrapping_neg());
             let pads = fields(&pads, offset, ring);
-            taken.push(pads.into_iter().zip(differences).zip(&choices).map(open).collect());
+            taken.push(
+                pads.into_iter()
+                    .zip(differences)
+                    .zip(&choices)
+                    .map(open)
+                    .collect(),
+            );
         }
         Ok(taken)
     }
@@ -76,7 +86,9 @@ fn offsets(op: &'static str, rings: &[Ring]) -> Result<Vec<u32>> {
 }
 
 fn fields(pads: &[u128], offset: u32, ring: Ring) -> Vec<u64> {
-    pads.iter().map(|pad| ring.reduce((pad >> offset) as u64)).collect()
+    pads.iter()
+        .map(|pad| ring.reduce((pad >> offset) as u64))
+        .collect()
 }
 
 #[cfg(test)]
@@ -91,8 +103,9 @@ mod tests {
             let rings: Vec<Ring> = rings.into_iter().map(Ring::new).collect();
             for count in [0usize, 1, 129] {
                 let choices: Vec<u8> = (0..count).map(|i| (i * i % 7 % 2) as u8).collect();
-                let delta =
-                    |k: usize| (0..count as u64).map(move |i| (i + k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let delta = |k: usize| {
+                    (0..count as u64).map(move |i| (i + k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                };
                 let deltas: Vec<Vec<u64>> = (rings.iter().enumerate())
                     .map(|(k, ring)| delta(k).map(|v| ring.reduce(v)).collect())
                     .collect();
@@ -104,7 +117,11 @@ mod tests {
                     },
                     |party| {
                         party.setup_ot(CotKind::InsecureTestDealer)?;
-                        let payloads: Vec<_> = deltas.iter().map(Vec::as_slice).zip(rings.iter().copied()).collect();
+                        let payloads: Vec<_> = deltas
+                            .iter()
+                            .map(Vec::as_slice)
+                            .zip(rings.iter().copied())
+                            .collect();
                         party.correlate_many(&payloads)
                     },
                 );

@@ -1,9 +1,10 @@
 //! COT extension of Roy, *SoftSpokenOT* (2022), section 3, semi-honest, with fields of 2^4 elements.
 //!
-//! Each of 32 trees has 16 streams r_x, of which the sender lacks that of index a (4 bits of delta). The receiver takes u = sum of r_x and
-//! v_b = sum of the r_x with bit b of x set; the sender w_b = sum of the r_x with bit b of x + a set = v_b + a_b*u: four columns of the COT
-//! matrix. The 31 other trees' u are brought to the first one's by sending the difference: 31 bits a COT, from receiver to
-//! sender. Costs 4 AES blocks and a 128-bit row of a transposition per COT on either side.
+//! Each of 32 trees has 16 streams r_x, of which the sender lacks that of index a (4 bits of delta). The
+//! receiver takes u = sum of r_x and v_b = sum of the r_x with bit b of x set; the sender w_b = sum of the
+//! r_x with bit b of x + a set = v_b + a_b*u: four columns of the COT matrix. The 31 other trees' u are
+//! brought to the first one's by sending the difference: 31 bits a COT, from receiver to sender. Costs 4 AES
+//! blocks and a 128-bit row of a transposition per COT on either side.
 use super::pprf::{DEPTH, LEAVES, TREES};
 use super::prg::Stream;
 use super::transpose::transpose;
@@ -28,7 +29,8 @@ pub(super) struct Receiver {
     trees: Vec<[Stream; LEAVES]>,
 }
 
-/// The side that knows delta. Streams are kept at x + a, so that no address depends on delta once they are made.
+/// The side that knows delta. Streams are kept at x + a, so that no address depends on delta once they are
+/// made.
 pub(super) struct Sender {
     trees: Vec<[Stream; LEAVES]>,
     points: [u8; TREES],
@@ -37,10 +39,13 @@ pub(super) struct Sender {
 impl Receiver {
     /// From all leaves.
     pub(super) fn new(leaves: &[[u128; LEAVES]]) -> Self {
-        Self { trees: streams(leaves) }
+        Self {
+            trees: streams(leaves),
+        }
     }
 
-    /// `count` blocks (a multiple of [`STEP`]), whose low bits are the random choices, and the message for the sender.
+    /// `count` blocks (a multiple of [`STEP`]), whose low bits are the random choices, and the message for
+    /// the sender.
     pub(super) fn extend(&mut self, count: usize) -> (Vec<u128>, Vec<u8>) {
         let (mut blocks, mut message) = (Vec::with_capacity(count), Vec::with_capacity(message_len(count)));
         let mut columns: Columns = [[0; WORDS]; ROWS];
@@ -62,15 +67,19 @@ impl Receiver {
 }
 
 impl Sender {
-    /// From all leaves but those at `points`, the digits of delta (low digit first). The low bit of `points[0]` must be 1.
+    /// From all leaves but those at `points`, the digits of delta (low digit first). The low bit of
+    /// `points[0]` must be 1.
     pub(super) fn new(leaves: &[[u128; LEAVES]], points: [u8; TREES]) -> Self {
-        let shift = |(leaves, &point): (&[u128; LEAVES], &u8)| std::array::from_fn(|y| leaves[y ^ usize::from(point)]);
+        let shift = |(leaves, &point): (&[u128; LEAVES], &u8)| {
+            std::array::from_fn(|y| leaves[y ^ usize::from(point)])
+        };
         let shifted: Vec<[u128; LEAVES]> = leaves.iter().zip(&points).map(shift).collect();
         let trees = streams(&shifted);
         Self { trees, points }
     }
 
-    /// `count` blocks (a multiple of [`STEP`]) from the receiver's message of `message_len(count)` bytes; their low bits are 0.
+    /// `count` blocks (a multiple of [`STEP`]) from the receiver's message of `message_len(count)` bytes;
+    /// their low bits are 0.
     pub(super) fn extend(&mut self, count: usize, message: &[u8]) -> Vec<u128> {
         let mut blocks = Vec::with_capacity(count);
         let mut columns: Columns = [[0; WORDS]; ROWS];
@@ -102,8 +111,8 @@ fn streams(leaves: &[[u128; LEAVES]]) -> Vec<[Stream; LEAVES]> {
     leaves.iter().map(|tree| tree.map(Stream::new)).collect()
 }
 
-/// The four sums over streams whose index has bit b set, into `columns`; returns the sum of all streams. The sender's stream 0, which he
-/// lacks, enters the latter only, and he drops it.
+/// The four sums over streams whose index has bit b set, into `columns`; returns the sum of all streams. The
+/// sender's stream 0, which he lacks, enters the latter only, and he drops it.
 fn fold(streams: &mut [Stream; LEAVES], columns: &mut [Word]) -> Word {
     let mut values: [Word; LEAVES] = [[0; WORDS]; LEAVES];
     for (value, stream) in values.iter_mut().zip(streams) {

@@ -1,4 +1,5 @@
-//! Every class of message must look uniform whatever the inputs are: monobit and byte statistics over recorded links.
+//! Every class of message must look uniform whatever the inputs are: monobit and byte statistics over
+//! recorded links.
 use crate::channel::{memory_pair, Channel, MemoryChannel};
 use crate::ot::CotKind;
 use crate::share::Z64;
@@ -99,8 +100,14 @@ fn every_message_looks_uniform_whatever_the_inputs() {
                         "{kind:?}, inputs {bit}, message {i} of the {side}, {} bytes",
                         message.len()
                     );
-                    // The points of the base OTs: Ristretto's encodings have a sign and a top bit of 0: the bytes between are looked at.
-                    let inner = || message.chunks(32).flat_map(|point| point[1..31].to_vec()).collect();
+                    // The points of the base OTs: Ristretto's encodings have a sign and a top bit of 0: the
+                    // bytes between are looked at.
+                    let inner = || {
+                        message
+                            .chunks(32)
+                            .flat_map(|point| point[1..31].to_vec())
+                            .collect()
+                    };
                     let looked_at: Vec<u8> = if i == 1 { inner() } else { message.clone() };
                     assert_uniform(&looked_at, &what);
                 }

@@ -1,6 +1,7 @@
 //! Transposing 128 x 128 bits.
 
-/// Bit j of word i becomes bit i of word j. Seven rounds of block swaps (Warren, *Hacker's Delight*, section 7-3).
+/// Bit j of word i becomes bit i of word j. Seven rounds of block swaps (Warren, *Hacker's Delight*, section
+/// 7-3).
 pub(super) fn transpose(words: &mut [u128; 128]) {
     let mut mask = u128::from(u64::MAX);
     let mut step = 64;

@@ -1,5 +1,5 @@
-//! AVX-512 and VAES kernels: four blocks an instruction, four instructions in flight. Callers check [`available`]; the portable paths beside the
-//! callers do the same with the `aes` crate.
+//! AVX-512 and VAES kernels: four blocks an instruction, four instructions in flight. Callers check
+//! [`available`]; the portable paths beside the callers do the same with the `aes` crate.
 #![cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -36,7 +36,8 @@ fn schedule(key: u128) -> Keys {
     Keys(keys)
 }
 
-/// One step of FIPS 197's key expansion: the last word, rotated and substituted, added to all words, then prefix sums.
+/// One step of FIPS 197's key expansion: the last word, rotated and substituted, added to all words, then
+/// prefix sums.
 #[target_feature(enable = "aes")]
 fn next_key<const CONSTANT: i32>(key: u128) -> u128 {
     let assisted = _mm_aeskeygenassist_si128::<CONSTANT>(to_vector(key));
@@ -150,7 +151,8 @@ pub(super) fn expand(keys: &Keys, low: &mut [u128], high: &mut [u128]) -> u128 {
     #[target_feature(enable = "avx512f,vaes")]
     fn body(keys: &Keys, low: &mut [u128], high: &mut [u128]) -> u128 {
         let keys = broadcast(keys);
-        let ((low, low_rest), (high, high_rest)) = (low.as_chunks_mut::<STEP>(), high.as_chunks_mut::<STEP>());
+        let ((low, low_rest), (high, high_rest)) =
+            (low.as_chunks_mut::<STEP>(), high.as_chunks_mut::<STEP>());
         let mut sums = [_mm512_setzero_si512(); 4];
         for (low, high) in low.iter_mut().zip(high) {
             let x = load(low);
@@ -179,13 +181,19 @@ pub(super) fn expand(keys: &Keys, low: &mut [u128], high: &mut [u128]) -> u128 {
     unsafe { body(keys, low, high) }
 }
 
-/// Words of AES in counter mode from block `counter` on, each scaled to below `below`: floor(word * below / 2^32).
+/// Words of AES in counter mode from block `counter` on, each scaled to below `below`: floor(word * below /
+/// 2^32).
 pub(super) fn scaled_words(keys: &Keys, counter: u64, below: u32, out: &mut [[u32; 4 * STEP]]) {
     #[target_feature(enable = "avx512f,vaes")]
     fn body(keys: &Keys, counter: u64, below: u32, out: &mut [[u32; 4 * STEP]]) {
         let keys = broadcast(keys);
         let factor = _mm512_set1_epi64(below.into());
-        let four = |at: u64| _mm512_add_epi64(_mm512_set1_epi64(at as i64), _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0));
+        let four = |at: u64| {
+            _mm512_add_epi64(
+                _mm512_set1_epi64(at as i64),
+                _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0),
+            )
+        };
         let low = _mm512_set4_epi64(0, -1, 0, -1);
         for (step, out) in (0u64..).zip(out) {
             let at = counter + STEP as u64 * step;

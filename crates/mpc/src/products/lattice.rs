@@ -16,15 +16,26 @@ fn keys(party: &mut Party, lifting: &Lifting) -> Result<Vec<Keyed>> {
     lifting.rings().iter().map(key).collect()
 }
 
-/// Ranges of elements that share a ciphertext, in groups to be worked on at once: a group's messages leave before the next
-/// group is begun, so that the peer has work meanwhile.
+/// Ranges of elements that share a ciphertext, in groups to be worked on at once: a group's messages leave
+/// before the next group is begun, so that the peer has work meanwhile.
 fn groups(len: usize, slots: usize) -> Vec<Vec<Range<usize>>> {
-    let blocks: Vec<_> = (0..len).step_by(slots).map(|at| at..len.min(at + slots)).collect();
-    blocks.chunks(rayon::current_num_threads()).map(<[_]>::to_vec).collect()
+    let blocks: Vec<_> = (0..len)
+        .step_by(slots)
+        .map(|at| at..len.min(at + slots))
+        .collect();
+    blocks
+        .chunks(rayon::current_num_threads())
+        .map(<[_]>::to_vec)
+        .collect()
 }
 
-/// The client's values, encrypted, to the server (which gets ciphertexts by block and prime; the client nothing).
-pub(super) fn transfer(party: &mut Party, lifting: &Lifting, values: &[u64]) -> Result<Vec<Vec<EncryptedSlots>>> {
+/// The client's values, encrypted, to the server (which gets ciphertexts by block and prime; the client
+/// nothing).
+pub(super) fn transfer(
+    party: &mut Party,
+    lifting: &Lifting,
+    values: &[u64],
+) -> Result<Vec<Vec<EncryptedSlots>>> {
     if values.is_empty() {
         return Ok(vec![]);
     }
@@ -36,10 +47,18 @@ pub(super) fn transfer(party: &mut Party, lifting: &Lifting, values: &[u64]) -> 
                 .into_par_iter()
                 .map(|block| encrypt(&keyed, lifting, &values[block]))
                 .collect();
-            messages.into_iter().try_for_each(|message| party.send(&message?))?;
+            messages
+                .into_iter()
+                .try_for_each(|message| party.send(&message?))?;
         } else {
-            let len = keyed.iter().map(|(ring, _)| EncryptedSlots::bytes_len(ring)).sum();
-            let messages = group.iter().map(|_| party.receive(len)).collect::<Result<Vec<_>>>()?;
+            let len = keyed
+                .iter()
+                .map(|(ring, _)| EncryptedSlots::bytes_len(ring))
+                .sum();
+            let messages = group
+                .iter()
+                .map(|_| party.receive(len))
+                .collect::<Result<Vec<_>>>()?;
             received.extend(
                 messages
                     .par_iter()
@@ -71,7 +90,8 @@ fn read(keyed: &[Keyed], mut message: &[u8]) -> Result<Vec<EncryptedSlots>> {
     keyed.iter().map(&mut read).collect()
 }
 
-/// `local` plus one's share of the sum of (client's share of the operand) * (server's multiplier). One response per block and prime.
+/// `local` plus one's share of the sum of (client's share of the operand) * (server's multiplier). One
+/// response per block and prime.
 pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64>) -> Result<Vec<u64>> {
     let Some(first) = parts.first().filter(|_| !local.is_empty()) else {
         return Ok(local);
@@ -95,7 +115,8 @@ pub(super) fn evaluate(party: &mut Party, parts: &[Part<'_>], mut local: Vec<u64
     Ok(local)
 }
 
-/// log2 of the most that a coefficient of a response may fail with: too many products in one sum are refused above.
+/// log2 of the most that a coefficient of a response may fail with: too many products in one sum are refused
+/// above.
 const MOST_FAILURE: f64 = -60.0;
 
 /// Adds up what responses to sums of `terms` products of `len` elements fail with.
@@ -103,9 +124,13 @@ fn book_failure(party: &mut Party, lifting: &Lifting, terms: usize, len: usize) 
     for ring in lifting.rings() {
         let each = ring.failure_log2(terms);
         if each > MOST_FAILURE {
-            let detail =
-                format!("a sum of {terms} products would fail with 2^{each:.1} a coefficient; take fewer at once");
-            return Err(MpcError::Shape { op: "products", detail });
+            let detail = format!(
+                "a sum of {terms} products would fail with 2^{each:.1} a coefficient; take fewer at once"
+            );
+            return Err(MpcError::Shape {
+                op: "products",
+                detail,
+            });
         }
         let coefficients = len.div_ceil(ring.n()) * ring.n();
         party.products.failure += coefficients as f64 * each.exp2();
@@ -144,7 +169,9 @@ fn respond_block(
         let Some(public) = key.public() else { continue };
         let mut sum = Sum::zero(ring);
         for part in parts {
-            let Some(multiplier) = &part.multiplier else { continue };
+            let Some(multiplier) = &part.multiplier else {
+                continue;
+            };
             let at = part.only.unwrap_or(block.start / ring.n());
             let mut plain = AlignedVec::scratch(ring.n());
             lifting.plain(j, &multiplier[block.clone()], &mut plain);
@@ -157,9 +184,17 @@ fn respond_block(
     Ok((message, lifting.down(&mut residues, block.len())))
 }
 
-fn receive(party: &mut Party, keyed: &[Keyed], lifting: &Lifting, group: &[Range<usize>]) -> Result<Vec<Vec<u64>>> {
+fn receive(
+    party: &mut Party,
+    keyed: &[Keyed],
+    lifting: &Lifting,
+    group: &[Range<usize>],
+) -> Result<Vec<Vec<u64>>> {
     let len = keyed.iter().map(|(ring, _)| slots::response_len(ring)).sum();
-    let messages = group.iter().map(|_| party.receive(len)).collect::<Result<Vec<_>>>()?;
+    let messages = group
+        .iter()
+        .map(|_| party.receive(len))
+        .collect::<Result<Vec<_>>>()?;
     let pairs = messages.par_iter().zip(group);
     pairs
         .map(|(message, block)| open(keyed, lifting, message, block.len()))

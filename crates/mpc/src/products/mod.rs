@@ -1,19 +1,24 @@
-//! Element-wise products of shares: batch oblivious linear evaluation with error (BumbleBee, section IV, Algorithm 2).
+//! Element-wise products of shares: batch oblivious linear evaluation with error (BumbleBee, section IV,
+//! Algorithm 2).
 //!
-//! x y = x0 y0 + x1 y1 + x1 y0 + y1 x0 with the client's shares x1, y1 and the server's x0, y0. The client sends Enc(Lift(x1)) and
-//! Enc(Lift(y1)) once ([`share_operand`]); every sum of products over operands that were sent costs one response, whatever its
-//! number of terms. So a product costs two requests and a response, a square one and one, and x^3 from x and x^2, both sent
-//! already, a response alone. Multiplying by a public constant is local.
+//! x y = x0 y0 + x1 y1 + x1 y0 + y1 x0 with the client's shares x1, y1 and the server's x0, y0. The client
+//! sends Enc(Lift(x1)) and Enc(Lift(y1)) once ([`share_operand`]); every sum of products over operands that
+//! were sent costs one response, whatever its number of terms. So a product costs two requests and a
+//! response, a square one and one, and x^3 from x and x^2, both sent already, a response alone. Multiplying
+//! by a public constant is local.
 //!
-//! Bits on the wire per element with one 49-bit plaintext prime (2 ring bits - slack <= 49; else two or three primes of that
-//! or a smaller width): request 173, response 246; that is 419 a square, 592 a product. Ciphertexts hold 8192 elements.
+//! Bits on the wire per element with one 49-bit plaintext prime (2 ring bits - slack <= 49; else two or three
+//! primes of that or a smaller width): request 173, response 246; that is 419 a square, 592 a product.
+//! Ciphertexts hold 8192 elements.
 //!
-//! Slack: the results may be off by less than 2^slack units of the last place (at most 2^(slack-2) a cross term, and one of
-//! rounding), in exchange for `slack` bits of plaintext modulus. A truncation that follows makes it harmless.
+//! Slack: the results may be off by less than 2^slack units of the last place (at most 2^(slack-2) a cross
+//! term, and one of rounding), in exchange for `slack` bits of plaintext modulus. A truncation that follows
+//! makes it harmless.
 //!
-//! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient of a sum of up to 8 products, 2^-40 per
-//! inference of 2^25 coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]). A sum of more products fails more often, by the root of
-//! their number; one of so many that a coefficient would fail above 2^-60 is refused. [`Party::failure_log2`] is what a session adds up to.
+//! Failure: the shares of a whole ciphertext come apart with probability 2^-65 per coefficient of a sum of up
+//! to 8 products, 2^-40 per inference of 2^25 coefficients ([`tacita_bfv::slots::SlotRing::failure_log2`]). A
+//! sum of more products fails more often, by the root of their number; one of so many that a coefficient
+//! would fail above 2^-60 is refused. [`Party::failure_log2`] is what a session adds up to.
 mod lattice;
 mod narrow;
 mod operand;
@@ -29,7 +34,8 @@ use crate::{MpcError, Party, Result, Ring};
 use operand::{check_alike, multipliers, Part};
 
 impl Party {
-    /// Makes the client's lattice secret. Public keys (about 177 kB for each width of plaintext primes) travel when first used.
+    /// Makes the client's lattice secret. Public keys (about 177 kB for each width of plaintext primes)
+    /// travel when first used.
     ///
     /// # Errors
     /// When the operating system gives no randomness.
@@ -37,33 +43,39 @@ impl Party {
         state::set_up(self)
     }
 
-    /// log2 of a bound for the probability that any element-wise product of this session so far came out wrong by chance (a whole
-    /// ciphertext spoiled); -inf before the first one.
+    /// log2 of a bound for the probability that any element-wise product of this session so far came out
+    /// wrong by chance (a whole ciphertext spoiled); -inf before the first one.
     pub fn failure_log2(&self) -> f64 {
         self.products.failure_log2()
     }
 }
 
-/// Makes values ready to be multiplied: the client encrypts and sends its share, the server receives. `ring.bits() > slack`.
-/// 173 bits an element with one plaintext prime; no answer is awaited.
+/// Makes values ready to be multiplied: the client encrypts and sends its share, the server receives.
+/// `ring.bits() > slack`. 173 bits an element with one plaintext prime; no answer is awaited.
 ///
 /// # Errors
-/// [`MpcError::Shape`] for a slack that does not fit the ring; those of the channel; [`MpcError::Message`] for bytes that are no ciphertexts.
+/// [`MpcError::Shape`] for a slack that does not fit the ring; those of the channel; [`MpcError::Message`]
+/// for bytes that are no ciphertexts.
 pub fn share_operand(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Operand> {
     party.measured("operand", |party| Operand::share(party, x, ring, slack))
 }
 
-/// Shares of the sum of x*y over the terms, element by element modulo 2^bits; 246 bits an element with one plaintext prime, one
-/// message from the server. Off by at most 2^(slack-2) for every distinct operand (and by a unit).
+/// Shares of the sum of x*y over the terms, element by element modulo 2^bits; 246 bits an element with one
+/// plaintext prime, one message from the server. Off by at most 2^(slack-2) for every distinct operand (and
+/// by a unit).
 ///
 /// # Errors
-/// [`MpcError::Shape`] unless there is a term and all operands have one length, ring and slack; those of the channel.
+/// [`MpcError::Shape`] unless there is a term and all operands have one length, ring and slack; those of the
+/// channel.
 pub fn sum_of_products(party: &mut Party, terms: &[(&Operand, &Operand)]) -> Result<Vec<u64>> {
     let first = check_alike("sum_of_products", terms.iter().flat_map(|(x, y)| [*x, *y]))?;
     let ring = first.ring();
     let mut local = vec![0; first.len()];
     for (x, y) in terms {
-        for (sum, (x, y)) in local.iter_mut().zip(x.share_values().iter().zip(y.share_values())) {
+        for (sum, (x, y)) in local
+            .iter_mut()
+            .zip(x.share_values().iter().zip(y.share_values()))
+        {
             *sum = ring.add(*sum, ring.mul(*x, *y));
         }
     }
@@ -78,7 +90,10 @@ pub fn sum_of_products(party: &mut Party, terms: &[(&Operand, &Operand)]) -> Res
 pub fn product(party: &mut Party, x: &[u64], y: &[u64], ring: Ring, slack: u32) -> Result<Vec<u64>> {
     if x.len() != y.len() {
         let detail = format!("{} values times {}", x.len(), y.len());
-        return Err(MpcError::Shape { op: "product", detail });
+        return Err(MpcError::Shape {
+            op: "product",
+            detail,
+        });
     }
     let (x, y) = (
         share_operand(party, x, ring, slack)?,
@@ -99,7 +114,8 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring, slack: u32) -> Result<Ve
 /// Shares of w*x for a w that only the server has (ring elements; `None` at the client): one response.
 ///
 /// # Errors
-/// [`MpcError::Shape`] when `w` is missing at the server, given at the client or of another length; those of the channel.
+/// [`MpcError::Shape`] when `w` is missing at the server, given at the client or of another length; those of
+/// the channel.
 pub fn times_server(party: &mut Party, x: &Operand, w: Option<&[u64]>) -> Result<Vec<u64>> {
     check_weights("times_server", party, w, x.len())?;
     let local = w.map_or_else(|| vec![0; x.len()], |w| x.times(w));
@@ -107,8 +123,9 @@ pub fn times_server(party: &mut Party, x: &Operand, w: Option<&[u64]>) -> Result
     party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 
-/// Shares of w*x*y for a w that only the server has (layer norm's gamma): one request more, Enc(x1*y1), and one response, since
-/// w x y = Enc(x1 y1) w + Enc(x1) w y0 + Enc(y1) w x0 + w x0 y0. The product w*x*y must fit the ring.
+/// Shares of w*x*y for a w that only the server has (layer norm's gamma): one request more, Enc(x1*y1), and
+/// one response, since w x y = Enc(x1 y1) w + Enc(x1) w y0 + Enc(y1) w x0 + w x0 y0. The product w*x*y must
+/// fit the ring.
 ///
 /// # Errors
 /// As [`times_server`] and [`share_operand`].

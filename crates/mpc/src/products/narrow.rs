@@ -1,23 +1,23 @@
-//! Squares of values that are small: the shares of a narrow ring as integers, so that the server's multiplier is short and the
-//! plaintext prime with it.
+//! Squares of values that are small: the shares of a narrow ring as integers, so that the server's multiplier
+//! is short and the plaintext prime with it.
 //!
-//! With |x| < 2^(k-2) and B = 2^(k-2), the top bit of x + B is zero, so the integers x0 + x1 of a sharing of x + B wrap unless
-//! both top bits are zero: x = A + b + v 2^k with the server's A = x0 - 2^(k-1), the client's b = x1 - 2^(k-1) - B and v the AND of
-//! the two complemented top bits. Then modulo 2^m, m <= 2k,
+//! With |x| < 2^(k-2) and B = 2^(k-2), the top bit of x + B is zero, so the integers x0 + x1 of a sharing of
+//! x + B wrap unless both top bits are zero: x = A + b + v 2^k with the server's A = x0 - 2^(k-1), the
+//! client's b = x1 - 2^(k-1) - B and v the AND of the two complemented top bits. Then modulo 2^m, m <= 2k,
 //!
 //! x^2 = A^2 + b^2 + A (2b) + 2^(k+1) v (A + b).
 //!
-//! A (2b) is a batch of OLEs whose multiplier is below 2^(k-1) instead of 2^(m-1): the prime has k + m - slack bits instead of
-//! 2m - slack. v (A + b) takes a correlated transfer each way, of m-k-1 bits.
+//! A (2b) is a batch of OLEs whose multiplier is below 2^(k-1) instead of 2^(m-1): the prime has k + m -
+//! slack bits instead of 2m - slack. v (A + b) takes a correlated transfer each way, of m-k-1 bits.
 use super::operand::Part;
 use super::{lattice, Operand};
 use crate::{MpcError, Party, Result, Ring};
 
-/// Shares of x^2 in `to` from shares of x in `from`, for |x| < 2^(from-2); errors as in [`super::square`]. `to` has more than
-/// `from` + 1 and at most 2 `from` bits.
+/// Shares of x^2 in `to` from shares of x in `from`, for |x| < 2^(from-2); errors as in [`super::square`].
+/// `to` has more than `from` + 1 and at most 2 `from` bits.
 ///
-/// From 17 to 32 bits with slack 15 (a 34-bit prime): 143 bits the request, 212 the response, 30 the transfers: 385 and two
-/// transfers instead of 419 and an extension (16, and a transfer).
+/// From 17 to 32 bits with slack 15 (a 34-bit prime): 143 bits the request, 212 the response, 30 the
+/// transfers: 385 and two transfers instead of 419 and an extension (16, and a transfer).
 ///
 /// # Errors
 /// [`MpcError::Shape`] for rings that do not fit; those of [`super::share_operand`] and of the transfers.
@@ -63,9 +63,14 @@ fn send_doubled(party: &mut Party, own: &[u64], ring: Ring, slack: u32) -> Resul
     Operand::share(party, &doubled, ring, slack)
 }
 
-/// Shares of v (A + b), v the AND of both parties' `clear` bits: each party's bit chooses whether the other's masked value counts.
+/// Shares of v (A + b), v the AND of both parties' `clear` bits: each party's bit chooses whether the other's
+/// masked value counts.
 fn unwrapped_sum(party: &mut Party, own: &[u64], clear: &[u8], ring: Ring) -> Result<Vec<u64>> {
-    let offered: Vec<u64> = own.iter().zip(clear).map(|(&a, &c)| ring.mul(a, c.into())).collect();
+    let offered: Vec<u64> = own
+        .iter()
+        .zip(clear)
+        .map(|(&a, &c)| ring.mul(a, c.into()))
+        .collect();
     let chosen = party.choose(clear)?;
     let kept = party.correlate(&offered, ring)?;
     let got = party.take_correlated(chosen, ring)?;
@@ -102,7 +107,10 @@ mod tests {
             .collect();
         let x: Vec<i64> = pairs.iter().map(|p| p.0).collect();
         let client: Vec<u64> = pairs.iter().map(|p| p.1).collect();
-        let server = pairs.iter().map(|p| from.sub(from.from_signed(p.0), p.1)).collect();
+        let server = pairs
+            .iter()
+            .map(|p| from.sub(from.from_signed(p.0), p.1))
+            .collect();
         run(&x, (client, server), from, to, 0);
     }
 

@@ -67,10 +67,12 @@ impl Drop for Operand {
     }
 }
 
-/// One cross term: the client's values of an operand times what the server multiplies them by (`None` at the client).
+/// One cross term: the client's values of an operand times what the server multiplies them by (`None` at the
+/// client).
 pub(super) struct Part<'a> {
     pub(super) operand: &'a Operand,
-    /// The operand's ciphertext that serves every block of the result; `None`: the one in the block's own place.
+    /// The operand's ciphertext that serves every block of the result; `None`: the one in the block's own
+    /// place.
     pub(super) only: Option<usize>,
     pub(super) multiplier: Option<Vec<u64>>,
 }

@@ -1,8 +1,9 @@
 //! Matrices laid into ciphertexts by columns, so that what belongs to a row meets itself.
 //!
-//! A block of 8192 slots holds whole columns, `rows` slots each: element (row, col) lies at `(col mod c) * rows + row` of block
-//! `col / c`. Then the sum of all blocks holds sums over columns, so row sums of squares come in *one* response, whatever the number
-//! of columns; and a factor for every row, repeated c times, is one ciphertext that serves all blocks.
+//! A block of 8192 slots holds whole columns, `rows` slots each: element (row, col) lies at
+//! `(col mod c) * rows + row` of block `col / c`. Then the sum of all blocks holds sums over columns, so row
+//! sums of squares come in *one* response, whatever the number of columns; and a factor for every row,
+//! repeated c times, is one ciphertext that serves all blocks.
 use super::operand::Part;
 use super::state::SLOTS;
 use super::{check_weights, lattice, share_operand, Operand};
@@ -57,7 +58,12 @@ impl Rows {
 
     /// A value for every row, in every column of one block.
     pub fn spread(&self, values: &[u64]) -> Vec<u64> {
-        let mut block: Vec<u64> = values.iter().cycle().take(self.rows * self.together).copied().collect();
+        let mut block: Vec<u64> = values
+            .iter()
+            .cycle()
+            .take(self.rows * self.together)
+            .copied()
+            .collect();
         block.resize(SLOTS, 0);
         block
     }
@@ -72,8 +78,8 @@ impl Rows {
     }
 }
 
-/// Shares of the sum of x^2 over every row, for x laid by `rows`: one response of 8192 slots in all. Off by at most 2^(slack-2) for each
-/// column (and a unit for each column of a block).
+/// Shares of the sum of x^2 over every row, for x laid by `rows`: one response of 8192 slots in all. Off by
+/// at most 2^(slack-2) for each column (and a unit for each column of a block).
 ///
 /// # Errors
 /// [`MpcError::Shape`] for an operand of another layout; those of the channel.
@@ -99,11 +105,12 @@ pub fn sums_of_squares(party: &mut Party, x: &Operand, rows: &Rows) -> Result<Ve
     Ok((0..rows.rows).map(total).collect())
 }
 
-/// Shares of w*x*y, laid, for x laid by `rows`, y one block from [`Rows::spread`], and w (laid) at the server alone: as
-/// [`super::scaled_by_server`] with one ciphertext for all of y.
+/// Shares of w*x*y, laid, for x laid by `rows`, y one block from [`Rows::spread`], and w (laid) at the server
+/// alone: as [`super::scaled_by_server`] with one ciphertext for all of y.
 ///
 /// # Errors
-/// [`MpcError::Shape`] for operands of other layouts and for a `w` that is missing, misplaced or of another length; those of the channel.
+/// [`MpcError::Shape`] for operands of other layouts and for a `w` that is missing, misplaced or of another
+/// length; those of the channel.
 pub fn scaled_rows_by_server(
     party: &mut Party,
     x: &Operand,
@@ -114,20 +121,35 @@ pub fn scaled_rows_by_server(
     const OP: &str = "scaled_rows_by_server";
     rows.check(OP, x)?;
     if y.len() != SLOTS || (y.ring(), y.slack()) != (x.ring(), x.slack()) {
-        let detail = format!("a factor of {} slots in {:?}, slack {}", y.len(), y.ring(), y.slack());
+        let detail = format!(
+            "a factor of {} slots in {:?}, slack {}",
+            y.len(),
+            y.ring(),
+            y.slack()
+        );
         return Err(MpcError::Shape { op: OP, detail });
     }
     check_weights(OP, party, w, x.len())?;
     let repeated: Vec<u64> = y.share_values().iter().cycle().take(x.len()).copied().collect();
     let both = share_operand(party, &x.times(&repeated), x.ring(), x.slack())?;
     let local = w.map_or_else(|| vec![0; x.len()], |w| both.times(w));
-    let by_y = w.map(|w| repeated.iter().zip(w).map(|(&y, &w)| x.ring().mul(y, w)).collect());
+    let by_y = w.map(|w| {
+        repeated
+            .iter()
+            .zip(w)
+            .map(|(&y, &w)| x.ring().mul(y, w))
+            .collect()
+    });
     let factor = Part {
         operand: y,
         only: Some(0),
         multiplier: w.map(|w| x.times(w)),
     };
-    let parts = [Part::new(&both, w.map(<[u64]>::to_vec)), Part::new(x, by_y), factor];
+    let parts = [
+        Part::new(&both, w.map(<[u64]>::to_vec)),
+        Part::new(x, by_y),
+        factor,
+    ];
     party.measured("products", |party| lattice::evaluate(party, &parts, local))
 }
 
@@ -154,7 +176,9 @@ mod tests {
         let (ring, slack) = (Ring::new(48), 8);
         for (rows, cols) in [(1usize, 5usize), (100, 200), (129, 130), (2000, 9)] {
             let layout = Rows::new(rows, cols).unwrap();
-            let x: Vec<i64> = (0..(rows * cols) as i64).map(|i| (i * 7919) % 2001 - 1000).collect();
+            let x: Vec<i64> = (0..(rows * cols) as i64)
+                .map(|i| (i * 7919) % 2001 - 1000)
+                .collect();
             let y: Vec<i64> = (0..rows as i64).map(|i| (i * 31) % 801 - 400).collect();
             let w: Vec<i64> = (0..(rows * cols) as i64).map(|i| (i * 13) % 61 - 30).collect();
             let ((x0, x1), (y0, y1)) = (split(ring, &x, 1), split(ring, &y, 2));
@@ -165,7 +189,10 @@ mod tests {
                 let sums = sums_of_squares(party, &x, &layout)?;
                 let y = share_operand(party, &layout.spread(&y), ring, slack)?;
                 let w = (!party.is_client()).then_some(&weights[..]);
-                Ok((sums, layout.gather(&scaled_rows_by_server(party, &x, &y, &layout, w)?)))
+                Ok((
+                    sums,
+                    layout.gather(&scaled_rows_by_server(party, &x, &y, &layout, w)?),
+                ))
             });
             let bound = (cols as i64) << (slack - 2);
             for (row, found) in join(ring, &client.0, &server.0).into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What 2^16 elements cost; run alone: `cargo test --release -p tacita-mpc products::speed -- --ignored --nocapture`.
+//! What 2^16 elements cost; run alone: `cargo test --release -p tacita-mpc products::speed -- --ignored
+//! --nocapture`.
 use super::{share_operand, square, sum_of_products};
 use crate::profile::cpu_seconds;
 use crate::testing::{run_both, split};

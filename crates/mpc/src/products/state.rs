@@ -68,7 +68,8 @@ pub(super) fn lifting(party: &mut Party, bits: u32, slack: u32) -> Result<Arc<Li
     Ok(made)
 }
 
-/// The key for a plaintext prime; at its first use the client sends the public key. Both parties call this in the same order.
+/// The key for a plaintext prime; at its first use the client sends the public key. Both parties call this in
+/// the same order.
 pub(super) fn key(party: &mut Party, ring: &SlotRing) -> Result<Arc<Key>> {
     let t = ring.t().p();
     if let Some(key) = party.products.keys.get(&t) {
@@ -76,7 +77,10 @@ pub(super) fn key(party: &mut Party, ring: &SlotRing) -> Result<Arc<Key>> {
     }
     if !party.products.ready {
         let detail = "setup_products was not called".to_owned();
-        return Err(MpcError::Shape { op: "products", detail });
+        return Err(MpcError::Shape {
+            op: "products",
+            detail,
+        });
     }
     let key = Arc::new(party.measured("product keys", |party| exchange(party, ring))?);
     party.products.keys.insert(t, key.clone());

@@ -4,7 +4,11 @@ use crate::testing::{join, run_both, split};
 fn values(ring: Ring, len: usize, seed: u64) -> Vec<i64> {
     let top = 1u64 << (ring.bits() - 1);
     let edges = [0, u64::MAX, top, top - 1, 1, top | 1];
-    let random = |i: usize| (i as u64 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+    let random = |i: usize| {
+        (i as u64 + seed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(17)
+    };
     (0..len)
         .map(|i| {
             ring.signed(ring.reduce(if i % 3 == 0 {
@@ -112,7 +116,12 @@ fn sums_take_one_response_and_terms_of_one_operand_are_joined() {
         let products = [(x[i], y[i]), (x[i], z[i]), (z[i], z[i])].map(|(a, b)| wrapping(ring, a, b));
         products.into_iter().fold(0i64, i64::wrapping_add)
     });
-    assert_close(ring, &join(ring, &shares.0, &shares.1), expected, 3 << (slack - 2));
+    assert_close(
+        ring,
+        &join(ring, &shares.0, &shares.1),
+        expected,
+        3 << (slack - 2),
+    );
 }
 
 #[test]
@@ -127,7 +136,12 @@ fn the_servers_weights_multiply_one_or_two_operands() {
         Ok((times_server(party, &x, w)?, scaled_by_server(party, &x, &x, w)?))
     });
     let once = x.iter().zip(&w).map(|(&x, &w)| x * ring.signed(w));
-    assert_close(ring, &join(ring, &shares.0 .0, &shares.1 .0), once, 1 << (slack - 1));
+    assert_close(
+        ring,
+        &join(ring, &shares.0 .0, &shares.1 .0),
+        once,
+        1 << (slack - 1),
+    );
     let twice = x.iter().zip(&w).map(|(&x, &w)| x * x * ring.signed(w));
     assert_close(ring, &join(ring, &shares.0 .1, &shares.1 .1), twice, 1 << slack);
 }

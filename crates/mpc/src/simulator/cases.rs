@@ -1,4 +1,5 @@
-//! Protocols whose views are simulated: each on copies of one extreme value, so that any trace of it in a message shows.
+//! Protocols whose views are simulated: each on copies of one extreme value, so that any trace of it in a
+//! message shows.
 use super::answer;
 use super::link::Public;
 use crate::compare::negative;
@@ -14,7 +15,8 @@ use tacita_bfv::parameters_olt;
 type Run = Box<dyn Fn(&mut Party, u64) -> Result<Vec<u64>> + Sync>;
 type Open = Box<dyn Fn(u64) -> Public + Sync>;
 
-/// A protocol; both parties run it on shares that are all `extreme`. It returns what is opened, at the client.
+/// A protocol; both parties run it on shares that are all `extreme`. It returns what is opened, at the
+/// client.
 pub struct Case {
     pub name: &'static str,
     pub run: Run,
@@ -30,7 +32,11 @@ fn copies(extreme: u64, ring: Ring, count: usize) -> Vec<u64> {
 }
 
 /// A case without matrix products.
-fn plain(name: &'static str, kind: CotKind, protocol: impl Fn(&mut Party, u64) -> Result<()> + Sync + 'static) -> Case {
+fn plain(
+    name: &'static str,
+    kind: CotKind,
+    protocol: impl Fn(&mut Party, u64) -> Result<()> + Sync + 'static,
+) -> Case {
     let run = move |party: &mut Party, extreme| {
         party.setup_ot(kind)?;
         party.setup_products()?;
@@ -83,14 +89,31 @@ fn elementwise() -> Vec<Case> {
         negative(party, &copies(e, Ring::new(17), COUNT), Ring::new(17)).map(|_| ())
     });
     let activation = plain("gelu", CotKind::Ferret, |party, e| {
-        gelu(party, &copies(e, WIDE.ring, COUNT), WIDE.ring, WIDE.frac, WIDE.ring).map(|_| ())
+        gelu(
+            party,
+            &copies(e, WIDE.ring, COUNT),
+            WIDE.ring,
+            WIDE.frac,
+            WIDE.ring,
+        )
+        .map(|_| ())
     });
     let pooler = plain("tanh", CotKind::Ferret, |party, e| {
         tanh(party, &copies(e, WIDE.ring, COUNT), WIDE, WIDE, 6).map(|_| ())
     });
     let attention = plain("softmax", CotKind::Ferret, |party, e| {
         let (power, inverse) = (Ring::new(44), Fixed::new(40, 24));
-        softmax_parts(party, &copies(e, WIDE.ring, COUNT), 64, 128, WIDE, 10, power, inverse).map(|_| ())
+        softmax_parts(
+            party,
+            &copies(e, WIDE.ring, COUNT),
+            64,
+            128,
+            WIDE,
+            10,
+            power,
+            inverse,
+        )
+        .map(|_| ())
     });
     let norm = plain("layer norm", CotKind::Ferret, |party, e| {
         let norm = Norm {
@@ -103,7 +126,16 @@ fn elementwise() -> Vec<Case> {
         };
         let gamma = vec![if e == 0 { 0.0 } else { 1.9 }; 128];
         let gamma = (!party.is_client()).then_some(gamma.as_slice());
-        layer_norm(party, &copies(e, WIDE.ring, 64 * 128), WIDE, &norm, gamma, gamma, WIDE).map(|_| ())
+        layer_norm(
+            party,
+            &copies(e, WIDE.ring, 64 * 128),
+            WIDE,
+            &norm,
+            gamma,
+            gamma,
+            WIDE,
+        )
+        .map(|_| ())
     });
     let transfers = [CotKind::Ferret, CotKind::SoftSpoken].map(transfers);
     transfers

@@ -79,10 +79,12 @@ impl Simulator {
                 let ring = SlotRing::new(width, index).unwrap();
                 PublicKey::generate(&ring, &self.secret.over(&ring)).unwrap()
             }
-            Class::SlotRequest { width, count } => (0..count).flat_map(|index| self.slot_zero(width, index)).collect(),
-            Class::SlotResponse { width, count } => {
-                (0..count).flat_map(|index| self.slot_answer(width, index)).collect()
-            }
+            Class::SlotRequest { width, count } => (0..count)
+                .flat_map(|index| self.slot_zero(width, index))
+                .collect(),
+            Class::SlotResponse { width, count } => (0..count)
+                .flat_map(|index| self.slot_answer(width, index))
+                .collect(),
             Class::TableAnswer => self.table_answer(),
             Class::Opened => self.opened(),
         }
@@ -120,7 +122,9 @@ impl Simulator {
             let right = if plan.crossed() { grid.n_blocks() } else { 0 };
             batch * grid.m_blocks() * (grid.k_blocks() + right)
         };
-        let all = plans.iter().flat_map(|plan| (0..requests(plan)).map(move |_| plan));
+        let all = plans
+            .iter()
+            .flat_map(|plan| (0..requests(plan)).map(move |_| plan));
         all.flat_map(zero).collect()
     }
 
@@ -137,7 +141,8 @@ impl Simulator {
                 let places = layout.places(r);
                 let keep: Vec<usize> = places.iter().map(|place| place.coefficient).collect();
                 let zero = zero(&self.params, plan.budget.rounding.limbs);
-                let Response { bytes, share } = respond(&self.params, &keys.public, zero, kappa, Some(&keep)).unwrap();
+                let Response { bytes, share } =
+                    respond(&self.params, &keys.public, zero, kappa, Some(&keep)).unwrap();
                 message.extend(bytes);
                 // A row's two products lie alike, so their shares add up (other shapes are not opened).
                 for (place, share) in places.iter().zip(share) {
@@ -163,7 +168,15 @@ impl Simulator {
     fn table_answer(&self) -> Vec<u8> {
         let (keys, kappa, kept) = self.public.table.as_ref().expect("a table");
         let keys = ServerKeys::from_bytes(&self.params, keys, 1, true).unwrap();
-        let answer = |keep: &Vec<usize>| respond(&self.params, &keys.public, zero(&self.params, 1), *kappa, Some(keep));
+        let answer = |keep: &Vec<usize>| {
+            respond(
+                &self.params,
+                &keys.public,
+                zero(&self.params, 1),
+                *kappa,
+                Some(keep),
+            )
+        };
         kept.iter().flat_map(|keep| answer(keep).unwrap().bytes).collect()
     }
 
@@ -198,7 +211,10 @@ impl Channel for Simulator {
     }
 
     fn receive(&mut self, len: usize) -> Result<Vec<u8>> {
-        let (class, due) = self.theirs.pop_front().expect("no more messages than in a real run");
+        let (class, due) = self
+            .theirs
+            .pop_front()
+            .expect("no more messages than in a real run");
         assert_eq!(len, due, "{class:?}");
         let message = self.message(class, len);
         assert_eq!(message.len(), len, "{class:?}");

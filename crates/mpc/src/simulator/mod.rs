@@ -1,15 +1,19 @@
 //! Simulated transcripts, for tests: what a party sees, made without the other party's input.
 //!
-//! Security against semi-honest parties says that a party's view can be simulated from its own input, its output and the plan alone.
-//! [`link::Simulator`] does that: it stands at the other end of a party's link and answers with
+//! Security against semi-honest parties says that a party's view can be simulated from its own input, its
+//! output and the plan alone. [`link::Simulator`] does that: it stands at the other end of a party's link and
+//! answers with
 //!
 //! * random bytes for choices, tables and pads of transfers, and random group elements for base transfers;
-//! * to the server: public keys of a key of its own, encryptions of zero as requests, freshened and masked zeros from a hidden table;
-//! * to the client: responses that are a fresh encryption of zero, masked ([`tacita_bfv::response`], [`tacita_bfv::slots`]); and where the
-//!   client learns an answer, that answer less the client's share of the simulated response.
+//! * to the server: public keys of a key of its own, encryptions of zero as requests, freshened and masked
+//!   zeros from a hidden table;
+//! * to the client: responses that are a fresh encryption of zero, masked ([`tacita_bfv::response`],
+//!   [`tacita_bfv::slots`]); and where the client learns an answer, that answer less the client's share of
+//!   the simulated response.
 //!
-//! Which message is of which class follows from the schedule ([`Class::of`]), which is the same for every input. The party
-//! under test runs to its end against it, and [`statistics`] hold the real and the simulated view to the same tests.
+//! Which message is of which class follows from the schedule ([`Class::of`]), which is the same for every
+//! input. The party under test runs to its end against it, and [`statistics`] hold the real and the simulated
+//! view to the same tests.
 mod cases;
 mod link;
 mod statistics;
@@ -115,14 +119,16 @@ impl Class {
         }
     }
 
-    /// The bytes that should look uniform: without the fixed bits of group elements, the unused half of opened words, and the top bits of
-    /// residues, which are not uniform where a prime is no power of two.
+    /// The bytes that should look uniform: without the fixed bits of group elements, the unused half of
+    /// opened words, and the top bits of residues, which are not uniform where a prime is no power of two.
     fn looked_at(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Points => bytes.chunks(32).flat_map(|point| point[1..31].to_vec()).collect(),
             Self::Opened => bytes.chunks(8).flat_map(|word| word[..3].to_vec()).collect(),
             Self::MatrixKeys => low_bits(&key_residues(bytes)),
-            Self::MatrixRequests if bytes.len().is_multiple_of(wide_request()) => low_bits(&wide_residues(bytes)),
+            Self::MatrixRequests if bytes.len().is_multiple_of(wide_request()) => {
+                low_bits(&wide_residues(bytes))
+            }
             _ => bytes.to_vec(),
         }
     }

@@ -1,11 +1,13 @@
-//! What real and simulated messages are held to. A test is off by more than [`LIMIT`] deviations once in 10^10 or less.
+//! What real and simulated messages are held to. A test is off by more than [`LIMIT`] deviations once in
+//! 10^10 or less.
 
 /// Standard deviations.
 const LIMIT: f64 = 8.0;
 /// Fewer bytes are not judged.
 pub const LEAST: usize = 1024;
 
-/// Every bit position is one half of the time, all byte values are as frequent, and neighbouring bytes do not agree.
+/// Every bit position is one half of the time, all byte values are as frequent, and neighbouring bytes do not
+/// agree.
 pub fn uniform(bytes: &[u8]) -> Result<(), String> {
     let neighbours: Vec<u8> = bytes.windows(2).map(|pair| pair[0] ^ pair[1]).collect();
     for (what, bytes) in [("bytes", bytes), ("neighbours", &neighbours)] {
@@ -47,7 +49,10 @@ fn bits(bytes: &[u8]) -> Result<(), String> {
 
 fn histogram(bytes: &[u8]) -> Result<(), String> {
     let expected = bytes.len() as f64 / 256.0;
-    let chi: f64 = counts(bytes).iter().map(|c| (c - expected).powi(2) / expected).sum();
+    let chi: f64 = counts(bytes)
+        .iter()
+        .map(|c| (c - expected).powi(2) / expected)
+        .sum();
     judge("byte values", (chi - 255.0) / 510f64.sqrt())
 }
 

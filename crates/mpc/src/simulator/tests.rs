@@ -73,7 +73,11 @@ fn check(case: &Case) -> BTreeSet<String> {
                 continue;
             }
             let what = format!("{}: message {i} to the {role:?}, {class:?}", case.name);
-            for (source, bytes) in [("real", &one), ("real, other input", &three), ("simulated", &four)] {
+            for (source, bytes) in [
+                ("real", &one),
+                ("real, other input", &three),
+                ("simulated", &four),
+            ] {
                 uniform(bytes).unwrap_or_else(|found| panic!("{what}, {source}: {found}"));
             }
             unrelated(&one, &two).unwrap_or_else(|found| panic!("{what}, two runs: {found}"));
@@ -135,7 +139,8 @@ fn a_hidden_table_looks_like_one_of_zeros() {
     alike(&table, &zeros).unwrap();
 }
 
-/// Rounding adds a unit as often in a real run as in the simulated one, where no weights are: it tells masks, not noise.
+/// Rounding adds a unit as often in a real run as in the simulated one, where no weights are: it tells masks,
+/// not noise.
 #[test]
 fn opened_values_are_rounded_as_the_simulator_rounds_them() {
     let case = cases::all()
@@ -159,7 +164,11 @@ fn opened_values_are_rounded_as_the_simulator_rounds_them() {
         units.iter().sum::<i64>() as f64
     });
     let deviation = (2.0 * opened.len() as f64 / 4.0).sqrt();
-    assert!((ups[0] - ups[1]).abs() < 6.0 * deviation, "{ups:?} of {}", opened.len());
+    assert!(
+        (ups[0] - ups[1]).abs() < 6.0 * deviation,
+        "{ups:?} of {}",
+        opened.len()
+    );
 }
 
 /// With correlations that both runs share, choices differ by the choices alone: the tests must see it.

@@ -98,7 +98,9 @@ fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Mod
         converter.overflow(&ys, &mut out);
         out
     });
-    assert!(overflow.iter().all(|e| e.abs() <= (ys.len() as f64 / 2.0).round()));
+    assert!(overflow
+        .iter()
+        .all(|e| e.abs() <= (ys.len() as f64 / 2.0).round()));
     for (j, p) in to.iter().enumerate() {
         let out = same_on_all_paths(|| {
             let mut out = AlignedVec::zeroed(n);

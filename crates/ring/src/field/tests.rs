@@ -100,7 +100,16 @@ fn ranges_hold_at_their_ends() {
             .flat_map(|x| (-3..=3).map(move |d| x + d))
             .filter(|x| x.abs() < 8 * p);
         for a in near {
-            for w in [0, 1, 2, m.p() / 2 - 1, m.p() / 2, m.p() / 2 + 1, m.p() - 2, m.p() - 1] {
+            for w in [
+                0,
+                1,
+                2,
+                m.p() / 2 - 1,
+                m.p() / 2,
+                m.p() / 2 + 1,
+                m.p() - 2,
+                m.p() - 1,
+            ] {
                 on_every_vector(&m, &Claims { a, w });
             }
         }

@@ -1,8 +1,9 @@
 //! The product on vectors of doubles. What does not come in whole tiles goes to the reference path.
 //!
-//! A *tile* is C vectors of coefficients. A *panel* holds one tile of all inputs: for each input the low halves, then the
-//! high halves. Bounds of the last step: sums are integers of at most 2^53, and for |a| <= 2^53 and p > 2^20 the quotient of
-//! `Field::reduce` is off from a/p by at most 1/2 + 2^-18, so that the remainder is exact and just above p/2 at most.
+//! A *tile* is C vectors of coefficients. A *panel* holds one tile of all inputs: for each input the low
+//! halves, then the high halves. Bounds of the last step: sums are integers of at most 2^53, and for |a| <=
+//! 2^53 and p > 2^20 the quotient of `Field::reduce` is off from a/p by at most 1/2 + 2^-18, so that the
+//! remainder is exact and just above p/2 at most.
 
 use super::{check, reference, Input, Weights, HALF_BITS, ROWS};
 use crate::field::Field;
@@ -12,7 +13,8 @@ use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
 
 /// Doubles of the panels that are packed at a time: half of a second-level cache of 1 MB.
 const PANELS: usize = 1 << 16;
-/// Inputs that are asked for ahead of their packing: lines at one place of many limbs share a set of eight in the cache.
+/// Inputs that are asked for ahead of their packing: lines at one place of many limbs share a set of eight in
+/// the cache.
 const AHEAD: usize = 6;
 
 /// The sums of one tile: by row, by half (low, high), by vector.
@@ -41,7 +43,8 @@ pub fn product<S: Simd>(
     }
 }
 
-/// As many tiles at a time as the cache takes; the block of weights stays in the first-level cache from tile to tile.
+/// As many tiles at a time as the cache takes; the block of weights stays in the first-level cache from tile
+/// to tile.
 #[inline(always)]
 fn tiled<S: Simd, const C: usize>(
     s: S,
@@ -55,7 +58,9 @@ fn tiled<S: Simd, const C: usize>(
     let panel = 2 * tile * weights.depth();
     let step = (PANELS / panel).max(1).min(len / tile);
     let mut panels = AlignedVec::scratch(step * panel);
-    let factors: Vec<Factors> = (0..weights.rows()).map(|o| factors(m, weights.multiplier(o))).collect();
+    let factors: Vec<Factors> = (0..weights.rows())
+        .map(|o| factors(m, weights.multiplier(o)))
+        .collect();
     for start in (0..len).step_by(step * tile) {
         let tiles = step.min((len - start) / tile);
         let panels = &mut panels[..tiles * panel];
@@ -78,7 +83,13 @@ fn factors(m: &Modulus, c: i128) -> Factors {
 
 /// Splits one tile after the other of every input.
 #[inline(always)]
-fn pack<S: Simd, const C: usize>(f: Field<S>, m: &Modulus, inputs: &[Input<'_>], first: usize, panels: &mut [f64]) {
+fn pack<S: Simd, const C: usize>(
+    f: Field<S>,
+    m: &Modulus,
+    inputs: &[Input<'_>],
+    first: usize,
+    panels: &mut [f64],
+) {
     let (tile, depth) = (C * S::LANES, inputs.len());
     let coefficients = panels.len() / (2 * depth);
     for (k, x) in inputs.iter().enumerate() {
@@ -89,7 +100,9 @@ fn pack<S: Simd, const C: usize>(f: Field<S>, m: &Modulus, inputs: &[Input<'_>],
             let at = first + t * tile;
             let factor = x.factor(at).map(|w| f.splat_factor(m.factor(w)));
             let (low, high) = panel[2 * tile * k..][..2 * tile].split_at_mut(tile);
-            let halves = low.chunks_exact_mut(S::LANES).zip(high.chunks_exact_mut(S::LANES));
+            let halves = low
+                .chunks_exact_mut(S::LANES)
+                .zip(high.chunks_exact_mut(S::LANES));
             for (x, (low, high)) in x.limb[at..at + tile].chunks_exact(S::LANES).zip(halves) {
                 // SAFETY: the three chunks are of LANES doubles.
                 unsafe {
@@ -111,7 +124,8 @@ fn prefetch(x: &[f64]) {
     }
 }
 
-/// The halves of the centred residue of x times the factor: both at most 2^24, since the residue is below 2^49.
+/// The halves of the centred residue of x times the factor: both at most 2^24, since the residue is below
+/// 2^49.
 #[inline(always)]
 fn split<S: Simd>(f: Field<S>, x: S::V, factor: Option<(S::V, S::V)>) -> (S::V, S::V) {
     let x = match factor {
@@ -127,7 +141,10 @@ fn split<S: Simd>(f: Field<S>, x: S::V, factor: Option<(S::V, S::V)>) -> (S::V, 
 #[inline(always)]
 fn accumulate<S: Simd, const C: usize>(s: S, weights: &[f64], panel: &[f64]) -> Sums<S, C> {
     let mut sums = [[[s.splat(0.0); C]; 2]; ROWS];
-    for (w, x) in weights.chunks_exact(ROWS).zip(panel.chunks_exact(2 * C * S::LANES)) {
+    for (w, x) in weights
+        .chunks_exact(ROWS)
+        .zip(panel.chunks_exact(2 * C * S::LANES))
+    {
         // SAFETY: h * C + c < 2C, and the chunk is of 2C vectors.
         let load = |h: usize, c: usize| unsafe { s.load(x.as_ptr().add((h * C + c) * S::LANES)) };
         let x: [[S::V; C]; 2] = std::array::from_fn(|h| std::array::from_fn(|c| load(h, c)));

@@ -8,7 +8,10 @@ pub fn product(m: &Modulus, weights: &Weights, inputs: &[Input<'_>], first: usiz
     for i in 0..len {
         let column: Vec<i128> = inputs.iter().map(|x| residue(m, x, first + i)).collect();
         for (o, out) in out.iter_mut().enumerate() {
-            let terms = column.iter().enumerate().map(|(k, x)| weights.weight(o, k) as i128 * x);
+            let terms = column
+                .iter()
+                .enumerate()
+                .map(|(k, x)| weights.weight(o, k) as i128 * x);
             let c = m.from_i128(weights.multiplier(o));
             out[i] = m.mul(m.from_i128(terms.sum()), c) as f64;
         }

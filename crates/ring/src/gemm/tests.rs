@@ -156,7 +156,9 @@ fn unequal_shapes_are_refused() {
 proptest! {
     /// Any shape, scale of the weights and mixture of limbs.
     #[test]
-    fn all_paths_agree(rows in 1usize..20, depth in 1usize..40, seed in any::<u8>(), log in -60i32..30, prime in 0usize..4) {
+    fn all_paths_agree(
+        rows in 1usize..20, depth in 1usize..40, seed in any::<u8>(), log in -60i32..30, prime in 0usize..4
+    ) {
         let m = sample_primes(18)[prime];
         let limb = |i: usize| match i % 3 {
             0 => largest_limb(&m, 64),
@@ -165,7 +167,8 @@ proptest! {
         };
         let limbs: Vec<_> = (0..depth).map(limb).collect();
         let size = f64::from(log).exp2();
-        let values: Vec<f64> = random_values(rows * depth, u64::from(seed)).iter().map(|x| x * size).collect();
+        let values = random_values(rows * depth, u64::from(seed));
+        let values: Vec<f64> = values.iter().map(|x| x * size).collect();
         let weights = Weights::round(&values, depth, FACTOR).unwrap();
         agree(&m, &weights, &inputs(&limbs, &[]), 0, 64);
     }

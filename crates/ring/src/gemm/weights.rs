@@ -10,7 +10,8 @@ const MAX_DEPTH: usize = 1 << 20;
 
 /// A matrix of integers w with one integer multiplier c for each row: row o stands for c_o * w_o.
 ///
-/// Packed for the kernel: blocks of `ROWS` rows, in each the depth, in each the rows (the last block filled with zeros).
+/// Packed for the kernel: blocks of `ROWS` rows, in each the depth, in each the rows (the last block filled
+/// with zeros).
 #[derive(Clone, Debug)]
 pub struct Weights {
     packed: AlignedVec,
@@ -19,11 +20,12 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Rounds `factor` times a matrix [rows, depth] to c * w, in as many bits as exact sums admit: c is the least integer
-    /// for which the |w| of the row sum to at most [`MAX_ROW_SUM`]. Nothing but the rounding of w is lost: an entry is off
-    /// by at most c / 2, that is about the sum of its row's absolute values * 2^-30 in the units of the matrix (or 1 /
-    /// (2 factor), when that is more). None for an empty or ragged matrix, a depth above 2^20, or entries that are not
-    /// finite or times `factor` sum to 2^90 or more in a row.
+    /// Rounds `factor` times a matrix [rows, depth] to c * w, in as many bits as exact sums admit: c is the
+    /// least integer for which the |w| of the row sum to at most [`MAX_ROW_SUM`]. Nothing but the rounding of
+    /// w is lost: an entry is off by at most c / 2, that is about the sum of its row's absolute values *
+    /// 2^-30 in the units of the matrix (or 1 / (2 factor), when that is more). None for an empty or ragged
+    /// matrix, a depth above 2^20, or entries that are not finite or times `factor` sum to 2^90 or more in a
+    /// row.
     pub fn round(values: &[f64], depth: usize, factor: f64) -> Option<Self> {
         if values.is_empty() || !(1..=MAX_DEPTH).contains(&depth) || !values.len().is_multiple_of(depth) {
             return None;
@@ -68,8 +70,8 @@ impl Weights {
     }
 }
 
-/// The least c for which the rounded row sums to at most [`MAX_ROW_SUM`]: half a unit a column is kept for the rounding
-/// and one unit for the error of the sum itself. An integer below 2^62, exactly.
+/// The least c for which the rounded row sums to at most [`MAX_ROW_SUM`]: half a unit a column is kept for
+/// the rounding and one unit for the error of the sum itself. An integer below 2^62, exactly.
 fn multiplier(row: &[f64], factor: f64) -> Option<f64> {
     let sum = row.iter().map(|x| x.abs()).sum::<f64>() * factor;
     let room = MAX_ROW_SUM - 0.5 * row.len() as f64 - 1.0;

@@ -50,8 +50,8 @@ fn lengths_fit<S: Simd>(n: usize, others: &[usize]) -> bool {
 
 /// Kernels of the form out[i] = f(x[i], a[i], ..) with the slices and constants named.
 macro_rules! elementwise {
-    ($name:ident, $s:ident, $m:ident, $field:ident, out $out:ident, in($($input:ident),*), const($($c:ident),*),
-     $i:ident, { $($setup:tt)* } $value:expr) => {
+    ($name:ident, $s:ident, $m:ident, $field:ident, out $out:ident, in($($input:ident),*),
+     const($($c:ident),*), $i:ident, { $($setup:tt)* } $value:expr) => {
         #[inline(always)]
         pub fn $name<S: Simd>($s: S, $m: &Modulus, $out: &mut [f64], $($input: &[f64],)* $($c: u64),*) {
             if !lengths_fit::<S>($out.len(), &[$($input.len()),*]) {
@@ -72,20 +72,25 @@ macro_rules! elementwise {
 
 elementwise!(add, s, m, f, out out, in(a, b), const(), i, {} s.sub_if_reached(s.add(a.at(i), b.at(i)), f.p));
 elementwise!(sub, s, m, f, out out, in(a, b), const(), i, {} f.fold(s.sub(a.at(i), b.at(i))));
-elementwise!(add_assign, s, m, f, out x, in(a), const(), i, {} s.sub_if_reached(s.add(x.at(i), a.at(i)), f.p));
+elementwise!(add_assign, s, m, f, out x, in(a), const(), i, {}
+    s.sub_if_reached(s.add(x.at(i), a.at(i)), f.p));
 elementwise!(sub_assign, s, m, f, out x, in(a), const(), i, {} f.fold(s.sub(x.at(i), a.at(i))));
 elementwise!(neg_assign, s, m, f, out x, in(), const(), i, {} s.negate(x.at(i), f.p));
 elementwise!(mul, s, m, f, out out, in(a, b), const(), i, {} f.fold(f.mul(a.at(i), b.at(i))));
 elementwise!(mul_assign, s, m, f, out x, in(a), const(), i, {} f.fold(f.mul(x.at(i), a.at(i))));
 elementwise!(mul_add_assign, s, m, f, out x, in(a, b), const(), i, {}
     f.canonical(s.add(x.at(i), f.mul(a.at(i), b.at(i)))));
-elementwise!(mul_scalar, s, m, f, out out, in(a), const(c), i, { let c = f.splat_factor(m.factor(c)); }
+elementwise!(mul_scalar, s, m, f, out out, in(a), const(c), i,
+    { let c = f.splat_factor(m.factor(c)); }
     f.fold(f.mul_by(a.at(i), c)));
-elementwise!(mul_scalar_assign, s, m, f, out x, in(), const(c), i, { let c = f.splat_factor(m.factor(c)); }
+elementwise!(mul_scalar_assign, s, m, f, out x, in(), const(c), i,
+    { let c = f.splat_factor(m.factor(c)); }
     f.fold(f.mul_by(x.at(i), c)));
-elementwise!(mul_scalar_add_assign, s, m, f, out x, in(a), const(c), i, { let c = f.splat_factor(m.factor(c)); }
+elementwise!(mul_scalar_add_assign, s, m, f, out x, in(a), const(c), i,
+    { let c = f.splat_factor(m.factor(c)); }
     f.canonical(s.add(x.at(i), f.mul_by(a.at(i), c))));
-elementwise!(sub_mul_scalar, s, m, f, out out, in(a, b), const(c), i, { let c = f.splat_factor(m.factor(c)); }
+elementwise!(sub_mul_scalar, s, m, f, out out, in(a, b), const(c), i,
+    { let c = f.splat_factor(m.factor(c)); }
     f.fold(f.mul_by(s.sub(a.at(i), b.at(i)), c)));
 
 /// |x| < p and a product below 7p/8: sum and difference are below 2p, as `canonical` wants them.
@@ -161,17 +166,25 @@ pub fn inner_product2<S: Simd>(
         for t in 0..terms {
             let [d, k0, k1] = [ds[t], k0s[t], k1s[t]].map(|x| View(s, &x[offset..offset + len]));
             let reduce = t % LAZY_PRODUCTS == LAZY_PRODUCTS - 1;
-            add_products(f, &mut out0, &mut out1, d, k0, k1, [t == 0, reduce, t == terms - 1]);
+            add_products(
+                f,
+                &mut out0,
+                &mut out1,
+                d,
+                k0,
+                k1,
+                [t == 0, reduce, t == terms - 1],
+            );
         }
     }
 }
 
-/// Doubles of the outputs that stay in the first-level cache while the digits pass: five streams at a time, since more
-/// would fall into the same sets of the cache.
+/// Doubles of the outputs that stay in the first-level cache while the digits pass: five streams at a time,
+/// since more would fall into the same sets of the cache.
 const SWEEP: usize = 512;
 
-/// out0 += d*k0 and out1 += d*k1 without reduction, or with one; the first product replaces what was there, and the last
-/// sums become canonical.
+/// out0 += d*k0 and out1 += d*k1 without reduction, or with one; the first product replaces what was there,
+/// and the last sums become canonical.
 #[inline(always)]
 fn add_products<S: Simd>(
     f: Field<S>,

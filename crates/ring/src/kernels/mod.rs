@@ -1,7 +1,8 @@
 //! Elementwise work on limbs. A limb is a slice of canonical residues stored in doubles.
 //!
-//! All slices of a call have the same length unless a function says otherwise (it panics if they do not). Outputs are
-//! canonical, and the same on every path. Costs are in passes over memory: these kernels run at cache or memory speed.
+//! All slices of a call have the same length unless a function says otherwise (it panics if they do not).
+//! Outputs are canonical, and the same on every path. Costs are in passes over memory: these kernels run at
+//! cache or memory speed.
 
 #[cfg(target_arch = "x86_64")]
 mod generic;
@@ -40,14 +41,23 @@ dispatch! {
     fn sub_mul_scalar(m: &Modulus, out: &mut [f64], a: &[f64], b: &[f64], c: u64);
     /// acc0 += d * k0 and acc1 += d * k1, reading d once
     fn mul_accumulate2(m: &Modulus, acc0: &mut [f64], acc1: &mut [f64], d: &[f64], k0: &[f64], k1: &[f64]);
-    /// out0 = sum ds[t] * k0s[t] and out1 = sum ds[t] * k1s[t]: the inner product of key switching, one reduction at the end
-    fn inner_product2(m: &Modulus, out0: &mut [f64], out1: &mut [f64], ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]);
-    /// x[i] += a[i] * w[i / run] with run = n / w.len(): a plaintext that is a sparse polynomial. w.len() divides n.
+    /// out0 = sum ds[t] * k0s[t] and out1 = sum ds[t] * k1s[t]: the inner product of key switching, one
+    /// reduction at the end
+    fn inner_product2(
+        m: &Modulus, out0: &mut [f64], out1: &mut [f64],
+        ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]
+    );
+    /// x[i] += a[i] * w[i / run] with run = n / w.len(): a plaintext that is a sparse polynomial. w.len()
+    /// divides n.
     fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]);
-    /// x += sum of a * w over the terms (a, w), each w in runs of its own as in [`mul_runs_add_assign`]; fused per cache block
+    /// x += sum of a * w over the terms (a, w), each w in runs of its own as in [`mul_runs_add_assign`];
+    /// fused per cache block
     fn mac_runs(m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]);
     /// d0 += a0*b0, d1 += a0*b1 + a1*b0, d2 += a1*b1: the tensor product of two ciphertexts
-    fn tensor_accumulate(m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64], a0: &[f64], a1: &[f64], b0: &[f64], b1: &[f64]);
+    fn tensor_accumulate(
+        m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64],
+        a0: &[f64], a1: &[f64], b0: &[f64], b1: &[f64]
+    );
     /// x[i] += a[perm[i]]
     fn permute_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], perm: &[u32]);
     /// out = the centred representative of a mod `from`, reduced mod `to`

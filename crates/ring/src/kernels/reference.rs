@@ -84,7 +84,14 @@ pub fn mul_accumulate2(m: &Modulus, acc0: &mut [f64], acc1: &mut [f64], d: &[f64
     mul_add_assign(m, acc1, d, k1);
 }
 
-pub fn inner_product2(m: &Modulus, out0: &mut [f64], out1: &mut [f64], ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]) {
+pub fn inner_product2(
+    m: &Modulus,
+    out0: &mut [f64],
+    out1: &mut [f64],
+    ds: &[&[f64]],
+    k0s: &[&[f64]],
+    k1s: &[&[f64]],
+) {
     assert!(ds.len() == k0s.len() && ds.len() == k1s.len());
     out0.fill(0.0);
     out1.fill(0.0);

@@ -1,4 +1,5 @@
-//! Every kernel: the paths agree bit for bit, on random limbs and on limbs of extreme values, and the reference is right.
+//! Every kernel: the paths agree bit for bit, on random limbs and on limbs of extreme values, and the
+//! reference is right.
 
 use super::*;
 use crate::simd::testing::same_on_all_paths;
@@ -57,8 +58,12 @@ fn is(m: &Modulus, out: &[f64], exact: impl Fn(usize) -> i128) {
 fn sums_and_differences() {
     for_all_inputs(|m, v| {
         let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);
-        is(m, &agree(m, x, |x| add(m, x, &v[1], &v[2])), |i| at(1, i) + at(2, i));
-        is(m, &agree(m, x, |x| sub(m, x, &v[1], &v[2])), |i| at(1, i) - at(2, i));
+        is(m, &agree(m, x, |x| add(m, x, &v[1], &v[2])), |i| {
+            at(1, i) + at(2, i)
+        });
+        is(m, &agree(m, x, |x| sub(m, x, &v[1], &v[2])), |i| {
+            at(1, i) - at(2, i)
+        });
         is(m, &agree(m, x, |x| add_assign(m, x, a)), |i| at(0, i) + at(1, i));
         is(m, &agree(m, x, |x| sub_assign(m, x, a)), |i| at(0, i) - at(1, i));
         is(m, &agree(m, x, |x| neg_assign(m, x)), |i| -at(0, i));
@@ -80,7 +85,9 @@ fn butterflies() {
 fn products() {
     for_all_inputs(|m, v| {
         let (x, a, at) = (&v[0], &v[1], |l: usize, i: usize| v[l][i] as i128);
-        is(m, &agree(m, x, |x| mul(m, x, &v[1], &v[2])), |i| at(1, i) * at(2, i));
+        is(m, &agree(m, x, |x| mul(m, x, &v[1], &v[2])), |i| {
+            at(1, i) * at(2, i)
+        });
         is(m, &agree(m, x, |x| mul_assign(m, x, a)), |i| at(0, i) * at(1, i));
         is(m, &agree(m, x, |x| mul_add_assign(m, x, a, &v[2])), |i| {
             at(0, i) + at(1, i) * at(2, i)
@@ -180,7 +187,8 @@ fn products_with_runs() {
                     let out = agree(&m, &v[0], |x| mul_runs_add_assign(&m, x, &v[1], w));
                     is(&m, &out, |i| at(0, i) + at(1, i) * at(2, i / (n / count)));
                 }
-                let terms: Vec<(&[f64], &[f64])> = (0..20).map(|t| (&v[t % 8][..], &v[3][..n >> (t % 5)])).collect();
+                let terms: Vec<(&[f64], &[f64])> =
+                    (0..20).map(|t| (&v[t % 8][..], &v[3][..n >> (t % 5)])).collect();
                 let out = agree(&m, &v[0], |x| mac_runs(&m, x, &terms));
                 let term = |t: usize, i: usize| at(t % 8, i) * at(3, i >> (t % 5));
                 is(&m, &out, |i| at(0, i) + (0..20).map(|t| term(t, i)).sum::<i128>());
@@ -241,7 +249,9 @@ proptest! {
 
     /// Single products of arbitrary residues equal the u128 product.
     #[test]
-    fn products_of_arbitrary_residues(raw in proptest::collection::vec(any::<(u64, u64)>(), 64), prime in 0usize..4) {
+    fn products_of_arbitrary_residues(
+        raw in proptest::collection::vec(any::<(u64, u64)>(), 64), prime in 0usize..4
+    ) {
         let m = sample_primes(18)[prime];
         let a: Vec<f64> = raw.iter().map(|r| (r.0 % m.p()) as f64).collect();
         let b: Vec<f64> = raw.iter().map(|r| (r.1 % m.p()) as f64).collect();

@@ -1,8 +1,9 @@
 //! Coefficients to values: Cooley-Tukey butterflies on vectors of doubles. Ranges: see `plan`.
 //!
-//! Butterflies of a level are written step by step over all rows: independent operations next to each other keep the
-//! floating-point pipes busy although each butterfly is a chain of five. (No closures around vector operations: a closure
-//! does not inherit the target features of the function it stands in, and would be called.)
+//! Butterflies of a level are written step by step over all rows: independent operations next to each other
+//! keep the floating-point pipes busy although each butterfly is a chain of five. (No closures around vector
+//! operations: a closure does not inherit the target features of the function it stands in, and would be
+//! called.)
 
 use super::plan::{Pass, Tables};
 use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
@@ -86,7 +87,8 @@ fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: u
     }
 }
 
-/// The last log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time (count is even).
+/// The last log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time
+/// (count is even).
 #[inline(always)]
 fn last_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
     for block in (first..first + count).step_by(2) {
@@ -137,7 +139,11 @@ fn lane_levels<S: Simd, const M: usize>(
 }
 
 #[inline(always)]
-fn pair_level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [[S::V; M]; 2], w: &[[Factor<S>; M]; 2]) {
+fn pair_level<S: Simd, const M: usize, const L: usize>(
+    f: Field<S>,
+    v: &mut [[S::V; M]; 2],
+    w: &[[Factor<S>; M]; 2],
+) {
     level::<S, M, L>(f, &mut v[0], &w[0]);
     level::<S, M, L>(f, &mut v[1], &w[1]);
 }

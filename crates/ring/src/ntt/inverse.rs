@@ -1,14 +1,16 @@
 //! Values to coefficients: Gentleman-Sande butterflies on vectors of doubles. Between passes |x| < 2p.
 //!
-//! Within a pass a sum doubles the bound and a product of a difference below kp is below (1/2 + k/8) p. From 2p, two levels
-//! give rows below 8p (sum of sums: reduced), 2p (1 + k/2 for a sum of products of k = 2), 3p/2 and p.
+//! Within a pass a sum doubles the bound and a product of a difference below kp is below (1/2 + k/8) p. From
+//! 2p, two levels give rows below 8p (sum of sums: reduced), 2p (1 + k/2 for a sum of products of k = 2),
+//! 3p/2 and p.
 
 use super::plan::{Pass, Tables};
 use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
 use crate::field::Field;
 use crate::simd::Simd;
 
-/// Level L of the inverse (the largest L runs first): u, v -> u + v, (u - v) w. With SCALE the sum is multiplied by w[0].
+/// Level L of the inverse (the largest L runs first): u, v -> u + v, (u - v) w. With SCALE the sum is
+/// multiplied by w[0].
 #[inline(always)]
 fn level<S: Simd, const M: usize, const L: usize, const SCALE: bool>(
     f: Field<S>,
@@ -33,9 +35,10 @@ fn level<S: Simd, const M: usize, const L: usize, const SCALE: bool>(
     }
 }
 
-/// Which rows must be reduced after the level of distance `half` so that rows below 2p leave a pass below 2p. Radix 2: the
-/// sum. Radix 4: the sum of sums. Radix 8 (the lane levels of AVX-512): the sums of sums after two levels, and after
-/// three the rows 1 and 2, sums of a sum of products (4p) and of a product of sums (3p).
+/// Which rows must be reduced after the level of distance `half` so that rows below 2p leave a pass below 2p.
+/// Radix 2: the sum. Radix 4: the sum of sums. Radix 8 (the lane levels of AVX-512): the sums of sums after
+/// two levels, and after three the rows 1 and 2, sums of a sum of products (4p) and of a product of sums
+/// (3p).
 #[inline(always)]
 fn reduce_sums<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M], half: usize) {
     for (i, row) in v.iter_mut().enumerate() {
@@ -56,7 +59,14 @@ fn rows<S: Simd, const M: usize, const SCALE: bool>(f: Field<S>, v: &mut [S::V; 
 }
 
 #[inline(always)]
-fn pass_rows<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+fn pass_rows<S: Simd, const M: usize>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    pass: Pass,
+    first: usize,
+    count: usize,
+) {
     let len = 1usize << (tables.log_n - pass.log_groups);
     for g in first..first + count {
         let w = broadcast::<S, M>(f.s, &tables.inverse, 1 << pass.log_groups, g);
@@ -95,7 +105,8 @@ fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: u
     }
 }
 
-/// The first log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time (count is even).
+/// The first log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time
+/// (count is even).
 #[inline(always)]
 fn first_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
     for block in (first..first + count).step_by(2) {
@@ -115,7 +126,11 @@ fn first_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, 
 }
 
 #[inline(always)]
-fn pair_level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [[S::V; M]; 2], w: &[[Factor<S>; M]; 2]) {
+fn pair_level<S: Simd, const M: usize, const L: usize>(
+    f: Field<S>,
+    v: &mut [[S::V; M]; 2],
+    w: &[[Factor<S>; M]; 2],
+) {
     level::<S, M, L, false>(f, &mut v[0], &w[0]);
     level::<S, M, L, false>(f, &mut v[1], &w[1]);
 }

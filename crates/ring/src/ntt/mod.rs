@@ -1,7 +1,7 @@
 //! The negacyclic number-theoretic transform of one limb: Z_p[X]/(X^n + 1) to its n values and back.
 //!
-//! Index i of the transformed limb holds a(psi^(2 brv(i) + 1)) with brv the reversal of log2(n) bits. A polynomial in X^r
-//! (r a power of two) therefore has runs of r equal values.
+//! Index i of the transformed limb holds a(psi^(2 brv(i) + 1)) with brv the reversal of log2(n) bits. A
+//! polynomial in X^r (r a power of two) therefore has runs of r equal values.
 
 #[cfg(target_arch = "x86_64")]
 mod forward;
@@ -21,7 +21,8 @@ use std::sync::OnceLock;
 pub const MIN_LOG_N: u32 = 1;
 pub const MAX_LOG_N: u32 = 17;
 
-/// Roots for one (modulus, n). Tables of a path are built at its first use; about 16 n bytes each for forward and inverse.
+/// Roots for one (modulus, n). Tables of a path are built at its first use; about 16 n bytes each for forward
+/// and inverse.
 #[derive(Debug)]
 pub struct NttTable {
     modulus: Modulus,
@@ -73,20 +74,27 @@ impl NttTable {
         self.log_n
     }
 
-    /// The primitive 2n-th root of unity g^((p-1)/2n), g the least quadratic non-residue of p. Since g does not depend on n,
-    /// the root of the ring of degree n/r is psi^r: the values of a(X^r) are those of a in the small ring, in runs of r.
+    /// The primitive 2n-th root of unity g^((p-1)/2n), g the least quadratic non-residue of p. Since g does
+    /// not depend on n, the root of the ring of degree n/r is psi^r: the values of a(X^r) are those of a in
+    /// the small ring, in runs of r.
     pub fn psi(&self) -> u64 {
         self.psi
     }
 
-    /// psi^(n/2), a square root of -1: the value of X^(n/2) at indices i < n/2. At i >= n/2 it is p minus this.
+    /// psi^(n/2), a square root of -1: the value of X^(n/2) at indices i < n/2. At i >= n/2 it is p minus
+    /// this.
     pub fn sqrt_minus_one(&self) -> u64 {
         self.modulus.pow(self.psi, self.n() as u64 / 2)
     }
 
-    /// Coefficients to values, in place: canonical in, canonical and bit-reversed out. Panics unless x.len() == n.
+    /// Coefficients to values, in place: canonical in, canonical and bit-reversed out. Panics unless x.len()
+    /// == n.
     pub fn forward(&self, x: &mut [f64]) {
-        assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
+        assert_eq!(
+            x.len(),
+            self.n(),
+            "forward: the limb has another length than the table"
+        );
         match self.path() {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), x, 0),
@@ -96,13 +104,22 @@ impl NttTable {
         }
     }
 
-    /// [`NttTable::forward`] of the first `len` (a power of two) coefficients; what x holds after them counts as zero.
+    /// [`NttTable::forward`] of the first `len` (a power of two) coefficients; what x holds after them counts
+    /// as zero.
     ///
-    /// A level that pairs a coefficient with a zero copies it, so the first log2(n / len) levels are copies: for len = n / 128 about half of
-    /// the work. Ranges are those of the whole transform or smaller, since nothing was added up yet.
+    /// A level that pairs a coefficient with a zero copies it, so the first log2(n / len) levels are copies:
+    /// for len = n / 128 about half of the work. Ranges are those of the whole transform or smaller, since
+    /// nothing was added up yet.
     pub fn forward_prefix(&self, x: &mut [f64], len: usize) {
-        assert_eq!(x.len(), self.n(), "forward: the limb has another length than the table");
-        assert!(len.is_power_of_two() && len <= x.len(), "forward: {len} coefficients");
+        assert_eq!(
+            x.len(),
+            self.n(),
+            "forward: the limb has another length than the table"
+        );
+        assert!(
+            len.is_power_of_two() && len <= x.len(),
+            "forward: {len} coefficients"
+        );
         #[cfg(target_arch = "x86_64")]
         let copied = |x: &mut [f64], tables: &plan::Tables| {
             let done = tables.whole_passes(self.log_n - len.ilog2());
@@ -133,7 +150,11 @@ impl NttTable {
 
     /// Values to coefficients, in place: the exact inverse of [`NttTable::forward`].
     pub fn inverse(&self, x: &mut [f64]) {
-        assert_eq!(x.len(), self.n(), "inverse: the limb has another length than the table");
+        assert_eq!(
+            x.len(),
+            self.n(),
+            "inverse: the limb has another length than the table"
+        );
         match self.path() {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => vector::inverse_avx2(&self.modulus, self.avx2_tables(), x),

@@ -1,8 +1,10 @@
-//! What the SIMD transforms need besides the data: the passes, and the roots in the order in which they are read.
+//! What the SIMD transforms need besides the data: the passes, and the roots in the order in which they are
+//! read.
 //!
-//! With L = log2(LANES), the last L of the log2(n) levels run on blocks of LANES x LANES values that are transposed in
-//! registers, with one root per lane. The levels before are grouped in passes of radix 4 (and one of radix 2 if their number
-//! is odd). Passes over blocks that fit in the first-level cache run block by block.
+//! With L = log2(LANES), the last L of the log2(n) levels run on blocks of LANES x LANES values that are
+//! transposed in registers, with one root per lane. The levels before are grouped in passes of radix 4 (and
+//! one of radix 2 if their number is odd). Passes over blocks that fit in the first-level cache run block by
+//! block.
 
 use super::powers_bit_reversed;
 use crate::{AlignedVec, Modulus, MAX_MODULUS};
@@ -70,7 +72,9 @@ fn lane_roots(m: &Modulus, powers: &[u64], log_n: u32, log_lanes: u32) -> Aligne
     for first in (0..groups).step_by(lanes) {
         for level in 0..log_lanes {
             for row in 0..1 << level {
-                out.extend((first..first + lanes).map(|g| m.center(powers[((groups + g) << level) + row]) as f64));
+                out.extend(
+                    (first..first + lanes).map(|g| m.center(powers[((groups + g) << level) + row]) as f64),
+                );
             }
         }
     }
@@ -108,14 +112,16 @@ impl Tables {
 }
 
 impl Tables {
-    /// The levels, at most `levels`, after which a pass of the forward transform starts or the lane levels do.
+    /// The levels, at most `levels`, after which a pass of the forward transform starts or the lane levels
+    /// do.
     pub fn whole_passes(&self, levels: u32) -> u32 {
         let ends = self.passes.iter().map(|pass| pass.log_groups + pass.log_radix);
         ends.take_while(|&end| end <= levels).last().unwrap_or(0)
     }
 }
 
-/// Bounds k on |x| / p through the forward levels. Smaller primes have smaller quotient errors and more room below 2^53.
+/// Bounds k on |x| / p through the forward levels. Smaller primes have smaller quotient errors and more room
+/// below 2^53.
 struct Bounds {
     /// p / 2^50
     size: f64,
@@ -140,7 +146,8 @@ impl Bounds {
         0.5 + k * self.size * if lanes { 3.0 / 16.0 } else { 1.0 / 8.0 }
     }
 
-    /// After `levels` levels from k, the first half of the rows reduced at first if so asked; None if not exact.
+    /// After `levels` levels from k, the first half of the rows reduced at first if so asked; None if not
+    /// exact.
     fn after(&self, k: f64, levels: u32, reduce: bool, lanes: bool) -> Option<f64> {
         let start = if reduce { Self::REDUCED } else { k };
         let mut bound = start + self.product(k, lanes);
@@ -162,7 +169,9 @@ impl Bounds {
         let (mut k, mut passes) = (1.0, Vec::new());
         for log_groups in (0..pass_levels).step_by(2) {
             let log_radix = 2.min(pass_levels - log_groups);
-            let lazy = self.after(k, log_radix, false, false).filter(|k| k * self.size < 6.5);
+            let lazy = self
+                .after(k, log_radix, false, false)
+                .filter(|k| k * self.size < 6.5);
             let reduce = lazy.is_none();
             k = lazy
                 .or_else(|| self.after(k, log_radix, true, false))

@@ -46,7 +46,10 @@ pub fn inverse(m: &Modulus, roots: &Roots, x: &mut [f64]) {
             let (low, high) = x.split_at_mut(len / 2);
             for (u, v) in low.iter_mut().zip(high) {
                 let (a, b) = (*u as u64, *v as u64);
-                (*u, *v) = (m.add(a, b) as f64, m.mul(m.sub(a, b), roots.inverse[groups + g]) as f64);
+                (*u, *v) = (
+                    m.add(a, b) as f64,
+                    m.mul(m.sub(a, b), roots.inverse[groups + g]) as f64,
+                );
             }
         }
         groups /= 2;

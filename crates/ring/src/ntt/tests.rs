@@ -32,7 +32,10 @@ fn values_are_those_of_the_definition() {
         });
         for (i, &value) in values.iter().enumerate() {
             let point = m.pow(table.psi(), 2 * bit_reverse(i, log_n) as u64 + 1);
-            let horner = a.iter().rev().fold(0, |sum, &c| m.add(m.mul(sum, point), c as u64));
+            let horner = a
+                .iter()
+                .rev()
+                .fold(0, |sum, &c| m.add(m.mul(sum, point), c as u64));
             assert_eq!(value, horner as f64, "log_n {log_n}, index {i}");
         }
     }

@@ -8,7 +8,8 @@ use crate::Modulus;
 /// A root and its quotient by p, in every lane or one per lane.
 pub type Factor<S> = (<S as Simd>::V, <S as Simd>::V);
 
-/// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the passes stay below
+/// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the
+/// passes stay below
 /// n: they are `group * len + j + row * stride` with `group < n / len`, `row * stride + j + LANES <= len`.
 #[derive(Clone, Copy)]
 pub struct Limb(*mut f64);
@@ -57,7 +58,8 @@ pub fn store_transposed<S: Simd, const M: usize>(s: S, x: Limb, at: [usize; 2], 
     store(s, x, at[1], M, &v[1]);
 }
 
-/// The roots of M rows of group g out of `groups`, in heap order: level l, block b at 2^l + b. Entry 0 is unused.
+/// The roots of M rows of group g out of `groups`, in heap order: level l, block b at 2^l + b. Entry 0 is
+/// unused.
 #[inline(always)]
 pub fn broadcast<S: Simd, const M: usize>(s: S, roots: &Roots, groups: usize, g: usize) -> [Factor<S>; M] {
     let mut w = [(s.splat(0.0), s.splat(0.0)); M];
@@ -115,7 +117,12 @@ instantiate!(
     "avx2,fma,avx512f,avx512dq",
     done: u32
 );
-instantiate!(inverse_avx2, super::inverse::transform::<Avx2, 4>, Avx2, "avx2,fma");
+instantiate!(
+    inverse_avx2,
+    super::inverse::transform::<Avx2, 4>,
+    Avx2,
+    "avx2,fma"
+);
 instantiate!(
     inverse_avx512,
     super::inverse::transform::<Avx512, 8>,

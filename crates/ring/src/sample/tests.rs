@@ -16,7 +16,11 @@ fn uniform_is_the_documented_function_of_the_stream() {
             reference.fill(&mut word);
             u64::from_le_bytes(word) & mask
         });
-        let expected: Vec<f64> = words.filter(|&w| w < m.p()).take(3000).map(|w| w as f64).collect();
+        let expected: Vec<f64> = words
+            .filter(|&w| w < m.p())
+            .take(3000)
+            .map(|w| w as f64)
+            .collect();
         assert_eq!(out, expected);
     }
 }

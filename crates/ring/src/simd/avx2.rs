@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
-// SAFETY of every block below: a value of `Avx2` exists, so the processor has AVX2 and FMA (see `Simd::assume`);
-// the two memory operations pass on their caller's promise.
+// SAFETY of every block below: a value of `Avx2` exists, so the processor has AVX2 and FMA (see
+// `Simd::assume`); the two memory operations pass on their caller's promise.
 impl Simd for Avx2 {
     type V = __m256d;
     const LANES: usize = 4;

@@ -10,8 +10,8 @@ const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
-// SAFETY of every block below: a value of `Avx512` exists, so the processor has AVX-512 F and DQ (see `Simd::assume`);
-// the two memory operations pass on their caller's promise.
+// SAFETY of every block below: a value of `Avx512` exists, so the processor has AVX-512 F and DQ (see
+// `Simd::assume`); the two memory operations pass on their caller's promise.
 impl Simd for Avx512 {
     type V = __m512d;
     const LANES: usize = 8;

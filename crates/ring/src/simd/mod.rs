@@ -1,7 +1,9 @@
-//! The only machine-dependent part: vectors of doubles behind one private trait, and the choice of a path at run time.
+//! The only machine-dependent part: vectors of doubles behind one private trait, and the choice of a path at
+//! run time.
 //!
-//! Kernels are written once, generic over [`Simd`], `#[inline(always)]`, and instantiated inside functions that carry
-//! `#[target_feature]`. A value of [`Avx2`] or [`Avx512`] exists only where the processor was checked to have the features.
+//! Kernels are written once, generic over [`Simd`], `#[inline(always)]`, and instantiated inside functions
+//! that carry `#[target_feature]`. A value of [`Avx2`] or [`Avx512`] exists only where the processor was
+//! checked to have the features.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -130,7 +132,10 @@ pub(crate) mod testing {
     pub fn same_on_all_paths<T: PartialEq + std::fmt::Debug>(mut f: impl FnMut() -> T) -> T {
         let expected = on_path(Path::Scalar, &mut f);
         for path in paths() {
-            assert!(on_path(path, &mut f) == expected, "{path:?} differs from the reference");
+            assert!(
+                on_path(path, &mut f) == expected,
+                "{path:?} differs from the reference"
+            );
         }
         expected
     }

@@ -122,7 +122,10 @@ mod tests {
         let error = Path::choose(Some("avx512"), |p| p == Path::Scalar)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("avx512") && error.contains("processor lacks"), "{error}");
+        assert!(
+            error.contains("avx512") && error.contains("processor lacks"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -32,7 +32,9 @@ def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """
     even = poly.smallest_degree(lambda degree: _even(interval, degree), error, max_depth, even=True)
     plain = (
-        poly.smallest_degree(lambda degree: _plain(interval, degree), error, max_depth) if _lopsided(interval) else None
+        poly.smallest_degree(lambda degree: _plain(interval, degree), error, max_depth)
+        if _lopsided(interval)
+        else None
     )
     spec = choose([s for s in (even, plain) if s is not None], error)
     if spec is None:
@@ -42,9 +44,12 @@ def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
 
 
 def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
-    """The best even fit of each depth from 3 to max_depth, and plain series where the interval is lopsided."""
+    """The best even fit of each depth from 3 to max_depth, and plain series where the interval is
+    lopsided."""
     even = [_even(interval, 2 ** (levels - 1) - 1) for levels in range(3, max_depth + 1)]
-    plain = [_plain(interval, 2**levels - 1) for levels in range(3, max_depth + 1)] if _lopsided(interval) else []
+    plain = (
+        [_plain(interval, 2**levels - 1) for levels in range(3, max_depth + 1)] if _lopsided(interval) else []
+    )
     return pareto([*even, *plain])
 
 

@@ -1,14 +1,17 @@
-"""GELU as x (1 + g(x)) / 2 with g a short odd polynomial behind domain extensions: MOAI's form (appendix F.2), refitted.
+"""GELU as x (1 + g(x)) / 2 with g a short odd polynomial behind domain extensions: MOAI's form (appendix
+F.2), refitted.
 
-g stands for tanh(sqrt(2/pi) (x + 0.044715 x^3)) or, here, for the exact erf(x / sqrt(2)): it is fitted directly, so that the
-cubic inside costs no level and its own error of 5e-4 is gone. An extension (Cheon, Kim, Park, "Efficient homomorphic
-evaluation on large intervals", 2022) maps an L times wider interval onto the one before,
+g stands for tanh(sqrt(2/pi) (x + 0.044715 x^3)) or, here, for the exact erf(x / sqrt(2)): it is fitted
+directly, so that the cubic inside costs no level and its own error of 5e-4 is gone. An extension (Cheon, Kim,
+Park, "Efficient homomorphic evaluation on large intervals", 2022) maps an L times wider interval onto the one
+before,
 
     E(w) = L w - (4/27) L^3 w^3,   |E| <= 1 on [-1, 1] for L < 1.5 sqrt(3),
 
-and does no harm where g is 1 on both; g is fitted to the inverse of all extensions near 0, where they rise. Each costs two
-levels and two products, so a wide interval takes fewer products but more levels than one series: 11 (21 products) against
-8 (24) for 2e-2 on BERT-base's [-61, 108]. The error of g/2 is a share of |x|: |p - gelu| <= min(error, share |x|).
+and does no harm where g is 1 on both; g is fitted to the inverse of all extensions near 0, where they rise.
+Each costs two levels and two products, so a wide interval takes fewer products but more levels than one
+series: 11 (21 products) against 8 (24) for 2e-2 on BERT-base's [-61, 108]. The error of g/2 is a share of
+|x|: |p - gelu| <= min(error, share |x|).
 """
 
 from __future__ import annotations
@@ -25,7 +28,18 @@ from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.activations.gelu import exact
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, depth, evaluate, map_levels, normalise, numpy, pareto, unit, unreachable
+from tacita.approx.spec import (
+    MARGIN,
+    Spec,
+    depth,
+    evaluate,
+    map_levels,
+    normalise,
+    numpy,
+    pareto,
+    unit,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
@@ -42,7 +56,8 @@ GRID = 4001
 
 @dataclass(frozen=True)
 class ExtendedGeluSpec(Spec):
-    """x (1 + g) / 2, g = sum_k coefficients[k] T_k of w after `extensions` steps of E with factor L; w = x / domain[1].
+    """x (1 + g) / 2, g = sum_k coefficients[k] T_k of w after `extensions` steps of E with factor L; w = x /
+    domain[1].
 
     share: largest |p - gelu| / |x| on the domain, which is symmetric. Depth: 2 an extension, the series', 1.
     """
@@ -78,14 +93,17 @@ class ExtendedGeluSpec(Spec):
 
 
 def fit(interval: Interval, error: float, *, share: float = 0.0, max_depth: int = 22) -> Spec:
-    """Least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the domain. Errors: FitError."""
+    """Least depth, then fewest products, with |p - gelu| <= max(error, share |x|) on the domain. Errors:
+    FitError."""
     found: list[ExtendedGeluSpec] = []
     for extensions, levels in _forms(max_depth):
         found += _specs(interval, extensions, levels)
         fair = [spec for spec in found if _meets(spec, error, share)]
         if fair:
             return min(fair, key=lambda spec: spec.error)
-    raise unreachable("gelu (extended)", interval, error, min((s.error for s in found), default=np.inf), max_depth)
+    raise unreachable(
+        "gelu (extended)", interval, error, min((s.error for s in found), default=np.inf), max_depth
+    )
 
 
 def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:
@@ -93,8 +111,11 @@ def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:
     return pareto(spec for form in _forms(max_depth) for spec in _specs(interval, *form))
 
 
-def extended_spec(interval: Interval, bound: float, degree: int, extensions: int, factor: float) -> ExtendedGeluSpec:
-    """Minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured errors."""
+def extended_spec(
+    interval: Interval, bound: float, degree: int, extensions: int, factor: float
+) -> ExtendedGeluSpec:
+    """Minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured
+    errors."""
     coefficients = _odd_series(_target(bound, extensions, factor), degree)
     domain = (-bound, bound)
     spec = ExtendedGeluSpec("gelu", interval, domain, 0.0, False, 0.0, factor, extensions, coefficients)
@@ -105,7 +126,9 @@ def extended_spec(interval: Interval, bound: float, degree: int, extensions: int
 def _forms(max_depth: int) -> list[tuple[int, int]]:
     """(extensions, levels of the polynomial) by depth, then by products."""
     every = [(e, n) for e in range(MOST + 1) for n in LEVELS if 2 * e + n + 1 <= max_depth]
-    return sorted(every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + poly.series_multiplications(2 ** f[1] - 1)))
+    return sorted(
+        every, key=lambda f: (2 * f[0] + f[1], 2 * f[0] + poly.series_multiplications(2 ** f[1] - 1))
+    )
 
 
 def _specs(interval: Interval, extensions: int, levels: int) -> Iterator[ExtendedGeluSpec]:

@@ -1,18 +1,20 @@
-"""ReLU: a least-squares polynomial weighted by the calibrated inputs, or x/2 + |x|/2 as one minimax even polynomial.
+"""ReLU: a least-squares polynomial weighted by the calibrated inputs, or x/2 + |x|/2 as one minimax even
+polynomial.
 
 No polynomial of degree n approximates |x| on [-1, 1] better than 0.28/n (Bernstein), so the error is about
 0.14 * bound / 2^depth: 2.2e-3 * bound in 6 levels, 5.5e-4 * bound in 8. Compositions of sign polynomials
 (Lee et al., ePrint 2020/834; Bossuat's iDASH solution composes degrees 127 and 63) were measured and lose
 at the same depth until 12 levels; they are left out.
 
-The largest error sits at the corner, and a minimax fit spends the same everywhere else. What reaches the answer is an average
-over features and tokens, so least squares on the inputs as they are distributed (`fit_density`) loses far less: with a
-root-mean-square error of 5.3e-5 of the half-width in 8 levels the probabilities of DASHformer move by 0.005, with the
-minimax polynomial of that depth by 0.066. The domain follows the interval, which is lopsided after most normalisations.
+The largest error sits at the corner, and a minimax fit spends the same everywhere else. What reaches the
+answer is an average over features and tokens, so least squares on the inputs as they are distributed
+(`fit_density`) loses far less: with a root-mean-square error of 5.3e-5 of the half-width in 8 levels the
+probabilities of DASHformer move by 0.005, with the minimax polynomial of that depth by 0.066. The domain
+follows the interval, which is lopsided after most normalisations.
 
-Polynomials P(u, Q(u)) fitted to the same weights by Gauss-Newton steps were measured and are left out: 8 levels and 15
-products have the error of the series of degree 140 (26 products), a root mean square of 1.4e-4 and 0.02 in DASHformer's
-probabilities; with 17 to 19 products it is 1.1e-4 to 1.3e-4, and the 0.02 stays.
+Polynomials P(u, Q(u)) fitted to the same weights by Gauss-Newton steps were measured and are left out: 8
+levels and 15 products have the error of the series of degree 140 (26 products), a root mean square of 1.4e-4
+and 0.02 in DASHformer's probabilities; with 17 to 19 products it is 1.1e-4 to 1.3e-4, and the 0.02 stays.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
 
 
 def fit_density(interval: Interval, share: float, density: Sequence[float], *, max_depth: int = 9) -> Spec:
-    """Least depth, then least degree, with a root-mean-square error of at most share * half the domain's width.
+    """Least depth, then least degree, with a root-mean-square error of at most share * half the domain's
+    width.
 
     density: share of the inputs in each of equal bins of the interval. Raises FitError when out of reach.
     """
@@ -81,7 +84,8 @@ def candidates(interval: Interval, *, max_depth: int = 9) -> tuple[Spec, ...]:
 
 
 def _least_squares(interval: Interval, domain: Interval, degree: int, density: Array) -> Spec:
-    """By the normal equations, which are well conditioned: the weights lie between FLOOR and the largest density."""
+    """By the normal equations, which are well conditioned: the weights lie between FLOOR and the largest
+    density."""
     u = -np.cos(np.pi * np.arange(POINTS * (degree + 2) + 1) / (POINTS * (degree + 2)))
     x = fitting.from_unit(u, domain)
     # the points are dense at the ends like 1/sqrt(1 - u^2); this factor makes them even

@@ -96,7 +96,9 @@ def candidates(interval: Interval, *, shift: float | None = None, max_depth: int
 
 
 def _smallest(interval: Interval, error: float, shift: float | None, k: int, max_depth: int) -> Spec | None:
-    return poly.smallest_degree(lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k))
+    return poly.smallest_degree(
+        lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k)
+    )
 
 
 def power_spec(interval: Interval, shift: float | None, degree: int, squarings: int) -> PowerSpec:
@@ -106,11 +108,15 @@ def power_spec(interval: Interval, shift: float | None, degree: int, squarings: 
     domain = fitting.widen(interval, MARGIN)
     moved = interval[1] if shift is None else shift
     power = 2.0**squarings
-    root = fitting.remez(lambda x: np.exp((x - moved) / power), domain, degree, lambda x: _weight(x - moved, power))
+    root = fitting.remez(
+        lambda x: np.exp((x - moved) / power), domain, degree, lambda x: _weight(x - moved, power)
+    )
     u = np.linspace(-1.0, 1.0, 4001)
     x = fitting.from_unit(u, domain)
     error = float(np.max(np.abs(fitting.evaluate_series(root.coefficients, u) ** power - exact(x, moved))))
-    return PowerSpec("exp", interval, domain, error, False, moved, squarings, tuple(map(float, root.coefficients)))
+    return PowerSpec(
+        "exp", interval, domain, error, False, moved, squarings, tuple(map(float, root.coefficients))
+    )
 
 
 def _weight(x: Array, power: float) -> Array:

@@ -1,8 +1,10 @@
-"""exp(x - shift) as (1 + (x - shift) / 2^r)^(2^r): MOAI's exponential (Algorithm 9), also NEXUS' and Tricycle's.
+"""exp(x - shift) as (1 + (x - shift) / 2^r)^(2^r): MOAI's exponential (Algorithm 9), also NEXUS' and
+Tricycle's.
 
-r squarings and one linear step, so r + 1 levels and r products. The value is exp(z - z^2 / 2^(r+1) + ...) with z = x - shift:
-the absolute error is about 0.27 / 2^r, at z = -2, but the *relative* one grows with z^2, and it is by relative errors
-that softmax changes. One more r halves both. `fit` replaces the 1 by the best line for the interval (least absolute error).
+r squarings and one linear step, so r + 1 levels and r products. The value is exp(z - z^2 / 2^(r+1) + ...)
+with z = x - shift: the absolute error is about 0.27 / 2^r, at z = -2, but the *relative* one grows with z^2,
+and it is by relative errors that softmax changes. One more r halves both. `fit` replaces the 1 by the best
+line for the interval (least absolute error).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
 
 
 def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
-    """Fewest squarings with absolute error <= `error`, the line refitted. Raises FitError when out of reach."""
+    """Fewest squarings with absolute error <= `error`, the line refitted. Raises FitError when out of
+    reach."""
     found: list[Spec] = []
     for squarings in range(FIRST, max_depth):
         found.append(_refitted(interval, shift, squarings))

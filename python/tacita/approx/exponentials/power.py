@@ -1,7 +1,9 @@
-"""((x + offset) / top)^power, in place of exp: Powerformer's BPmax, softmax_j ~ (x_j + c)^p / R_d with a stored R_d.
+"""((x + offset) / top)^power, in place of exp: Powerformer's BPmax, softmax_j ~ (x_j + c)^p / R_d with a
+stored R_d.
 
-Its models are retrained with it (p = c = 5 in their code), so this is not an approximation: the polynomial of degree p is
-exact, in ceil(log2(p + 1)) levels. top = max |x + offset| on the domain keeps the value in [-1, 1]; it belongs into 1/R_d.
+Its models are retrained with it (p = c = 5 in their code), so this is not an approximation: the polynomial of
+degree p is exact, in ceil(log2(p + 1)) levels. top = max |x + offset| on the domain keeps the value in [-1,
+1]; it belongs into 1/R_d.
 """
 
 from __future__ import annotations

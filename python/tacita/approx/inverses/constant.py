@@ -1,7 +1,8 @@
-"""A constant in place of a function: 1/R with a stored R, as Powerformer's retrained models have it (see `power`).
+"""A constant in place of a function: 1/R with a stored R, as Powerformer's retrained models have it (see
+`power`).
 
-It reads its input and gives the same number whatever it holds, in no level, so that the circuit of a function can be
-used as it is. Whoever asks `is_constant` first may leave out what computes the input.
+It reads its input and gives the same number whatever it holds, in no level, so that the circuit of a function
+can be used as it is. Whoever asks `is_constant` first may leave out what computes the input.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class ConstantSpec(Spec):
 
 
 def fit(function: str, interval: Interval, value: float) -> ConstantSpec:
-    """function: the one that it stands for. interval: of the input that is ignored. Errors: FitError (empty interval)."""
+    """function: the one that it stands for. interval: of the input that is ignored. Errors: FitError (empty
+    interval)."""
     fitting.check_interval(f"{function} (constant)", interval)
     return ConstantSpec(function, interval, interval, 0.0, True, value)
 

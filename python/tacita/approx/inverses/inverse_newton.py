@@ -1,9 +1,10 @@
 """1/x from a short Chebyshev series and Goldschmidt steps: ARION's inverse (Algorithm 6, step 2), refitted.
 
-With y0 = p(x) and a0 = x y0 in [1 - e, 1 + e], a <- k a (2 - a), y <- k y (2 - a) with k = 2 / (2 - e^2) centres the new range on 1
-and squares e. Each step costs one level and two products, the first product x y0 one level more. (ARION's code takes Newton
-steps instead: the same values, two levels each.) A minimax series of degree 2^T - 1 has the same error as T levels of
-`inverse`, so this form takes one level more than that and pays more products; it is here to be compared.
+With y0 = p(x) and a0 = x y0 in [1 - e, 1 + e], a <- k a (2 - a), y <- k y (2 - a) with k = 2 / (2 - e^2)
+centres the new range on 1 and squares e. Each step costs one level and two products, the first product x y0
+one level more. (ARION's code takes Newton steps instead: the same values, two levels each.) A minimax series
+of degree 2^T - 1 has the same error as T levels of `inverse`, so this form takes one level more than that and
+pays more products; it is here to be compared.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ STARTS, STEPS = range(1, 9), range(1, 4)  # levels of the series, steps
 
 @dataclass(frozen=True)
 class SeriesGoldschmidtSpec(Spec):
-    """1/x: series, then one relaxation k per step. Depth: the series', 1, and 1 a step; products: 2 a step."""
+    """1/x: series, then one relaxation k per step. Depth: the series', 1, and 1 a step; products: 2 a
+    step."""
 
     kind = "series_goldschmidt"
     start: ChebyshevSpec
@@ -51,7 +53,8 @@ class SeriesGoldschmidtSpec(Spec):
         return y
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
-        """The factors k are carried in a running constant, a = c * alpha: a (2 - a) = c^2 alpha (2/c - alpha)."""
+        """The factors k are carried in a running constant, a = c * alpha: a (2 - a) = c^2 alpha (2/c -
+        alpha)."""
         c, first = 1.0, output_scale
         for k in self.relaxation:
             first, c = first * k * c, k * c * c
@@ -79,7 +82,8 @@ def series_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
-    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of reach."""
+    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of
+    reach."""
     best = np.inf
     for spec in _all(interval, max_depth):
         best = min(best, spec.error)
@@ -97,7 +101,9 @@ def _all(interval: Interval, max_depth: int) -> Iterator[Spec]:
     """By depth, then by products."""
     domain = fitting.widen_ratio(interval, MARGIN)
     forms = [(start, steps) for start in STARTS for steps in STEPS if start + 1 + steps <= max_depth]
-    for start, steps in sorted(forms, key=lambda f: (sum(f), 2 * f[1] + series_multiplications(2 ** f[0] - 1))):
+    for start, steps in sorted(
+        forms, key=lambda f: (sum(f), 2 * f[1] + series_multiplications(2 ** f[0] - 1))
+    ):
         spec = series_spec(interval, domain, 2**start - 1, steps)
         if spec.start.error < 1.0:  # else the steps diverge
             yield spec

@@ -28,8 +28,11 @@ def exact(x: Array) -> Array:
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 10) -> Spec:
-    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of reach."""
-    series = poly.smallest_degree(lambda degree: _series(interval, degree), error, min(max_depth, MAX_SERIES_DEPTH))
+    """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of
+    reach."""
+    series = poly.smallest_degree(
+        lambda degree: _series(interval, degree), error, min(max_depth, MAX_SERIES_DEPTH)
+    )
     specs = [*_newtons(interval, max_depth), *([series] if series else [])]
     spec = choose(specs, error)
     if spec is None:

@@ -1,9 +1,11 @@
-"""1/sqrt(x) from a line, Newton steps and last steps in Goldschmidt's coupled form: MOAI's LayerNorm, refitted.
+"""1/sqrt(x) from a line, Newton steps and last steps in Goldschmidt's coupled form: MOAI's LayerNorm,
+refitted.
 
-MOAI's code starts from -1.29e-4 x + 0.129 for every layer and takes 4 Newton and 2 Goldschmidt steps. Here the line is the
-minimax one of the calibrated interval and every step has its own (alpha, beta), as in `iterative`: y <- y (alpha - beta z), z = x y^2.
-The coupled form keeps g = x y beside h = y, so that z = g h; it has the values of Newton's. Its first step takes a level
-more than Newton's and a product less at the end, so nothing is gained by it at equal steps; `rsqrt` searches more widely.
+MOAI's code starts from -1.29e-4 x + 0.129 for every layer and takes 4 Newton and 2 Goldschmidt steps. Here
+the line is the minimax one of the calibrated interval and every step has its own (alpha, beta), as in
+`iterative`: y <- y (alpha - beta z), z = x y^2. The coupled form keeps g = x y beside h = y, so that z = g h;
+it has the values of Newton's. Its first step takes a level more than Newton's and a product less at the end,
+so nothing is gained by it at equal steps; `rsqrt` searches more widely.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ MOST_STEPS = 12
 
 @dataclass(frozen=True)
 class CoupledSpec(Spec):
-    """newton: line and Newton steps; steps: (alpha, beta) of the coupled ones. Depth of newton, 1, and 2 a step."""
+    """newton: line and Newton steps; steps: (alpha, beta) of the coupled ones. Depth of newton, 1, and 2 a
+    step."""
 
     kind = "coupled"
     newton: NewtonSpec
@@ -64,7 +67,8 @@ class CoupledSpec(Spec):
 
 
 def coupled_spec(interval: Interval, domain: Interval, newton: int, coupled: int) -> CoupledSpec:
-    """Minimax line, then `newton` and `coupled` steps (at least one) refitted to the range that each one finds."""
+    """Minimax line, then `newton` and `coupled` steps (at least one) refitted to the range that each one
+    finds."""
     whole = measured_newton(interval, domain, 1, newton + coupled)
     first = newton_spec(interval, domain, 1, newton)
     return CoupledSpec("rsqrt", interval, domain, whole.error, True, first, whole.steps[newton:])
@@ -73,7 +77,8 @@ def coupled_spec(interval: Interval, domain: Interval, newton: int, coupled: int
 def measured_newton(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
     """`newton_spec` with the larger of its computed and its measured error.
 
-    On a wide domain the start is wrong by almost 1, and 0.2 % of that, its uncertainty, is much of what is left to 1.
+    On a wide domain the start is wrong by almost 1, and 0.2 % of that, its uncertainty, is much of what is
+    left to 1.
     """
     spec = newton_spec(interval, domain, degree, steps)
     x = np.geomspace(*domain, 8001)

@@ -1,8 +1,9 @@
-"""ARION's choice of approximations, each refitted on the calibrated interval: Chebyshev series, and steps after some.
+"""ARION's choice of approximations, each refitted on the calibrated interval: Chebyshev series, and steps
+after some.
 
-exp, gelu: one series. inverse: series and Goldschmidt steps. rsqrt: series and Newton steps. Degrees are the least that
-reach the stated error; the paper's are fixed for all models (exp 44 or 63, inverse 255, rsqrt 31, gelu 255, tanh 63). Its
-statistical maximum is in `evaluation/statistical_max.py`: no circuit takes it.
+exp, gelu: one series. inverse: series and Goldschmidt steps. rsqrt: series and Newton steps. Degrees are the
+least that reach the stated error; the paper's are fixed for all models (exp 44 or 63, inverse 255, rsqrt 31,
+gelu 255, tanh 63). Its statistical maximum is in `evaluation/statistical_max.py`: no circuit takes it.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
 
 
 def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors: FitError."""
+    """GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors:
+    FitError."""
     domain = fitting.widen(interval, MARGIN)
     spec = poly.smallest_degree(
-        lambda degree: poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, degree), error, max_depth
+        lambda degree: poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, degree),
+        error,
+        max_depth,
     )
     if spec is None:
         best = poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, 2**max_depth - 1).error

@@ -1,4 +1,5 @@
-"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, or a mixture by name."""
+"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, or a mixture by
+name."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 
 @dataclass(frozen=True)
 class Functions:
-    """The variant of each function: "tacita" (least depth of all that we know), "moai" or "arion". Errors: InputError."""
+    """The variant of each function: "tacita" (least depth of all that we know), "moai" or "arion". Errors:
+    InputError."""
 
     exp: str = "tacita"
     inverse: str = "tacita"
@@ -38,7 +40,9 @@ class Functions:
         for field in fields(self):
             variant = getattr(self, field.name)
             if variant not in FITS:
-                raise InputError(f"functions: no variant {variant!r} of {field.name}", hint=f"one of {', '.join(FITS)}")
+                raise InputError(
+                    f"functions: no variant {variant!r} of {field.name}", hint=f"one of {', '.join(FITS)}"
+                )
 
     @staticmethod
     def of(variant: str) -> Functions:
@@ -49,14 +53,15 @@ class Functions:
         """The approximation of a function in `FITS` or `SHARED` to the given interval and error, and to the
         density for those in `WEIGHTED`.
 
-        The field `activation` chooses the variant of all functions that have no field of their own. Errors: FitError,
-        and PlanError for another function.
+        The field `activation` chooses the variant of all functions that have no field of their own. Errors:
+        FitError, and PlanError for another function.
         """
         variant = getattr(self, name) if name in OWN else self.activation
         known = {**SHARED, **FITS[variant]}
         if name not in known:
             raise PlanError(
-                f"functions: no approximation of {name!r} in variant {variant}", hint=f"there are {', '.join(known)}"
+                f"functions: no approximation of {name!r} in variant {variant}",
+                hint=f"there are {', '.join(known)}",
             )
         return known[name](*args, **options)
 

@@ -48,13 +48,16 @@ Data = Annotated[Path, typer.Option("--data", help="A .tsv file: header, then se
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
 Keep = Annotated[
     Path | None,
-    typer.Option("--work", help="Keep the keys here, or use those that are here (ckks only).", show_default=False),
+    typer.Option(
+        "--work", help="Keep the keys here, or use those that are here (ckks only).", show_default=False
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One sentence: label number, the float model's logits, the circuit's logits, seconds, number of warnings."""
+    """One sentence: label number, the float model's logits, the circuit's logits, seconds, number of
+    warnings."""
 
     label: int
     reference: tuple[float, ...]
@@ -65,7 +68,9 @@ class Row:
 
 def run(
     data: Data,
-    backend: Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")] = BackendName.sim,
+    backend: Annotated[
+        BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
+    ] = BackendName.sim,
     limit: Limit = 0,
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
@@ -87,8 +92,13 @@ def run(
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(UNTRUSTED)
     with progress("plan") as report:
-        plan = api.plan(checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report)
-    with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder, ExitStack() as stack:
+        plan = api.plan(
+            checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report
+        )
+    with (
+        nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
+        ExitStack() as stack,
+    ):
         texts = [example.line.text for example in good]
         if backend is BackendName.ckks:
             answers = _encrypted(plan, checkpoint, texts, Path(folder), threads, allow_insecure)
@@ -144,7 +154,9 @@ def _encrypted(
         yield Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)
 
 
-def _rows(examples: Sequence[Labelled], answers: Iterator[Answered], report: Callable[[Progress], None]) -> list[Row]:
+def _rows(
+    examples: Sequence[Labelled], answers: Iterator[Answered], report: Callable[[Progress], None]
+) -> list[Row]:
     began = time.monotonic()
     rows: list[Row] = []
     report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))

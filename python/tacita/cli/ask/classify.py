@@ -42,7 +42,15 @@ from tacita.cli.report import Classified, run_report, show_lines, show_results, 
 from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party import connect as connection
-from tacita.cli.two_party.connection import TIMEOUT_DEFAULT, Certificate, Key, Plain, Profile, Timeout, identity_of
+from tacita.cli.two_party.connection import (
+    TIMEOUT_DEFAULT,
+    Certificate,
+    Key,
+    Plain,
+    Profile,
+    Timeout,
+    identity_of,
+)
 from tacita.errors import InputError
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
@@ -53,7 +61,8 @@ from tacita.run.resources import threads as all_threads
 from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
-    Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False)
+    Path | None,
+    typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False),
 ]
 Connect = Annotated[
     str | None,
@@ -67,7 +76,9 @@ Connect = Annotated[
 Trust = Annotated[
     Path | None,
     typer.Option(
-        "--trust", help="With --connect: PEM file of the server's certificate, or its signer's.", show_default=False
+        "--trust",
+        help="With --connect: PEM file of the server's certificate, or its signer's.",
+        show_default=False,
     ),
 ]
 Fingerprint = Annotated[
@@ -88,7 +99,9 @@ Name = Annotated[
     ),
 ]
 Seconds = dict[str, float]
-Answerer = Callable[[Sequence[str], str], tuple[list[api.Answer], Seconds]]  # texts of one request, title of its bar
+Answerer = Callable[
+    [Sequence[str], str], tuple[list[api.Answer], Seconds]
+]  # texts of one request, title of its bar
 
 
 @dataclass(frozen=True)
@@ -191,7 +204,9 @@ def _lines(texts: Sequence[str], file: Path | None) -> list[Line]:
     return [Line(number, text) for number, text in enumerate(texts, 1)]
 
 
-def _classify(plan: Plan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer) -> list[Classified]:
+def _classify(
+    plan: Plan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer
+) -> list[Classified]:
     """The texts, as many a request as the plan holds."""
     groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
     results: list[Classified] = []

@@ -1,7 +1,7 @@
 """Many texts on plain or sim: one process a core, each with one thread, so that no two share a core.
 
-The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not depend on how
-many processes there are.
+The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not
+depend on how many processes there are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.plans.plan import Plan, parse
 
-BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # numpy reads them when it is imported
+BLAS_THREADS = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+)  # numpy reads them when it is imported
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""A .tsv file of labelled texts: a header line, then text, tab, label number; by line what of it cannot be used."""
+"""A .tsv file of labelled texts: a header line, then text, tab, label number; by line what of it cannot be
+used."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def fitted(model: Checkpoint, examples: list[Labelled], tokens: int) -> list[Lab
 
 
 def read_examples(path: Path) -> list[tuple[str, int]]:
-    """(text, label) pairs of a file that is expected to be whole. Raises InputError naming the first line that is not."""
+    """(text, label) pairs of a file that is expected to be whole. Raises InputError naming the first line
+    that is not."""
     examples = read_labelled(path)
     for example in examples:
         if example.line.problem:

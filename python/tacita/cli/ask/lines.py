@@ -17,7 +17,8 @@ MAX_BYTES = 1 << 28  # of a file of texts
 
 @dataclass(frozen=True)
 class Line:
-    """number: from 1, as editors count. text: stripped; empty when `problem` says why it cannot be classified."""
+    """number: from 1, as editors count. text: stripped; empty when `problem` says why it cannot be
+    classified."""
 
     number: int
     text: str
@@ -37,7 +38,8 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
-    """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a problem."""
+    """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a
+    problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
 
 

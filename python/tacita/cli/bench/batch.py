@@ -1,4 +1,5 @@
-"""`tacita bench batch` and `tacita bench dashformer`: a whole run of many inputs, measured and compared with the float model."""
+"""`tacita bench batch` and `tacita bench dashformer`: a whole run of many inputs, measured and compared with
+the float model."""
 
 from __future__ import annotations
 
@@ -53,11 +54,15 @@ from tacita.server.session import MEMORY_GB, Usage
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
 
-BatchScheme = Annotated[SchemeName, typer.Option("--scheme", help="arion or moai (thor: one text a request).")]
+BatchScheme = Annotated[
+    SchemeName, typer.Option("--scheme", help="arion or moai (thor: one text a request).")
+]
 Labelled = Annotated[
     Path | None,
     typer.Option(
-        "--texts", help="A file: header, then text, tab, label number (default: unlabelled).", show_default=False
+        "--texts",
+        help="A file: header, then text, tab, label number (default: unlabelled).",
+        show_default=False,
     ),
 ]
 Sequences = Annotated[
@@ -65,15 +70,19 @@ Sequences = Annotated[
     typer.Option("--data", help="The published data, or a folder with sequences.tsv.", show_default=False),
 ]
 Converted = Annotated[
-    Path | None, typer.Option("--model", help="Converted folder (default: made from --data).", show_default=False)
+    Path | None,
+    typer.Option("--model", help="Converted folder (default: made from --data).", show_default=False),
 ]
 Backend = Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")]
-Keep = Annotated[Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here.", show_default=False)]
+Keep = Annotated[
+    Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here.", show_default=False)
+]
 
 
 @dataclass(frozen=True)
 class Task:
-    """texts with labels (or None) to classify, those that calibrate the plan (None: the package's), how it is planned."""
+    """texts with labels (or None) to classify, those that calibrate the plan (None: the package's), how it is
+    planned."""
 
     model: Checkpoint
     texts: Sequence[str]
@@ -96,7 +105,8 @@ class Machine:
 
 @dataclass
 class Ran:
-    """Answers in the order of the texts, seconds by step, stages by the clock, bytes of files, the server's usage."""
+    """Answers in the order of the texts, seconds by step, stages by the clock, bytes of files, the server's
+    usage."""
 
     answers: list[api.Answer] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -130,8 +140,8 @@ def batch(
 ) -> None:
     """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
 
-    Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs. Without a file
-    every second shipped sentence is measured, and the others alone calibrate.
+    Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
+    Without a file every second shipped sentence is measured, and the others alone calibrate.
     """
     checkpoint = load_model(model, pooling)
     examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
@@ -158,7 +168,8 @@ def dashformer(
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has it.
+    """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has
+    it.
 
     The intervals come from sequences 257 to 456 of the file, which are never among those that are measured.
     """
@@ -224,7 +235,13 @@ def _encrypted(plan: Plan, task: Task, machine: Machine, files: Workdir) -> Ran:
     insecure, ran = machine.allow_insecure, Ran()
     client = api.Client(api.public_of(plan, task.model), files, allow_insecure=insecure)
     server = api.Server(
-        plan, task.model, files, threads=machine.threads, memory=machine.memory, allow_insecure=insecure, resume=False
+        plan,
+        task.model,
+        files,
+        threads=machine.threads,
+        memory=machine.memory,
+        allow_insecure=insecure,
+        resume=False,
     )
     with progress("keygen") as report, ran.timing("keygen"):
         client.keygen(report)
@@ -259,7 +276,9 @@ def _groups(texts: Sequence[str], size: int) -> list[Sequence[str]]:
     return [texts[at : at + size] for at in range(0, len(texts), size)]
 
 
-def _both(first: Callable[[Progress], None], second: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def _both(
+    first: Callable[[Progress], None], second: Callable[[Progress], None]
+) -> Callable[[Progress], None]:
     def report(now: Progress) -> None:
         first(now)
         second(now)
@@ -298,8 +317,12 @@ def _figures(plan: Plan, task: Task, machine: Machine, ran: Ran) -> dict[str, An
 def _show(figures: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     inputs, requests = figures["inputs"], figures["requests"]
-    table.add_row("inputs", f"{inputs} of {figures['tokens']} tokens, {figures['scheme']}, {requests} request(s)")
-    table.add_row("time", f"{duration(figures['wall_seconds'])}, {figures['seconds_per_input']:.3f} s an input")
+    table.add_row(
+        "inputs", f"{inputs} of {figures['tokens']} tokens, {figures['scheme']}, {requests} request(s)"
+    )
+    table.add_row(
+        "time", f"{duration(figures['wall_seconds'])}, {figures['seconds_per_input']:.3f} s an input"
+    )
     for name in ("agreement", "accuracy", "reference_accuracy"):
         if figures[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * figures[name]:.2f} %")

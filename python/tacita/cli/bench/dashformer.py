@@ -1,4 +1,5 @@
-"""Where `tacita bench dashformer` finds model and sequences: in a converted folder, or in the published data."""
+"""Where `tacita bench dashformer` finds model and sequences: in a converted folder, or in the published
+data."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ HINT = "tacita bench dashformer --data DIR, with the DASHformer that gausslabs p
 def dashformer_folder(model: Path | None, data: Path | None) -> Iterator[tuple[Path, Path]]:
     """(model folder, file of sequences). Published data are converted for as long as the block lasts.
 
-    model: a converted folder. data: the published data, or a folder with sequences.tsv (default: the model's). Raises
-    InputError for folders that are neither, CheckpointError for damaged data.
+    model: a converted folder. data: the published data, or a folder with sequences.tsv (default: the
+    model's). Raises InputError for folders that are neither, CheckpointError for damaged data.
     """
     if data is not None and is_published(data):
         with tempfile.TemporaryDirectory(prefix="tacita-dashformer-") as folder:

@@ -1,4 +1,5 @@
-"""`tacita bench engine`: the engine's figures beside the yardstick, and a price table for plans. Also the other benches' group."""
+"""`tacita bench engine`: the engine's figures beside the yardstick, and a price table for plans. Also the
+other benches' group."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ app.command("batch")(bench_batch.batch)
 app.command("dashformer")(bench_batch.dashformer)
 app.command("two-party")(bench_two_party.two_party)
 PriceFile = Annotated[
-    Path | None, typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False)
+    Path | None,
+    typer.Option("--prices", help="Write a price table for `tacita plan --prices`.", show_default=False),
 ]
 
 
@@ -32,7 +34,10 @@ def group() -> None:
 
 @app.command("engine")
 def engine(
-    json: Json = None, prices: PriceFile = None, preset: Preset = PRESET_DEFAULT, allow_insecure: Insecure = False
+    json: Json = None,
+    prices: PriceFile = None,
+    preset: Preset = PRESET_DEFAULT,
+    allow_insecure: Insecure = False,
 ) -> None:
     """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
     door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
@@ -44,7 +49,8 @@ def engine(
 
 @app.command("gemm")
 def gemm(json: Json = None) -> None:
-    """Time matrix products over ciphertexts (128x128, 768x768, 768x3072 at 10 limbs) beside plain ones; some minutes."""
+    """Time matrix products over ciphertexts (128x128, 768x768, 768x3072 at 10 limbs) beside plain ones; some
+    minutes."""
     with progress("bench") as report:
         figures = measure_gemm(progress=report)
     table = Table("inputs x outputs", "seconds", "10^9 products/s", "share of plain speed")
@@ -65,9 +71,13 @@ def _show(figures: dict[str, Any]) -> None:
     out.print(table)
     out.print(f"kernels: {figures['simd']} (TACITA_SIMD=avx512, avx2 or scalar asks for others)")
     out.print(
-        f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} levels left"
+        f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} "
+        "levels left"
     )
     out.print(
-        f"two ciphertexts on {b['all_threads']} threads: {b['two_ciphertexts_ratio_one_thread']:.2f} times one on one"
+        f"two ciphertexts on {b['all_threads']} threads: {b['two_ciphertexts_ratio_one_thread']:.2f} times "
+        "one on one"
     )
-    out.print(f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}", soft_wrap=True)
+    out.print(
+        f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}", soft_wrap=True
+    )

@@ -41,7 +41,8 @@ Links = Annotated[
     list[LinkName] | None,
     typer.Option(
         "--link",
-        help="loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: loopback).",
+        help="loopback, lan (1 Gbit/s, 0.5 ms) or wan (400 Mbit/s, 4 ms); several: each is run (default: "
+        "loopback).",
         show_default=False,
     ),
 ]
@@ -54,9 +55,12 @@ Data = Annotated[
     typer.Option("--data", help="SST-2's validation.tsv for the case accuracy.", show_default=False),
 ]
 Sentences = Annotated[
-    int, typer.Option("--sentences", help="Of the case accuracy, by the protocol itself; 0: all of them.", min=0)
+    int,
+    typer.Option("--sentences", help="Of the case accuracy, by the protocol itself; 0: all of them.", min=0),
 ]
-Threads = Annotated[int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)]
+Threads = Annotated[
+    int, typer.Option("--threads", help="Threads of each party; one is pinned to a core.", min=1)
+]
 Profile = Annotated[bool, typer.Option("--profile", help="Also show what every operation took.")]
 
 
@@ -71,7 +75,8 @@ def two_party(
     threads: Threads = 1,
     profile: Profile = False,
 ) -> None:
-    """Measure the two-party mode: time, CPU seconds, traffic, rounds, error and memory of both parties, case by case.
+    """Measure the two-party mode: time, CPU seconds, traffic, rounds, error and memory of both parties, case
+    by case.
 
     Without --case, cases that cannot run here (no model folder) are left out with a line that says why.
     """
@@ -112,14 +117,17 @@ def _watch(show: Callable[[Progress], None]) -> Callable[[str, str, float], None
             return
         spent = time.monotonic() - began
         left = spent * (1.0 - done) / done if done > 0 else 0.0
-        show(Progress(stage, STEPS.index(stage) if stage in STEPS else len(STEPS) - 1, len(STEPS), spent, left))
+        show(
+            Progress(stage, STEPS.index(stage) if stage in STEPS else len(STEPS) - 1, len(STEPS), spent, left)
+        )
 
     return watch
 
 
 def _show(report: dict[str, Any]) -> None:
     out.print(
-        f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = {report['yardstick_ms']:.2f} ms",
+        f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = "
+        f"{report['yardstick_ms']:.2f} ms",
         soft_wrap=True,
     )
     columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")

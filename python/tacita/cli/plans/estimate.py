@@ -1,4 +1,5 @@
-"""`tacita estimate`: time, memory, bytes, error and security of a plan, stage by stage, without running it."""
+"""`tacita estimate`: time, memory, bytes, error and security of a plan, stage by stage, without running
+it."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """What a stage should cost. seconds: bootstraps included. products: of ciphertexts. bytes: of the ciphertexts alive
-    at its peak; spill_bytes: what of these is beyond the memory limit."""
+    """What a stage should cost. seconds: bootstraps included. products: of ciphertexts. bytes: of the
+    ciphertexts alive at its peak; spill_bytes: what of these is beyond the memory limit."""
 
     name: str
     seconds: float
@@ -117,7 +118,8 @@ def run(
 
 
 def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -> dict[str, Any]:
-    """The estimate's JSON fields. inputs: texts to classify (default: one request full). memory: the server's limit, GB."""
+    """The estimate's JSON fields. inputs: texts to classify (default: one request full). memory: the server's
+    limit, GB."""
     count = inputs or plan.batch
     requests = ceil(count / plan.batch)
     seconds = plan.prediction.seconds["evaluate"] * requests
@@ -177,10 +179,14 @@ def ciphertext_products(placed: PlacedStage) -> int:
 
 
 def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
-    """What does not fit: what must be in memory at once against the limit and this machine, stages against the limit."""
+    """What does not fit: what must be in memory at once against the limit and this machine, stages against
+    the limit."""
     free, fixed = available_memory(), _fixed_bytes(plan)
     found = []
-    for what, need in (("keys and matrices", fixed), ("key generation", plan.prediction.bytes["client_memory"])):
+    for what, need in (
+        ("keys and matrices", fixed),
+        ("key generation", plan.prediction.bytes["client_memory"]),
+    ):
         limit = memory * GB if free is None else min(free, memory * GB)
         if need > limit:
             found.append(f"{what} need {size(need)}, {size(limit)} may be taken")
@@ -195,7 +201,10 @@ def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
 def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
     """One line per stage, wide enough for its name."""
     width = max(len(shown(stage.name)) for stage in plan.stages)
-    head = f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} {'spill':>9}"
+    head = (
+        f"{'seconds':>9} {'a text':>9} {'bootstraps':>10} {'switches':>8} {'products':>8} {'memory':>9} "
+        f"{'spill':>9}"
+    )
     out.print(f"{'stage':<{width}} {head}", soft_wrap=True)
     for s in stage_estimates(plan, memory):
         counts = f"{s.bootstraps or '':>10} {s.key_switches or '':>8} {s.products or '':>8}"
@@ -209,7 +218,9 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
-    table.add_row("scheme", f"{plan.scheme}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request")
+    table.add_row(
+        "scheme", f"{plan.scheme}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
+    )
     for step, seconds in p.seconds.items():
         table.add_row(shown(step), duration(seconds))
     counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"
@@ -217,7 +228,9 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")
     for name, count in p.bytes.items():
         table.add_row(shown(name.replace("_", " ")), size(count))
-    table.add_row("disk for spilled ciphertexts", f"{found['spill_gb']:.2f} GB at most, within {memory:g} GB of memory")
+    table.add_row(
+        "disk for spilled ciphertexts", f"{found['spill_gb']:.2f} GB at most, within {memory:g} GB of memory"
+    )
     table.add_row("rotation keys", str(len(plan.rotations)))
     table.add_row("bootstraps", str(plan.bootstraps))
     table.add_row("error of the logits", f"{p.max_abs_error:.4f}, shown to {plan.decimals} decimals")

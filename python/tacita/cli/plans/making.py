@@ -29,7 +29,8 @@ def planned(
     prices: Prices | None = None,
     salt: str | None = None,
 ) -> Plan:
-    """Plans with a progress bar; salt: of the commitment to the weights. Says in one line why, when the scheme was ours to choose."""
+    """Plans with a progress bar; salt: of the commitment to the weights. Says in one line why, when the
+    scheme was ours to choose."""
     several = (inputs or 1) > 1
     name = scheme or (SchemeName.auto if several else SchemeName.thor)
     goal = objective or (Objective.throughput if several else Objective.latency)
@@ -64,5 +65,9 @@ def why(choice: Choice) -> str:
 def _told(option: Option, objective: Objective) -> str:
     if option.plan is None:
         return f"{option.scheme} not possible: {shown(str(option.refused))}"
-    until = "until the first answer" if objective is Objective.latency else f"in {several(option.requests, 'request')}"
+    until = (
+        "until the first answer"
+        if objective is Objective.latency
+        else f"in {several(option.requests, 'request')}"
+    )
     return f"{option.scheme} {duration(option.seconds(objective))} {until}"

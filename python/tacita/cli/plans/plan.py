@@ -84,7 +84,8 @@ def run(
     evaluate = duration(plan.prediction.seconds["evaluate"])
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
     out.print(
-        f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take {evaluate}{texts_in}",
+        f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take "
+        f"{evaluate}{texts_in}",
         soft_wrap=True,
     )
     for line in told(plan):
@@ -105,13 +106,17 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
 
 
 def _stages(plan: Plan) -> Iterator[str]:
-    """One line per stage; counts are key switches (rotations, products, conjugations) and ciphertext products."""
+    """One line per stage; counts are key switches (rotations, products, conjugations) and ciphertext
+    products."""
     yield f"{'stage':<22} {'bootstraps':<14} {'levels':<40} {'switches':>8} {'products':>8} {'seconds':>8}"
     for placed, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
         switches, products = key_switches(placed), ciphertext_products(placed)
         refreshed = f"{', '.join(placed.bootstraps)} ({len(placed.kinds)})" if placed.bootstraps else ""
         levels = f"{_levels(placed.levels)} -> {_levels(placed.out_levels)}"
-        yield f"{shown(placed.name):<22} {shown(refreshed):<14} {shown(levels, WIDEST):<40} {switches:>8} {products:>8} {seconds:>8.2f}"
+        yield (
+            f"{shown(placed.name):<22} {shown(refreshed):<14} {shown(levels, WIDEST):<40} {switches:>8} "
+            f"{products:>8} {seconds:>8.2f}"
+        )
 
 
 def _levels(levels: Mapping[str, int]) -> str:

@@ -18,7 +18,9 @@ def told(plan: Plan) -> Iterator[str]:
     """One line for texts, one for what they do to others in the same request."""
     found = plan.population
     if found.method == NOT_ESTIMATED:
-        yield f"texts outside the intervals: not estimated: too few texts (under {FEW}); give more with --texts"
+        yield (
+            f"texts outside the intervals: not estimated: too few texts (under {FEW}); give more with --texts"
+        )
     else:
         yield (
             f"texts outside the intervals: {found.outside} of {found.texts} {MADE_BY[found.method]}: "
@@ -33,7 +35,10 @@ def _others(plan: Plan, found: Population) -> str:
     if found.method == NOT_ESTIMATED:
         return f"requests: {where}; how often is not known"
     rates = _rates(found.per_request, found.per_request_bound)
-    return f"requests of {plan.batch} texts: {where}; {found.far} texts did, which makes {rates} of full requests"
+    return (
+        f"requests of {plan.batch} texts: {where}; {found.far} texts did, which makes {rates} of full "
+        "requests"
+    )
 
 
 def _rates(expected: float, bound: float) -> str:

@@ -1,4 +1,5 @@
-"""`tacita publish`: a plan, and the folder that clients get; the server's own files stay in its work folder."""
+"""`tacita publish`: a plan, and the folder that clients get; the server's own files stay in its work
+folder."""
 
 from __future__ import annotations
 
@@ -40,10 +41,14 @@ from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir
 from tacita.protocol.plan_files import save
 
-Output = Annotated[Path, typer.Option("--output", help="Folder to publish: all that a client needs, no weights.")]
+Output = Annotated[
+    Path, typer.Option("--output", help="Folder to publish: all that a client needs, no weights.")
+]
 Again = Annotated[
     bool,
-    typer.Option("--planned", help="Publish the plan that --work has, in place of making one.", show_default=False),
+    typer.Option(
+        "--planned", help="Publish the plan that --work has, in place of making one.", show_default=False
+    ),
 ]
 
 
@@ -63,7 +68,8 @@ def run(
     planned_before: Again = False,
     json: Json = None,
 ) -> None:
-    """Make a plan and the folder that clients get: plan, tokenizer, embedding, labels. No weights of the encoder."""
+    """Make a plan and the folder that clients get: plan, tokenizer, embedding, labels. No weights of the
+    encoder."""
     with step("publish", json) as timed:
         if planned_before:
             plan, checkpoint, _ = opened(work, model)

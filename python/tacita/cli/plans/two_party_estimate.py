@@ -16,8 +16,11 @@ from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 
 
-def run(model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int | None, json: Path | None) -> None:
-    """Plans, prints and writes the estimate. Raises CheckpointError for models that the mode does not admit."""
+def run(
+    model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int | None, json: Path | None
+) -> None:
+    """Plans, prints and writes the estimate. Raises CheckpointError for models that the mode does not
+    admit."""
     plan = make_two_party_plan(model, tokens, texts)
     found = estimate(plan, inputs or 1)
     with reporting(json, found):
@@ -25,7 +28,8 @@ def run(model: Checkpoint, tokens: int, texts: Sequence[str] | None, inputs: int
 
 
 def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
-    """JSON fields. seconds: of a core a party on the measured machine, over no link and over two usual ones."""
+    """JSON fields. seconds: of a core a party on the measured machine, over no link and over two usual
+    ones."""
     seconds = {"loopback": expected_seconds(plan)}
     seconds |= {name: expected_seconds(plan, link) for name, link in LINKS.items()}
     return {
@@ -46,7 +50,8 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1) -> dict[str, Any]:
 def _show(plan: TwoPartyPlan, found: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     table.add_row(
-        "model", f"{shown(plan.name)}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties"
+        "model",
+        f"{shown(plan.name)}, {several(plan.config.layers, 'layer')}, {plan.tokens} tokens, two parties",
     )
     for link, seconds in found["seconds_per_input"].items():
         table.add_row(f"a text, {link}", duration(seconds))

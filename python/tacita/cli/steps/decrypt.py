@@ -18,7 +18,9 @@ SHOWN = 16  # numbers of an answer
 
 Count = Annotated[
     int | None,
-    typer.Option("--count", help="Texts in the request (default: all places of its batch).", min=1, show_default=False),
+    typer.Option(
+        "--count", help="Texts in the request (default: all places of its batch).", min=1, show_default=False
+    ),
 ]
 
 
@@ -50,6 +52,8 @@ def to_json(answer: Answer) -> dict[str, str | Sequence[float] | Sequence[str] |
 def _show(answer: Answer, place: str) -> None:
     what = "vector" if answer.label is None else "label"
     label, logits = label_of(answer.label, answer.logits), numbers(answer.logits, SHOWN)
-    out.print(f"{place}{what}: {label}   {'first' if answer.label is None else 'logits'}: {logits}", soft_wrap=True)
+    out.print(
+        f"{place}{what}: {label}   {'first' if answer.label is None else 'logits'}: {logits}", soft_wrap=True
+    )
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

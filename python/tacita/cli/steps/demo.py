@@ -112,7 +112,8 @@ class _Steps:
         self.threads = 0
 
     def call(self, name: str, *arguments: str, accept: Sequence[int] = (0,)) -> dict[str, Any]:
-        """The report of one step. Raises TacitaError when it fails; its own message is on the screen already."""
+        """The report of one step. Raises TacitaError when it fails; its own message is on the screen
+        already."""
         report = self.folder / f"{name}.report.json"
         report.unlink(missing_ok=True)
         options = ["--work", str(self.folder), "--json", str(report), *self._own(name)]

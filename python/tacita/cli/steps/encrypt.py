@@ -19,7 +19,9 @@ from tacita.protocol.files import Workdir
 
 HiddenStates = Annotated[
     Path | None,
-    typer.Option("--hidden-states", help="A .npy array (tokens, hidden) instead of a text.", show_default=False),
+    typer.Option(
+        "--hidden-states", help="A .npy array (tokens, hidden) instead of a text.", show_default=False
+    ),
 ]
 REJECTED = 1  # exit status when lines of the file were left out
 
@@ -35,7 +37,9 @@ def run(
 ) -> None:
     """Tokenise, embed, pack and encrypt; the lengths of the texts are encrypted too."""
     if sum(given is not None for given in (text, file, hidden_states)) != 1:
-        raise InputError("encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three")
+        raise InputError(
+            "encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three"
+        )
     spoiled = False
     with step("encrypt", json) as timed:
         folder = Workdir(work)
@@ -50,16 +54,22 @@ def run(
             client.encrypt(text, hidden_states=read_states(hidden_states) if hidden_states else None)
         written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
-    out.print(f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
+    out.print(
+        f"encrypt: {shown(str(folder.request))} ({size(written)}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )
     if spoiled:
         raise typer.Exit(REJECTED)
 
 
 def _fitting(client: Client, file: Path) -> list[Line]:
-    """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model without a tokenizer."""
+    """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model
+    without a tokenizer."""
     front = client.public.front
     if front is None:
-        raise InputError("encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file")
+        raise InputError(
+            "encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file"
+        )
     return checked(front, read_lines(file), client.plan.tokens)
 
 
@@ -68,4 +78,6 @@ def read_states(path: Path) -> npt.NDArray[np.float64]:
     try:
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: not an array of hidden states ({error})", hint="save it with numpy.save") from error
+        raise InputError(
+            f"{path}: not an array of hidden states ({error})", hint="save it with numpy.save"
+        ) from error

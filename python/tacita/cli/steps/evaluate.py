@@ -17,7 +17,8 @@ from tacita.run.executor import Progress
 from tacita.server.session import MEMORY_GB, Usage
 
 Memory = Annotated[
-    float, typer.Option("--memory", help="GB to stay within; ciphertexts that do not fit wait on disk.", min=0.1)
+    float,
+    typer.Option("--memory", help="GB to stay within; ciphertexts that do not fit wait on disk.", min=0.1),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Go on where a killed run stood, and leave such points.")
@@ -37,20 +38,34 @@ def run(
     with step("evaluate", json) as timed, progress("evaluate") as report:
         plan, checkpoint, folder = opened(work, model)
         server = Server(
-            plan, checkpoint, folder, threads=threads, allow_insecure=allow_insecure, memory=memory, resume=resume
+            plan,
+            checkpoint,
+            folder,
+            threads=threads,
+            allow_insecure=allow_insecure,
+            memory=memory,
+            resume=resume,
         )
         out.print(f"evaluate: {forecast_text(*server.forecast())}", soft_wrap=True)
         stages = StageTimes(report)
         written = server.evaluate(stages, _notice).stat().st_size
-        timed.fields |= {"bytes": {"response": written}, "threads": server.threads, "bootstraps": plan.bootstraps}
+        timed.fields |= {
+            "bytes": {"response": written},
+            "threads": server.threads,
+            "bootstraps": plan.bootstraps,
+        }
         timed.fields |= usage_fields(server.usage)
         timed.fields["stage_seconds"] = stages.seconds()
         timed.fields["predicted_stage_seconds"] = predicted_stage_seconds(plan)
-    out.print(f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}", soft_wrap=True)
+    out.print(
+        f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}",
+        soft_wrap=True,
+    )
 
 
 class StageTimes:
-    """Passes progress on and keeps when each stage began, bootstraps included. A resumed run reports its own stages."""
+    """Passes progress on and keeps when each stage began, bootstraps included. A resumed run reports its own
+    stages."""
 
     def __init__(self, report: Callable[[Progress], None]) -> None:
         self._report = report
@@ -77,7 +92,8 @@ def forecast_text(memory: int, spilled: int) -> str:
 
 
 def usage_fields(usage: Usage) -> dict[str, float]:
-    """Fields of a report: GB of ciphertexts in memory, of files on disk at most, written and read; stages skipped."""
+    """Fields of a report: GB of ciphertexts in memory, of files on disk at most, written and read; stages
+    skipped."""
     return {
         "ciphertext_gb": usage.ciphertexts,
         "spill_gb": usage.disk,

@@ -10,7 +10,10 @@ from tacita.protocol.files import Workdir
 
 
 def run(
-    public: Public = PUBLIC_DEFAULT, work: Work = WORK_DEFAULT, json: Json = None, allow_insecure: Insecure = False
+    public: Public = PUBLIC_DEFAULT,
+    work: Work = WORK_DEFAULT,
+    json: Json = None,
+    allow_insecure: Insecure = False,
 ) -> None:
     """Make secret.key (stays here, mode 0600) and evaluation.keys (for the server)."""
     with step("keygen", json) as timed, progress("keygen") as report:

@@ -39,5 +39,10 @@ def step(name: str, report: Path | None) -> Iterator[Timed]:
     began = time.monotonic()
     yield timed
     timed.seconds = time.monotonic() - began
-    figures = {"step": name, "seconds": {name: timed.seconds}, "peak_rss_gb": peak_memory_gb(), **timed.fields}
+    figures = {
+        "step": name,
+        "seconds": {name: timed.seconds},
+        "peak_rss_gb": peak_memory_gb(),
+        **timed.fields,
+    }
     write_report(report, figures)

@@ -66,7 +66,8 @@ class Result:
 
 
 def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Path | None) -> None:
-    """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be trusted."""
+    """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be
+    trusted."""
     began = time.monotonic()
     session = RenewableSession(lambda: _dialled(how), _greeted)
     try:
@@ -121,7 +122,8 @@ def _greeted(party: Party) -> TwoPartyClient:
 
 
 def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
-    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an error."""
+    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an
+    error."""
     front, tokens = client.part.front, client.plan.tokens
     if file is None:
         for line in lines:
@@ -135,7 +137,9 @@ def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -
     return good, spoiled
 
 
-def _classified(session: RenewableSession, lines: Sequence[Line], json: Path | None, began: float) -> list[Result]:
+def _classified(
+    session: RenewableSession, lines: Sequence[Line], json: Path | None, began: float
+) -> list[Result]:
     """All answers. When the session breaks, those that came are written before the error goes on."""
     results: list[Result] = []
     try:

@@ -1,4 +1,5 @@
-"""What `serve` and `classify --connect` share: options of the connection, progress by step, what a session cost."""
+"""What `serve` and `classify --connect` share: options of the connection, progress by step, what a session
+cost."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tacita.protocol.party import Identity
 from tacita.run.executor import Progress
 
 Certificate = Annotated[
-    Path | None, typer.Option("--certificate", help="PEM file of this side's certificate.", show_default=False)
+    Path | None,
+    typer.Option("--certificate", help="PEM file of this side's certificate.", show_default=False),
 ]
 Key = Annotated[
     Path | None, typer.Option("--key", help="PEM file of the certificate's private key.", show_default=False)
@@ -30,10 +32,14 @@ Key = Annotated[
 Plain = Annotated[
     bool,
     typer.Option(
-        "--insecure-plain-tcp", help="No TLS: anyone on the way can read and change messages.", show_default=False
+        "--insecure-plain-tcp",
+        help="No TLS: anyone on the way can read and change messages.",
+        show_default=False,
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds of silence after which the other side is given up.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", help="Seconds of silence after which the other side is given up.")
+]
 Profile = Annotated[
     bool, typer.Option("--profile", help="Show time, bytes and rounds of each operation.", show_default=False)
 ]
@@ -64,7 +70,8 @@ def steps(plan: TwoPartyPlan) -> list[str]:
 
 @dataclass
 class Stopwatch:
-    """A watcher that keeps the seconds of each step. report: where progress goes. expected: seconds of an earlier text."""
+    """A watcher that keeps the seconds of each step. report: where progress goes. expected: seconds of an
+    earlier text."""
 
     plan: TwoPartyPlan
     report: Callable[[Progress], None]
@@ -112,7 +119,9 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
 def expectation(plan: TwoPartyPlan) -> str:
     """What a text will send, in words."""
     sent = f"about {size(expected_bytes(plan))} a text in both directions, and {size(SET_UP)} once to set up"
-    return f"{sent}; wrong by chance with probability below 2^{failure_log2(counted(plan).responses):.1f} a text"
+    return (
+        f"{sent}; wrong by chance with probability below 2^{failure_log2(counted(plan).responses):.1f} a text"
+    )
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:

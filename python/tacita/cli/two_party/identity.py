@@ -14,7 +14,10 @@ from tacita.errors import InputError
 from tacita.protocol.party import Identity, certificate_problem, new_identity
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-ELSEWHERE = ("192.0.2.1", "2001:db8::1")  # for documentation: a route to them tells one's own address, nothing is sent
+ELSEWHERE = (
+    "192.0.2.1",
+    "2001:db8::1",
+)  # for documentation: a route to them tells one's own address, nothing is sent
 
 
 def identity(
@@ -27,7 +30,9 @@ def identity(
             hint="--certificate PEM --key PEM, --new-certificate FOLDER, or --insecure-plain-tcp",
         )
     if folder is None and names:
-        raise InputError("serve: --name is for --new-certificate", hint="other certificates have their names already")
+        raise InputError(
+            "serve: --name is for --new-certificate", hint="other certificates have their names already"
+        )
     if folder is None:
         return given
     made = Identity(folder / "certificate.pem", folder / "key.pem")
@@ -71,7 +76,8 @@ def _require_valid(made: Identity, names: Sequence[str]) -> None:
         if problem := certificate_problem(made.certificate, name):
             raise InputError(
                 f"{made.certificate}: clients that dial {name} would refuse it: {problem}",
-                hint="name another folder, or remove certificate.pem and key.pem; clients need the new one then",
+                hint="name another folder, or remove certificate.pem and key.pem; clients need the new one "
+                "then",
             )
 
 
@@ -94,4 +100,6 @@ def _addresses() -> list[str]:
 def _is_name(text: str) -> bool:
     """Whether it is made as host names are."""
     labels = text.split(".")
-    return all(0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels)
+    return all(
+        0 < len(label) < 64 and label.isascii() and label.replace("-", "a").isalnum() for label in labels
+    )

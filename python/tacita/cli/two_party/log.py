@@ -14,7 +14,9 @@ from tacita.errors import PeerError
 from tacita.server.reception import Visit
 
 QUIET = 60.0  # seconds
-MOST = 20  # lines in that time for connections that were never admitted: anybody can make as many as they like
+MOST = (
+    20  # lines in that time for connections that were never admitted: anybody can make as many as they like
+)
 
 
 class ServeLog:
@@ -39,13 +41,18 @@ class ServeLog:
             if error is None:
                 err.print("accepting connections again", soft_wrap=True)
             else:
-                err.print(f"[yellow]cannot accept connections, trying on:[/yellow] {shown(str(error))}", soft_wrap=True)
+                err.print(
+                    f"[yellow]cannot accept connections, trying on:[/yellow] {shown(str(error))}",
+                    soft_wrap=True,
+                )
 
     def _room(self) -> bool:
         now = self._clock()
         if now - self._began >= QUIET:
             if self._left_out:
-                out.print(f"{several(self._left_out, 'more connection')} ended without a text in {QUIET:.0f} s")
+                out.print(
+                    f"{several(self._left_out, 'more connection')} ended without a text in {QUIET:.0f} s"
+                )
             self._began, self._lines, self._left_out = now, 0, 0
         self._lines += 1
         return self._lines <= MOST

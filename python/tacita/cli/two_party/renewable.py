@@ -1,4 +1,5 @@
-"""A client's session that outlives the key of a hidden table: when the server changes that, the client connects again by itself."""
+"""A client's session that outlives the key of a hidden table: when the server changes that, the client
+connects again by itself."""
 
 from __future__ import annotations
 

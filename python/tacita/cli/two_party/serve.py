@@ -56,11 +56,15 @@ class ServedScheme(StrEnum):
 
 
 def run(
-    scheme: Annotated[ServedScheme, typer.Option("--scheme", help="Two-party protocol.")] = ServedScheme.bumblebee,
+    scheme: Annotated[
+        ServedScheme, typer.Option("--scheme", help="Two-party protocol.")
+    ] = ServedScheme.bumblebee,
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)] = 0,
+    port: Annotated[
+        int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)
+    ] = 0,
     tokens: Annotated[
         int, typer.Option("--tokens", help="Tokens of every request, so that its length does not show.")
     ] = TOKENS_DEFAULT,
@@ -69,12 +73,16 @@ def run(
     new_certificate: Annotated[
         Path | None,
         typer.Option(
-            "--new-certificate", help="Make a self-signed certificate in this folder, or use it.", show_default=False
+            "--new-certificate",
+            help="Make a self-signed certificate in this folder, or use it.",
+            show_default=False,
         ),
     ] = None,
     client_ca: Annotated[
         Path | None,
-        typer.Option("--client-ca", help="Admit only clients with a certificate signed by this.", show_default=False),
+        typer.Option(
+            "--client-ca", help="Admit only clients with a certificate signed by this.", show_default=False
+        ),
     ] = None,
     name: Annotated[
         list[str] | None,
@@ -88,7 +96,8 @@ def run(
         bool,
         typer.Option(
             "--insecure-any-client",
-            help="With --hidden-embeddings: serve clients that are not known, who can work on the table's key.",
+            help="With --hidden-embeddings: serve clients that are not known, who can work on the table's "
+            "key.",
             show_default=False,
         ),
     ] = False,
@@ -122,7 +131,8 @@ def run(
         int | None,
         typer.Option(
             "--max-texts",
-            help="Texts of one client until the server ends: by certificate, or else by address (default: any number).",
+            help="Texts of one client until the server ends: by certificate, or else by address (default: "
+            "any number).",
             min=1,
             show_default=False,
         ),
@@ -170,7 +180,8 @@ def _require_known_clients(public_embeddings: bool, client_ca: Path | None, anyb
     """Raises InputError where a client that deviates could work on the table's key and is not known."""
     if not (public_embeddings or client_ca or anybody):
         raise InputError(
-            "serve: --hidden-embeddings keeps the table from clients that run this program unchanged, not from others",
+            "serve: --hidden-embeddings keeps the table from clients that run this program unchanged, not "
+            "from others",
             hint="admit those that you know by --client-ca PEM, or all by --insecure-any-client",
         )
 
@@ -225,7 +236,10 @@ def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Ide
         soft_wrap=True,
     )
     if own:
-        out.print(f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}", soft_wrap=True)
+        out.print(
+            f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}",
+            soft_wrap=True,
+        )
     out.print(f"listening on {shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
     out.file.flush()
 
@@ -234,13 +248,15 @@ def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
     """Says what an operator may not have meant."""
     if beyond_loopback(host) and client_ca is None:
         err.print(
-            "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from the protocol "
+            "[yellow]warning:[/yellow] whoever reaches this address is served, and one that deviates from "
+            "the protocol "
             "learns the weights far faster than answers tell them (--client-ca admits clients that you know)",
             soft_wrap=True,
         )
     if plan.embedding and plan.config.outputs > LONGEST_SAFE:
         err.print(
-            f"[yellow]warning:[/yellow] an answer of {plan.config.outputs} numbers can carry the hidden table's key to "
+            f"[yellow]warning:[/yellow] an answer of {plan.config.outputs} numbers can carry the hidden "
+            "table's key to "
             "a client that deviates from the protocol, in one or two texts",
             soft_wrap=True,
         )

@@ -44,11 +44,16 @@ def cases(settings: Settings | None = None) -> Mapping[str, Case]:
 
 
 def measure_case(
-    name: str, links: Sequence[Link] = (LOOPBACK,), settings: Settings | None = None, watch: Watch = lambda *_: None
+    name: str,
+    links: Sequence[Link] = (LOOPBACK,),
+    settings: Settings | None = None,
+    watch: Watch = lambda *_: None,
 ) -> Figures:
-    """The case's figures over the first link; under `measured_seconds` the wall seconds over each of the others.
+    """The case's figures over the first link; under `measured_seconds` the wall seconds over each of the
+    others.
 
-    Raises InputError for an unknown case or one that cannot run here, TacitaError with the words of a party that fails.
+    Raises InputError for an unknown case or one that cannot run here, TacitaError with the words of a party
+    that fails.
     """
     how = settings or Settings()
     case = _known(name, how)
@@ -103,5 +108,15 @@ def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
 def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Order:
     model, data = (str(path.absolute()) if path else None for path in (how.model, how.data))
     return Order(
-        how.world, name, role, link.name, how.tls, folder, how.threads, model, data, how.small, sentences=how.sentences
+        how.world,
+        name,
+        role,
+        link.name,
+        how.tls,
+        folder,
+        how.threads,
+        model,
+        data,
+        how.small,
+        sentences=how.sentences,
     )

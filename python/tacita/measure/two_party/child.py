@@ -1,7 +1,9 @@
-"""One party of a measured run, in a process of its own: reads an order from standard input, writes events to standard output.
+"""One party of a measured run, in a process of its own: reads an order from standard input, writes events to
+standard output.
 
-Started by `pair.py` with `BOOTSTRAP`, which pins the process to its core before anything else is imported. Standard input stays
-open as long as the parent lives; its end is this process's end, so no party outlives an interrupted command.
+Started by `pair.py` with `BOOTSTRAP`, which pins the process to its core before anything else is imported.
+Standard input stays open as long as the parent lives; its end is this process's end, so no party outlives an
+interrupted command.
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ def main() -> int:
     except TacitaError as error:
         say("failed", text=str(error), hint=error.hint, at=time.monotonic())
         return FAILED
-    except Exception as error:  # the engine's errors among them: the parent shows one line, the log keeps the traceback
+    except (
+        Exception
+    ) as error:  # the engine's errors among them: the parent shows one line, the log keeps the traceback
         say("failed", text=f"{type(error).__name__}: {error}", hint="", at=time.monotonic())
         raise
     return 0
@@ -121,7 +125,8 @@ def say(event: str, **fields: Any) -> None:
 
 
 def _listen_to_parent(lines: queue.Queue[str]) -> None:
-    """Reads the descriptor itself: a thread that waits inside sys.stdin would hold its lock when the process ends."""
+    """Reads the descriptor itself: a thread that waits inside sys.stdin would hold its lock when the process
+    ends."""
     held = b""
     while piece := os.read(0, 1 << 16):
         *whole, held = (held + piece).split(b"\n")
@@ -138,7 +143,9 @@ def _work(order: Order, lines: queue.Queue[str]) -> None:
     session = _opened(world, order, lines)
     session.set_up()
     clock.stop()  # making inputs is no part of the protocol
-    prepared = case.prepare(session.party, order.options, lambda name, done: say("stage", name=name, done=done))
+    prepared = case.prepare(
+        session.party, order.options, lambda name, done: say("stage", name=name, done=done)
+    )
     _forget_peak()
     session.meet()
     say("stage", name="warm-up", done=0.0)
@@ -173,7 +180,9 @@ class _Clock:
 def _opened(world: Any, order: Order, lines: queue.Queue[str]) -> Session:
     """The server tells where it listens; the client is told."""
     if not order.client:
-        server: Session = world.listen(order, lambda port, certificate: say("at", port=port, certificate=certificate))
+        server: Session = world.listen(
+            order, lambda port, certificate: say("at", port=port, certificate=certificate)
+        )
         return server
     at = json.loads(lines.get())
     client: Session = world.connect(order, at["port"], at["certificate"])
@@ -222,7 +231,8 @@ def _report(setup: Mapping[str, Any], run: Run) -> dict[str, Any]:
 
 
 def _forget_peak() -> None:
-    """Sets the kernel's mark back to what is held now: calibrating and making inputs took more than the protocol holds."""
+    """Sets the kernel's mark back to what is held now: calibrating and making inputs took more than the
+    protocol holds."""
     gc.collect()
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

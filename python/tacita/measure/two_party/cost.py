@@ -1,9 +1,10 @@
 """What a run cost a party, and how the correlated transfers that it used are booked.
 
-Correlated oblivious transfers (COTs) are made millions at a time, so a run that starts with a full pool looks too cheap and one
-that happens to refill it too dear. Every figure therefore counts `used * (cost of the refills in the run / COTs made in them)` in
-place of the refills themselves; the price is that of the whole session, set-up included, when no refill fell into the run. What was
-measured without that correction is kept beside it.
+Correlated oblivious transfers (COTs) are made millions at a time, so a run that starts with a full pool looks
+too cheap and one that happens to refill it too dear. Every figure therefore counts
+`used * (cost of the refills in the run / COTs made in them)` in place of the refills themselves; the price is
+that of the whole session, set-up included, when no refill fell into the run. What was measured without that
+correction is kept beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ REFILL = "cot"  # the name under which the engine books a refill, as the last pa
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds by the clock, CPU seconds of the process, bytes sent and received with their framing, rounds, calls."""
+    """Seconds by the clock, CPU seconds of the process, bytes sent and received with their framing, rounds,
+    calls."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -53,7 +55,9 @@ def difference(after: Costs, before: Costs) -> dict[str, Cost]:
 def refills(costs: Costs) -> Cost:
     """The sum over all refills; one inside another counts once."""
     outermost = (
-        cost for path, cost in costs.items() if (parts := path.split("/"))[-1] == REFILL and REFILL not in parts[:-1]
+        cost
+        for path, cost in costs.items()
+        if (parts := path.split("/"))[-1] == REFILL and REFILL not in parts[:-1]
     )
     return total(outermost)
 
@@ -67,8 +71,9 @@ def total(costs: Iterable[Cost]) -> Cost:
 class Run:
     """One party's measured run.
 
-    whole: everything between start and end. refilled: what of it was refills, which made `refill` COTs. session: all refills
-    since the connection was made, and the COTs that they made. used: COTs that the run consumed. operations: of the run, by path.
+    whole: everything between start and end. refilled: what of it was refills, which made `refill` COTs.
+    session: all refills since the connection was made, and the COTs that they made. used: COTs that the run
+    consumed. operations: of the run, by path.
     """
 
     whole: Cost
@@ -101,7 +106,9 @@ class Run:
         """Inverse of `as_dict`."""
         parts: dict[str, Any] = {name: Cost(**report[name]) for name in ("whole", "refilled", "session")}
         operations = {name: Cost(**cost) for name, cost in report["operations"].items()}
-        return Run(**parts, **{name: report[name] for name in ("refill", "made", "used")}, operations=operations)
+        return Run(
+            **parts, **{name: report[name] for name in ("refill", "made", "used")}, operations=operations
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

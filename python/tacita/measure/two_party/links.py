@@ -21,7 +21,8 @@ class Link:
     def seconds(self, wall: float, count: float, rounds: float) -> float:
         """A loopback run of `wall` seconds that moved `count` bytes, carried over this link.
 
-        An upper bound: nothing overlaps, both directions share the bandwidth, and every round takes a full round trip.
+        An upper bound: nothing overlaps, both directions share the bandwidth, and every round takes a full
+        round trip.
         """
         return wall + (8 * count / self.bits_per_second if self.throttled else 0.0) + rounds * self.round_trip
 

@@ -57,7 +57,9 @@ class Child:
             return self.failure
         lines = self.log.read_text(errors="replace").strip().splitlines() or ["no output"]
         status = self.process.poll()
-        return TacitaError(f"{self.role}: ended with status {status}: {lines[-1]}", hint="run it again with one --case")
+        return TacitaError(
+            f"{self.role}: ended with status {status}: {lines[-1]}", hint="run it again with one --case"
+        )
 
 
 @dataclass
@@ -70,11 +72,14 @@ class Pair:
 
 
 def run_pair(orders: dict[str, Order], watch: Watch = lambda *_: None) -> dict[str, dict[str, Any]]:
-    """Results by role. Raises TacitaError with the words of the party that failed first; both have ended then."""
+    """Results by role. Raises TacitaError with the words of the party that failed first; both have ended
+    then."""
     with _started(orders) as pair:
         while any(child.result is None for child in pair.children.values()):
             _take(pair, *pair.events.get(), watch)
-            if any(child.failure or (child.ended and child.result is None) for child in pair.children.values()):
+            if any(
+                child.failure or (child.ended and child.result is None) for child in pair.children.values()
+            ):
                 raise _blame(pair, watch)
         for child in pair.children.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -83,7 +88,8 @@ def run_pair(orders: dict[str, Order], watch: Watch = lambda *_: None) -> dict[s
 
 
 def cores(count: int) -> list[int]:
-    """A core for each party; -1 (not pinned) with several threads, or where there is only one core or no affinity."""
+    """A core for each party; -1 (not pinned) with several threads, or where there is only one core or no
+    affinity."""
     if count != 1 or not hasattr(os, "sched_getaffinity"):
         return [-1, -1]
     mine = sorted(os.sched_getaffinity(0))
@@ -97,7 +103,9 @@ def _started(orders: dict[str, Order]) -> Iterator[Pair]:
         for core, role in zip(cores(orders["client"].threads), ROLES, strict=True):
             child = _start(orders[role], core)
             pair.children[role] = child
-            pair.readers.append(reader := threading.Thread(target=_read, args=(child, pair.events), daemon=True))
+            pair.readers.append(
+                reader := threading.Thread(target=_read, args=(child, pair.events), daemon=True)
+            )
             reader.start()
         yield pair
     finally:
@@ -111,7 +119,9 @@ def _started(orders: dict[str, Order]) -> Iterator[Pair]:
 
 def _start(order: Order, core: int) -> Child:
     log = Path(order.folder) / f"{order.role}.log"
-    threads = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(order.threads))
+    threads = dict.fromkeys(
+        ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(order.threads)
+    )
     with log.open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, "-c", BOOTSTRAP, str(core)],

@@ -17,7 +17,8 @@ def case_figures(reports: Mapping[str, Mapping[str, Any]], judged: Mapping[str, 
     """The JSON of one case. wall_seconds: of the slower party; megabytes: what both sent, framing included.
 
     wall_seconds, cpu_seconds, megabytes and rounds contain the correlated transfers that the run used, at the
-    average price of those made; `as_measured` has the run as it happened, `without_cots` neither (see cost.py).
+    average price of those made; `as_measured` has the run as it happened, `without_cots` neither (see
+    cost.py).
     """
     runs = {role: Run.from_dict(reports[role]["run"]) for role in ROLES}
     figures = _combined({role: run.amortised for role, run in runs.items()})
@@ -40,7 +41,8 @@ def case_figures(reports: Mapping[str, Mapping[str, Any]], judged: Mapping[str, 
 
 
 def operation_rows(runs: Mapping[str, Run]) -> list[Figures]:
-    """Calls, seconds, bytes and rounds by operation, in the client's view; server_cpu_seconds beside its own. Largest first."""
+    """Calls, seconds, bytes and rounds by operation, in the client's view; server_cpu_seconds beside its own.
+    Largest first."""
     rows = []
     for path, cost in runs["client"].operations.items():
         other = runs["server"].operations.get(path, Cost())

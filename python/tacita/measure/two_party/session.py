@@ -29,7 +29,9 @@ class EngineSession:
         """One byte each way."""
         self.party.send(HERE)
         if self.party.receive(1) != HERE:
-            raise TacitaError("bench two-party: the parties are not at the same place", hint="a defect: report it")
+            raise TacitaError(
+                "bench two-party: the parties are not at the same place", hint="a defect: report it"
+            )
 
     def read(self) -> Reading:
         """The counters."""
@@ -38,7 +40,9 @@ class EngineSession:
         operations = {
             row["path"]: Cost(**{k: v for k, v in row.items() if k != "path"}) for row in self.party.profile()
         }
-        return Reading(self.party.bytes_sent, self.party.bytes_received, self.party.rounds, made, used, operations)
+        return Reading(
+            self.party.bytes_sent, self.party.bytes_received, self.party.rounds, made, used, operations
+        )
 
     def close(self) -> None:
         """Ends the connection."""
@@ -46,7 +50,8 @@ class EngineSession:
 
 
 def listen(order: Order, announce: Callable[[int, str], None]) -> EngineSession:
-    """The server's end, once the client has come. Over TLS it makes a certificate of its own in the order's folder."""
+    """The server's end, once the client has come. Over TLS it makes a certificate of its own in the order's
+    folder."""
     native, certificate, secured = compiled.native, "", {}
     if order.tls:
         certificate, key = native.generate_certificate(order.folder, [HOST, "localhost"])
@@ -63,7 +68,9 @@ def connect(order: Order, port: int, certificate: str) -> EngineSession:
     """The client's end."""
     trusted: dict[str, Any] = {"ca": str(Path(certificate))} if order.tls else {"insecure_plain": True}
     dial = compiled.native.TwoParty.dial
-    return EngineSession(dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.threads, **trusted))
+    return EngineSession(
+        dial(HOST, port, timeout=order.timeout, link=_link(order), threads=order.threads, **trusted)
+    )
 
 
 def _link(order: Order) -> str | None:

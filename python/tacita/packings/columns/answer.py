@@ -16,7 +16,8 @@ from tacita.slots.base import Backend, Ct
 
 
 def norm_check(be: Backend, variance: Ct, root: Ct, norm_rsqrt: Spec, top: float, cell: Array) -> Ct:
-    """Half of variance * 1/sqrt(variance)^2 at `cell`, zero elsewhere. root: 1/sqrt times `top`. Levels: two."""
+    """Half of variance * 1/sqrt(variance)^2 at `cell`, zero elsewhere. root: 1/sqrt times `top`. Levels:
+    two."""
     form = Stored.input_of(norm_rsqrt)
     moved = be.add_const(variance, -form.offset) if form.offset else variance
     return be.mul(be.mul_vector(moved, cell * (0.5 / (form.scale * top**2))), be.square(root))
@@ -30,14 +31,18 @@ class CellAnswering:
     map: CellMap
 
     @staticmethod
-    def build(weight: Array, bias: Array, cells: Cells, entry: Meaning, response: BatchResponse) -> CellAnswering:
+    def build(
+        weight: Array, bias: Array, cells: Cells, entry: Meaning, response: BatchResponse
+    ) -> CellAnswering:
         """weight (answer, hidden). entry: meaning of the pooled cells."""
         matrix, offset = entry.fold(weight, bias)
         zero = np.zeros((1, cells.size))
         both = np.concatenate([matrix, matrix, zero]) / response.bound
         return CellAnswering(
             response,
-            CellMap.build(both, np.concatenate([offset, offset, [0.0]]) / response.bound, cells, response.cells),
+            CellMap.build(
+                both, np.concatenate([offset, offset, [0.0]]) / response.bound, cells, response.cells
+            ),
         )
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
@@ -49,8 +54,8 @@ class CellAnswering:
 class MeanAnswering:
     """Mean over real tokens and classifier, on columns: classify every token, add up, gather.
 
-    The columns come weighed by the mask, whose sum is 1. Only the answers' columns are summed, never those of `hidden`
-    features, and offsets are added once, at the end.
+    The columns come weighed by the mask, whose sum is 1. Only the answers' columns are summed, never those of
+    `hidden` features, and offsets are added once, at the end.
     """
 
     response: BatchResponse
@@ -59,8 +64,11 @@ class MeanAnswering:
     gather: CellMap
 
     @staticmethod
-    def build(weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse) -> MeanAnswering:
-        """weight (answer, hidden), or the identity for a model without classifier. entry: meaning of the columns."""
+    def build(
+        weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
+    ) -> MeanAnswering:
+        """weight (answer, hidden), or the identity for a model without classifier. entry: meaning of the
+        columns."""
         size, lanes = len(bias), columns.shape.lanes
         matrix, offset = entry.fold(weight, bias)
         answers = Columns.dense(columns.shape, size)
@@ -74,7 +82,8 @@ class MeanAnswering:
         return MeanAnswering(response, columns, classify, CellMap.gather(places, both, response.cells))
 
     def mean(self, be: Backend, x: Cts) -> Cts:
-        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer column."""
+        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations per answer
+        column."""
         scores = self.classify.apply(be, x)
         return tuple(token_total(be, ct, self.columns.shape) for ct in scores)
 

@@ -1,17 +1,19 @@
-"""Multi-head attention on interleaved columns: scores by diagonals, exponentials, mix, normalisation, projection.
+"""Multi-head attention on interleaved columns: scores by diagonals, exponentials, mix, normalisation,
+projection.
 
-Diagonal r = G + B of the scores of a head is a ciphertext; it is kept as P[G][B], slot t = score of query t - G with key
-t + B, so that
+Diagonal r = G + B of the scores of a head is a ciphertext; it is kept as P[G][B], slot t = score of query t -
+G with key t + B, so that
 
     P[G][B] = sum_c rot_-G(Q_c) * rot_B(K_c)        context_c = sum_G rot_G( sum_B exp(P[G][B]) * rot_B(V_c) )
 
-need rotations of columns only: (b + g - 2) of Q_c and K_c, b - 1 of V_c and g - 1 of partial sums (ARION's double baby-step
-giant-step, Algorithms 1 to 6). Products are added up at degree 2 and relinearised once per diagonal and per (G, c), which
-neither paper does; and columns go two by two as complex numbers, which halves all of it: the real part of
-(q - i q')(k + i k') is q k + q' k', and P (v + i v') is two contexts. MOAI's Algorithms 5 to 7 are the case of one giant
-step for the scores, with the exponentials rotated once per head before the mix. Softmax is normalised after the product
-with V. The encrypted mask (1/length at real tokens) multiplies V and, as a column of its own, gives the row means; so
-lengths may differ within the batch and stay unknown.
+need rotations of columns only: (b + g - 2) of Q_c and K_c, b - 1 of V_c and g - 1 of partial sums (ARION's
+double baby-step giant-step, Algorithms 1 to 6). Products are added up at degree 2 and relinearised once per
+diagonal and per (G, c), which neither paper does; and columns go two by two as complex numbers, which halves
+all of it: the real part of (q - i q')(k + i k') is q k + q' k', and P (v + i v') is two contexts. MOAI's
+Algorithms 5 to 7 are the case of one giant step for the scores, with the exponentials rotated once per head
+before the mix. Softmax is normalised after the product with V. The encrypted mask (1/length at real tokens)
+multiplies V and, as a column of its own, gives the row means; so lengths may differ within the batch and stay
+unknown.
 """
 
 from __future__ import annotations
@@ -57,9 +59,10 @@ class Split:
 
 @dataclass(frozen=True)
 class BatchAttentionSpecs:
-    """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real keys. context,
-    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. sum: how the result is stored. rows:
-    taken from the scores before exp."""
+    """Approximations and bounds. exp: of scaled scores, values in (0, 1]. inverse: of their means over real
+    keys. context,
+    attended: bounds of |mean_j exp_ij V_j| and of the same after normalisation. sum: how the result is
+    stored. rows: taken from the scores before exp."""
 
     exp: Spec
     inverse: Spec
@@ -109,14 +112,18 @@ class BatchAttention:
             query_key=tuple(_query_key(query, key, columns, group) for group in groups),
             value=tuple(_part(*value, columns, group) for group in groups),
             projection=_projection(weights, columns, specs),
-            squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None,
+            squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale)
+            if rows
+            else None,
         )
 
     def attend(self, be: Backend, x: Cts, mask: Ct) -> tuple[Cts, Cts]:
-        """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of heads.
+        """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of
+        heads.
 
-        Levels below x: 2 for the scores, the exp's, 1 for the mix; x is needed again 3 above that result, the mask 2.
-        Key switches of a group at 128 tokens and 64 features: 1,430 rotations, 160 conjugations and 424 relinearisations.
+        Levels below x: 2 for the scores, the exp's, 1 for the mix; x is needed again 3 above that result, the
+        mask 2. Key switches of a group at 128 tokens and 64 features: 1,430 rotations, 160 conjugations and
+        424 relinearisations.
         """
         context: list[Ct] = []
         means: list[Ct] = []
@@ -129,7 +136,8 @@ class BatchAttention:
         return tuple(context), tuple(means)
 
     def project(self, be: Backend, x: Cts, context: Cts, means: Cts) -> Cts:
-        """The stored sum of attention output and x, the residual. Levels: the inverse's and 2 below means, 2 below context, 1 below x."""
+        """The stored sum of attention output and x, the residual. Levels: the inverse's and 2 below means, 2
+        below context, 1 below x."""
         scale = 1.0 / output_bound(self.specs.inverse)
         roots = [apply(be, m, self.specs.inverse, scale) for m in means]
         attended = [be.mul(ct, roots[i // self.head_size]) for i, ct in enumerate(context)]
@@ -167,7 +175,8 @@ class BatchAttention:
         return scores
 
     def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
-        """Diagonals in the split of the mix: those of another split are rotated by the giant that they lack."""
+        """Diagonals in the split of the mix: those of another split are rotated by the giant that they
+        lack."""
         if self.scores_split == self.mix_split:
             return diagonals
         flat = [ct for row in diagonals for ct in row]
@@ -175,7 +184,9 @@ class BatchAttention:
         rows = [flat[g * b : (g + 1) * b] for g in range(self.mix_split.giants)]
         return [[be.rotate(ct, -g * b * step) for ct in row] for g, row in enumerate(rows)]
 
-    def _mix(self, be: Backend, inputs: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]], group: int) -> list[Ct]:
+    def _mix(
+        self, be: Backend, inputs: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]], group: int
+    ) -> list[Ct]:
         """Contexts of the group's columns, then its row means."""
         level = min(be.level(ct) for row in diagonals for ct in row)
         left = [[row[b] for row in diagonals] for b in range(self.mix_split.babies)]
@@ -190,7 +201,8 @@ class BatchAttention:
         return [*parts, *odd, mixed[-1]]
 
     def _masked(self, be: Backend, inputs: Sequence[Ct], mask: Ct, level: int, group: int) -> Iterator[Ct]:
-        """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low, below."""
+        """V * mask, pair by pair, then the mask scaled for the inverse; at `level` or, if x is too low,
+        below."""
         lowered = [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in inputs]
         values = joined(be, self.value[group].outputs(be, lowered))
         del lowered
@@ -216,7 +228,9 @@ def _chunks(items: Sequence[Ct], size: int) -> Iterator[Sequence[Ct]]:
         yield items[first : first + size]
 
 
-def _query_key(query: tuple[Array, Array], key: tuple[Array, Array], src: Columns, group: IntArray) -> ColumnMap:
+def _query_key(
+    query: tuple[Array, Array], key: tuple[Array, Array], src: Columns, group: IntArray
+) -> ColumnMap:
     """Columns Q_0, K_0, Q_1, K_1, ... of a group of heads."""
     (wq, bq), (wk, bk) = query, key
     size = len(wq)

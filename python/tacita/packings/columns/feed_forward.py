@@ -1,6 +1,8 @@
-"""Feed-forward block on interleaved columns, streamed: a block of inner columns is made, activated and added in.
+"""Feed-forward block on interleaved columns, streamed: a block of inner columns is made, activated and added
+in.
 
-The inner tensor never exists as a whole: with 4 d columns it would be the largest of the model (30 GB for BERT-base).
+The inner tensor never exists as a whole: with 4 d columns it would be the largest of the model (30 GB for
+BERT-base).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ BLOCK = 64  # inner columns alive together
 
 @dataclass(frozen=True, eq=False)
 class BatchForward:
-    """blocks: (expansion, contraction) of each block of inner columns; the first contraction reads the input as well."""
+    """blocks: (expansion, contraction) of each block of inner columns; the first contraction reads the input
+    as well."""
 
     activation: Spec
     lanes: int
@@ -26,7 +29,11 @@ class BatchForward:
 
     @staticmethod
     def build(
-        weights: tuple[Array, Array, Array, Array], columns: Columns, entry: Meaning, activation: Spec, stored: Sum
+        weights: tuple[Array, Array, Array, Array],
+        columns: Columns,
+        entry: Meaning,
+        activation: Spec,
+        stored: Sum,
     ) -> BatchForward:
         """weights: (intermediate, hidden), its bias, (hidden, intermediate), its bias. stored: the sum."""
         up, up_bias, down, down_bias = weights
@@ -40,7 +47,9 @@ class BatchForward:
         for first in range(0, inner.count, BLOCK):
             part = Columns(columns.shape, inner.index[first : first + BLOCK])
             expansion = ColumnMap.build([(wide, columns)], wide_bias, part)
-            parts = [(narrow, part)] if first else [(narrow, part), (centre * back.scale / stored.exit, columns)]
+            parts = (
+                [(narrow, part)] if first else [(narrow, part), (centre * back.scale / stored.exit, columns)]
+            )
             blocks.append((expansion, ColumnMap.build(parts, offset if not first else 0 * offset, columns)))
         return BatchForward(activation, columns.shape.lanes, tuple(blocks))
 

@@ -1,10 +1,10 @@
 """Interleaved columns: many sequences at once, one ciphertext per `lanes` features.
 
-slot = (token * sequences + sequence) * lanes + lane. A ciphertext of a tensor (a *column*) holds `lanes` features of every
-token of every sequence; with one lane, a feature. All sequences go through the same operations, a rotation by r * step
-slots moves the tokens cyclically by r in each of them, and a linear layer is a matrix product over columns with scalar
-weights. Two or more lanes fill the slots when there are fewer sequences than one lane would take.
-MOAI section 3 and ARION section 3 use one lane; lanes are ours.
+slot = (token * sequences + sequence) * lanes + lane. A ciphertext of a tensor (a *column*) holds `lanes`
+features of every token of every sequence; with one lane, a feature. All sequences go through the same
+operations, a rotation by r * step slots moves the tokens cyclically by r in each of them, and a linear layer
+is a matrix product over columns with scalar weights. Two or more lanes fill the slots when there are fewer
+sequences than one lane would take. MOAI section 3 and ARION section 3 use one lane; lanes are ours.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Columns:
 
     @staticmethod
     def dense(shape: BatchShape, size: int) -> Columns:
-        """Feature f in lane f % lanes; the lanes of the last column beyond `size` hold feature -1, which is zero."""
+        """Feature f in lane f % lanes; the lanes of the last column beyond `size` hold feature -1, which is
+        zero."""
         padded = -(-size // shape.lanes) * shape.lanes
         features = np.arange(padded)
         return Columns(shape, np.where(features < size, features, -1).reshape(-1, shape.lanes))
@@ -79,10 +80,13 @@ class Columns:
     def by_heads(shape: BatchShape, heads: int, head_size: int) -> Columns:
         """Lane p of a column holds the same feature of head (group * lanes + p): a lane sees one head only.
 
-        Columns go by group, then by feature of the head. Errors: ShapeError when heads are no multiple of lanes.
+        Columns go by group, then by feature of the head. Errors: ShapeError when heads are no multiple of
+        lanes.
         """
         if heads % shape.lanes:
-            raise refuse("interleaved", f"{heads} heads in {shape.lanes} lanes", "use lanes that divide the heads")
+            raise refuse(
+                "interleaved", f"{heads} heads in {shape.lanes} lanes", "use lanes that divide the heads"
+            )
         features = np.arange(heads * head_size).reshape(-1, shape.lanes, head_size)
         return Columns(shape, features.transpose(0, 2, 1).reshape(-1, shape.lanes))
 
@@ -117,7 +121,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Cells:
-    """Number i of a vector is at token i % tokens of ciphertext i // tokens, in lane 0; cells beyond `size` are zero."""
+    """Number i of a vector is at token i % tokens of ciphertext i // tokens, in lane 0; cells beyond `size`
+    are zero."""
 
     shape: BatchShape
     size: int
@@ -129,7 +134,9 @@ class Cells:
 
     def table(self, values: Array) -> Array:
         """(size,) -> (count, tokens)."""
-        return np.append(values, np.zeros(self.count * self.shape.tokens - len(values))).reshape(self.count, -1)
+        return np.append(values, np.zeros(self.count * self.shape.tokens - len(values))).reshape(
+            self.count, -1
+        )
 
     def vectors(self, values: Array) -> list[Array]:
         """(size,) -> slot vectors with the same numbers in every sequence."""
@@ -143,12 +150,14 @@ class Cells:
 
 
 def shifts(lanes: int) -> tuple[int, ...]:
-    """Rotations that bring every lane to every other one; those that leave the group of lanes get weight zero."""
+    """Rotations that bring every lane to every other one; those that leave the group of lanes get weight
+    zero."""
     return tuple(range(1 - lanes, lanes))
 
 
 def shifted(be: Backend, xs: Cts, lanes: int) -> list[Ct]:
-    """The inputs of a `weights` product: all columns, once per lane shift. 2 (lanes - 1) hoisted rotations each."""
+    """The inputs of a `weights` product: all columns, once per lane shift. 2 (lanes - 1) hoisted rotations
+    each."""
     if lanes == 1:
         return list(xs)
     turned = [be.rotate_many(x, shifts(lanes)) for x in xs]
@@ -156,7 +165,8 @@ def shifted(be: Backend, xs: Cts, lanes: int) -> list[Ct]:
 
 
 def weights(matrix: Array, src: Columns, dst: Columns) -> Array:
-    """(dst.size, src.size) -> the weights (dst.count, shifts * src.count, lanes) for `Backend.matmul` on `shifted` inputs."""
+    """(dst.size, src.size) -> the weights (dst.count, shifts * src.count, lanes) for `Backend.matmul` on
+    `shifted` inputs."""
     lanes = src.shape.lanes
     padded = np.pad(matrix, ((0, 1), (0, 1)))
     found = np.zeros((dst.count, len(shifts(lanes)), src.count, lanes))

@@ -1,7 +1,7 @@
 """Linear layers on interleaved columns, and what the numbers in a column mean.
 
-Columns cross layers without their LayerNorm's gamma and beta: those are folded into whatever reads them next, so that
-normalising takes one product. `Meaning` carries them along.
+Columns cross layers without their LayerNorm's gamma and beta: those are folded into whatever reads them next,
+so that normalising takes one product. `Meaning` carries them along.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """value of feature f = scale[f] * stored + offset[f]; stored lies in [-1, 1]. Arrays of length (features,)."""
+    """value of feature f = scale[f] * stored + offset[f]; stored lies in [-1, 1]. Arrays of length
+    (features,)."""
 
     scale: Array
     offset: Array

@@ -1,8 +1,9 @@
 """LayerNorm on interleaved columns: no rotation, one product per column.
 
-The input arrives centred and scaled so that the sum of its squares is the variance in the stored form of 1/sqrt; the
-result leaves without gamma and beta (see `linear.Meaning`), divided by sqrt(features), which bounds it. MOAI section 4.3
-and ARION section 4.3 spend one level and 2 d plaintext products more on the mean, gamma and beta.
+The input arrives centred and scaled so that the sum of its squares is the variance in the stored form of
+1/sqrt; the result leaves without gamma and beta (see `linear.Meaning`), divided by sqrt(features), which
+bounds it. MOAI section 4.3 and ARION section 4.3 spend one level and 2 d plaintext products more on the mean,
+gamma and beta.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class BatchNorm:
         return exact_bound(self.bound, self.rsqrt, self.size)
 
     def variance(self, be: Backend, x: Cts) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt. One level, two with lanes; one relinearisation."""
+        """Centred x / entry -> variance + epsilon stored for rsqrt. One level, two with lanes; one
+        relinearisation."""
         form = Stored.input_of(self.rsqrt)
         total = lane_total(be, dot(be, x, x), self.lanes)
         times = round(self.entry**2 * form.scale / self.size)
@@ -50,7 +52,8 @@ class BatchNorm:
         return apply(be, variance, self.rsqrt, self.entry / float(np.sqrt(self.size)))
 
     def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
-        """LayerNorm without gamma and beta, / sqrt(size). One level below x and root; one product a column."""
+        """LayerNorm without gamma and beta, / sqrt(size). One level below x and root; one product a
+        column."""
         return tuple(be.mul(ct, root) for ct in x)
 
 

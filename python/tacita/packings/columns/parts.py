@@ -56,7 +56,12 @@ class ColumnParts:
     """
 
     def __init__(
-        self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: BatchShape, rotations: str = "double"
+        self,
+        graph: Graph,
+        weights: Weights,
+        specs: CircuitSpecs,
+        shape: BatchShape,
+        rotations: str = "double",
     ) -> None:
         if rotations not in ROTATIONS:
             raise PlanError(f"columns with rotations {rotations!r}", hint=f"one of {', '.join(ROTATIONS)}")
@@ -88,7 +93,9 @@ class ColumnParts:
     def request(self) -> BatchRequest:
         """See the contract."""
         shape = self._shape
-        return BatchRequest(shape.slots, shape.tokens, shape.lanes, self._heads, self._head_size, self._specs.entry)
+        return BatchRequest(
+            shape.slots, shape.tokens, shape.lanes, self._heads, self._head_size, self._specs.entry
+        )
 
     def response(self) -> BatchResponse:
         """See the contract."""
@@ -121,9 +128,15 @@ class ColumnParts:
         parts = matrix * meaning.scale / form.exit, matrix @ meaning.offset / form.exit
         if x.form.cells:
             cells = CellMap.build(*parts, self._cells, self._cells)
-            return [Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: cells.apply(be, live[x.live])})]
+            return [
+                Operation(
+                    f"{norm}.centre", (x.live,), lambda be, live: {target: cells.apply(be, live[x.live])}
+                )
+            ]
         columns = ColumnMap.build([(parts[0], self._columns)], parts[1], self._columns)
-        return [Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: columns.apply(be, live[x.live])})]
+        return [
+            Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: columns.apply(be, live[x.live])})
+        ]
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta stay with the numbers' meaning, and what reads them next applies both.
@@ -141,7 +154,9 @@ class ColumnParts:
         def normalise(be: Backend, live: Live) -> Live:
             root = norm.root(be, live[spread][0])
             factor = be.mul(root, live[MASK][0]) if weighed else root
-            return {name: norm.normalise(be, live[centred], factor)} | (check(be, live, root) if readers.last else {})
+            return {name: norm.normalise(be, live[centred], factor)} | (
+                check(be, live, root) if readers.last else {}
+            )
 
         def check(be: Backend, live: Live, root: object) -> Live:
             top, cell = norm.entry / norm.size**0.5, self._response.check_cell[1]
@@ -153,7 +168,9 @@ class ColumnParts:
         operations = [Operation(spread, (centred,), variance), Operation(name, (centred, spread), normalise)]
         return operations, Held(name, rows, Form(meaning, cells, weighed))
 
-    def function(self, x: Held[Form], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[Form]]:
+    def function(
+        self, x: Held[Form], dense: Dense, name: str, kind: str
+    ) -> tuple[list[Operation], Held[Form]]:
         """In cells, whatever the function: one polynomial for all sequences."""
         spec, argument = self._specs.function(name).function, f"{name}.argument"
         pooler = CellPooler.build(*self._weights.dense(dense), self._in_cells(x, name), x.form.meaning, spec)
@@ -168,7 +185,8 @@ class ColumnParts:
         return operations, Held(name, 1, Form(pooler.exit, cells=True))
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
-        """See the contract; a mean classifies every token and adds the answers up, which are fewer than features."""
+        """See the contract; a mean classifies every token and adds the answers up, which are fewer than
+        features."""
         size = self._columns.size
         affine = self._weights.dense(dense) if dense else (np.eye(size), np.zeros(size))
         if mean:
@@ -326,7 +344,9 @@ def _heads(graph: Graph) -> tuple[int, int]:
     nodes = [step.node for step in graph.steps if isinstance(step.node, Attention)]
     found = {(a.heads, a.head_size) for a in nodes}
     if len(found) != 1:
-        raise PlanError(f"columns of attentions with (heads, head size) {sorted(found)}", hint="one kind is needed")
+        raise PlanError(
+            f"columns of attentions with (heads, head size) {sorted(found)}", hint="one kind is needed"
+        )
     return found.pop()
 
 

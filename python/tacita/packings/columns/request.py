@@ -20,8 +20,8 @@ HIDDEN, MASK = "hidden", "mask"
 class BatchRequest:
     """Numbers that say where everything goes: plain data, as a plan states it.
 
-    slots of a ciphertext; tokens of a text; lanes: features side by side; heads, head_size: of attentions, by which
-    the columns are ordered; bound: of the hidden states.
+    slots of a ciphertext; tokens of a text; lanes: features side by side; heads, head_size: of attentions, by
+    which the columns are ordered; bound: of the hidden states.
     """
 
     tag: ClassVar[str] = "columns"
@@ -49,18 +49,22 @@ class BatchRequest:
         return {HIDDEN: self.columns.count, MASK: 1}
 
     def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
-        """Up to `sequences` inputs, each (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors.
+        """Up to `sequences` inputs, each (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot
+        vectors.
 
         Empty places hold copies of the first input: the server cannot see how full the batch is. Errors:
         InputError for none or too many, or an input of another shape.
         """
         shape, size = self.columns.shape, self.columns.size
         if not 1 <= len(inputs) <= shape.sequences:
-            raise InputError(f"{len(inputs)} inputs in a batch of {shape.sequences}", hint="split them into batches")
+            raise InputError(
+                f"{len(inputs)} inputs in a batch of {shape.sequences}", hint="split them into batches"
+            )
         for hidden, mask in inputs:
             if hidden.shape != (shape.tokens, size) or mask.shape != (shape.tokens,):
                 raise InputError(
-                    f"an input of shape {hidden.shape} with mask {mask.shape}, expected {(shape.tokens, size)}",
+                    f"an input of shape {hidden.shape} with mask {mask.shape}, expected "
+                    f"{(shape.tokens, size)}",
                     hint="pad to the plan's tokens",
                 )
         filled = [*inputs, *[inputs[0]] * (shape.sequences - len(inputs))]

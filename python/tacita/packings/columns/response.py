@@ -1,7 +1,9 @@
-"""Where the answers of a batch are: for every sequence its numbers, a second copy, a check of the last LayerNorm, zeros elsewhere.
+"""Where the answers of a batch are: for every sequence its numbers, a second copy, a check of the last
+LayerNorm, zeros elsewhere.
 
-In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. As for one input
-(`packings.rows.response`), copies that differ, zeros that are not, or a check off 1 tell the client that a decode is broken.
+In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. As for one
+input (`packings.rows.response`), copies that differ, zeros that are not, or a check off 1 tell the client
+that a decode is broken.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class BatchResponse:
     def check(self) -> None:
         """Raises ShapeError for sizes that columns do not admit."""
         if self.size < 1:
-            raise refuse("interleaved", f"an answer of {self.size} numbers", "an answer has one number or more")
+            raise refuse(
+                "interleaved", f"an answer of {self.size} numbers", "an answer has one number or more"
+            )
         BatchShape(self.slots, self.tokens, self.lanes)
 
     def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:

@@ -1,10 +1,13 @@
 """THOR's multi-diagonal batched packing (THOR, section 4.1), kept for comparison with rows.
 
-H matrices A^(z) of m x n (m <= n) are stored by their lower diagonals L_l(A)[t] = A[(l + t) mod m, t], interleaved over
-z and c of them to a ciphertext: slot (q*n + t)*H + z of ciphertext j holds L_{cj+q}(A^(z))[t], c = slots / (n H).
+H matrices A^(z) of m x n (m <= n) are stored by their lower diagonals L_l(A)[t] = A[(l + t) mod m, t],
+interleaved over z and c of them to a ciphertext: slot (q*n + t)*H + z of ciphertext j holds
+L_{cj+q}(A^(z))[t], c = slots / (n H).
 
-Matrix products in this packing are in `matmul.py`. Vectors have the period of all slots, where rows have that of a
-window: a THOR layer of BERT-base stores thousands of dense plaintexts, which is one reason why rows are the default.
+Matrix products in this packing are in `matmul.py`. Vectors have the period of all slots, where rows have that
+of a
+window: a THOR layer of BERT-base stores thousands of dense plaintexts, which is one reason why rows are the
+default.
 """
 
 from __future__ import annotations
@@ -33,9 +36,13 @@ class MultiDiagonal:
     def __post_init__(self) -> None:
         sizes = (self.slots, self.rows, self.columns, self.batch)
         if not all(is_power(size) for size in sizes) or self.rows > self.columns:
-            raise refuse("multi-diagonal", f"{self.rows} x {self.columns}, batch {self.batch}", "pad to powers of two")
+            raise refuse(
+                "multi-diagonal", f"{self.rows} x {self.columns}, batch {self.batch}", "pad to powers of two"
+            )
         if not 1 <= self.capacity <= self.rows:
-            raise refuse("multi-diagonal", f"{self.capacity} diagonals a ciphertext", "use another batch or ring")
+            raise refuse(
+                "multi-diagonal", f"{self.capacity} diagonals a ciphertext", "use another batch or ring"
+            )
 
     @property
     def capacity(self) -> int:
@@ -60,8 +67,14 @@ class MultiDiagonal:
 
     def pack(self, matrices: Array) -> list[Array]:
         """(batch or fewer, m, n) -> slot vectors."""
-        if matrices.ndim != 3 or matrices.shape[1:] != (self.rows, self.columns) or len(matrices) > self.batch:
-            raise ShapeError(f"pack: {matrices.shape}, layout {(self.batch, self.rows, self.columns)}", hint="pad")
+        if (
+            matrices.ndim != 3
+            or matrices.shape[1:] != (self.rows, self.columns)
+            or len(matrices) > self.batch
+        ):
+            raise ShapeError(
+                f"pack: {matrices.shape}, layout {(self.batch, self.rows, self.columns)}", hint="pad"
+            )
         padded = np.zeros((self.batch, self.rows, self.columns), dtype=matrices.dtype)
         padded[: len(matrices)] = matrices
         q, t, z = self.coordinates
@@ -81,7 +94,8 @@ class MultiDiagonal:
 
 
 def rotate_inside(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal, amounts: Sequence[int]) -> list[Ct]:
-    """Internal rotation (THOR, section 4.2.1): every diagonal of ciphertext j rotated left by amounts[j] entries.
+    """Internal rotation (THOR, section 4.2.1): every diagonal of ciphertext j rotated left by amounts[j]
+    entries.
 
     One level; two rotations a ciphertext (none for amount 0).
     """
@@ -89,14 +103,18 @@ def rotate_inside(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal, amounts
     n, terms = layout.columns, []
     for j, amount in enumerate(a % layout.columns for a in amounts):
         ahead = np.where(t + amount < n, 1.0, 0.0)
-        terms += [(j, 0, j, amount * layout.batch, ahead), (j, 0, j, (amount - n) * layout.batch, 1.0 - ahead)]
+        terms += [
+            (j, 0, j, amount * layout.batch, ahead),
+            (j, 0, j, (amount - n) * layout.batch, 1.0 - ahead),
+        ]
     return be.linear(cts, LinearPlan.from_terms(terms, n_inputs=len(cts), n_outputs=len(cts)))
 
 
 def transpose(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal) -> list[Ct]:
     """Lower diagonals of A^T (m x n) -> those of A (n x m): L_l(A) = rho^l(L_{m-l}(A^T)) (THOR, lemma 3.4).
 
-    Algorithm 5: m rotations, one a diagonal, and one delayed rotation by -nH a ciphertext; 2m products; one level.
+    Algorithm 5: m rotations, one a diagonal, and one delayed rotation by -nH a ciphertext; 2m products; one
+    level.
     """
     plan = LinearPlan.from_terms(_transpose_terms(layout), n_inputs=layout.count, n_outputs=layout.count)
     return be.linear(cts, plan)

@@ -1,5 +1,6 @@
-"""Matrix products in THOR's multi-diagonal packing: plaintext-ciphertext by diagonal blocks, ciphertext-ciphertext by
-lower diagonals with a delayed rotation, both with complexification and lazy rescaling and relinearisation.
+"""Matrix products in THOR's multi-diagonal packing: plaintext-ciphertext by diagonal blocks,
+ciphertext-ciphertext by lower diagonals with a delayed rotation, both with complexification and lazy
+rescaling and relinearisation.
 
 Key switches are counted in `tests/unit/test_multidiagonal.py` beside THOR's formulas.
 """
@@ -30,8 +31,8 @@ def complexify(be: Backend, cts: Sequence[Ct]) -> list[Ct]:
 def block_terms(layout: MultiDiagonal, blocks: int, inputs: int) -> Iterator[tuple[Term, int, int]]:
     """(term, subslot rotation, block diagonal) of the diagonal-block product (algorithm 1).
 
-    Babies move whole diagonals, giants move products to their block: block k of diagonal delta belongs to block
-    k + delta, so blocks that wrap take another giant.
+    Babies move whole diagonals, giants move products to their block: block k of diagonal delta belongs to
+    block k + delta, so blocks that wrap take another giant.
     """
     for out in range(layout.count):
         for delta in range(blocks):
@@ -42,14 +43,18 @@ def block_terms(layout: MultiDiagonal, blocks: int, inputs: int) -> Iterator[tup
 
 
 def plain_product(weights: Array, layout: MultiDiagonal, *, is_complex: bool) -> LinearPlan:
-    """Plan of C_i = sum_k A_ik B_k for square blocks: weights (blocks, blocks, n, n), B_k packed as batch element k.
+    """Plan of C_i = sum_k A_ik B_k for square blocks: weights (blocks, blocks, n, n), B_k packed as batch
+    element k.
 
-    Complexified: inputs from `complexify`, outputs to be added to their conjugates. One level. For D blocks and n/c
+    Complexified: inputs from `complexify`, outputs to be added to their conjugates. One level. For D blocks
+    and n/c
     ciphertexts: (c - 1) inputs (hoisted) + 2 (D - 1) n/c rotations.
     """
     blocks = len(weights)
     if layout.rows != layout.columns or weights.shape[2:] != (layout.columns,) * 2 or blocks > layout.batch:
-        raise ShapeError(f"plain product: weights {weights.shape}, layout {layout}", hint="square n x n blocks")
+        raise ShapeError(
+            f"plain product: weights {weights.shape}, layout {layout}", hint="square n x n blocks"
+        )
     inputs = layout.count // 2 if is_complex else layout.count
     terms = (
         (*term, _weights_at(weights, layout, term, turn, delta, inputs if is_complex else 0))
@@ -59,7 +64,8 @@ def plain_product(weights: Array, layout: MultiDiagonal, *, is_complex: bool) ->
 
 
 def _weights_at(weights: Array, layout: MultiDiagonal, term: Term, turn: int, delta: int, half: int) -> Array:
-    """rho^r(U_{l-r}(A_{k+delta,k}))[t] = A[(t + r) mod n, (t + l) mod n] for the blocks that this giant moves."""
+    """rho^r(U_{l-r}(A_{k+delta,k}))[t] = A[(t + r) mod n, (t + l) mod n] for the blocks that this giant
+    moves."""
     out, giant, j, _ = term
     blocks, n, c = len(weights), layout.columns, layout.capacity
     q, t, k = layout.coordinates
@@ -83,11 +89,12 @@ def real_part(be: Backend, cts: Sequence[Ct]) -> list[Ct]:
 def cipher_product(be: Backend, a: Sequence[Ct], b: Sequence[Ct], layout: MultiDiagonal) -> list[Ct]:
     """L_r(C) = sum_l rho^l(A_{(r-l) mod p}) * B_l for r < p (corollaries 3.8, 3.9; algorithm 2).
 
-    a: p = layout.rows diagonals in multi-diagonal packing; b: replicated diagonals B_0..B_{q-1}. Cost: (p/c)(q - 1)
-    rotations, hoisted; 2p/c relinearisations; p/c rotations; two levels below b, one below a.
+    a: p = layout.rows diagonals in multi-diagonal packing; b: replicated diagonals B_0..B_{q-1}. Cost:
+    (p/c)(q - 1) rotations, hoisted; 2p/c relinearisations; p/c rotations; two levels below b, one below a.
 
-    THOR masks products before relinearising them. Masking B instead gives the same sums from the contract's `dot`:
-    four tensor products in place of one and three masks of degree-2 ciphertexts, and masks shared by all of a.
+    THOR masks products before relinearising them. Masking B instead gives the same sums from the contract's
+    `dot`: four tensor products in place of one and three masks of degree-2 ciphertexts, and masks shared by
+    all of a.
     """
     rotated = [_rotations(be, ct, len(b), layout) for ct in a]
     straight: list[list[tuple[Ct, Ct]]] = [[] for _ in a]
@@ -107,7 +114,8 @@ def _rotations(be: Backend, ct: Ct, count: int, layout: MultiDiagonal) -> list[C
 
 
 def _masks(layout: MultiDiagonal, shift: int) -> Iterator[tuple[bool, Array, int]]:
-    """(whether the entries wrapped, mask, ciphertexts ahead) of the up to four parts of a rotated ciphertext."""
+    """(whether the entries wrapped, mask, ciphertexts ahead) of the up to four parts of a rotated
+    ciphertext."""
     q, t, _ = layout.coordinates
     wraps, turn = t + shift >= layout.columns, shift % layout.capacity
     for wrapped, place in ((False, q), (True, (q + 1) % layout.capacity)):
@@ -117,7 +125,9 @@ def _masks(layout: MultiDiagonal, shift: int) -> Iterator[tuple[bool, Array, int
                 yield wrapped, mask.astype(np.float64), ahead
 
 
-def _joined(be: Backend, straight: list[tuple[Ct, Ct]], wrapped: list[tuple[Ct, Ct]], layout: MultiDiagonal) -> Ct:
+def _joined(
+    be: Backend, straight: list[tuple[Ct, Ct]], wrapped: list[tuple[Ct, Ct]], layout: MultiDiagonal
+) -> Ct:
     total = be.dot([x for x, _ in straight], [y for _, y in straight])
     if not wrapped:
         return total
@@ -126,11 +136,14 @@ def _joined(be: Backend, straight: list[tuple[Ct, Ct]], wrapped: list[tuple[Ct, 
 
 
 def complexified(be: Backend, a: Sequence[Ct], layout: MultiDiagonal, terms: int) -> list[Ct]:
-    """A_k - i rho^{h}(A_{k-h}), h = terms/2: with B_l + i B_{l+h} half of the products remain, and the product's real
-    part is the sum over all l. h must be a multiple of c. One level; two rotations a ciphertext."""
+    """A_k - i rho^{h}(A_{k-h}), h = terms/2: with B_l + i B_{l+h} half of the products remain, and the
+    product's real part is the sum over all l. h must be a multiple of c. One level; two rotations a
+    ciphertext."""
     half = terms // 2
     if half % layout.capacity:
-        raise ShapeError(f"complexified: {half} is no multiple of {layout.capacity}", hint="use the real product")
+        raise ShapeError(
+            f"complexified: {half} is no multiple of {layout.capacity}", hint="use the real product"
+        )
     moved = rotate_inside(be, a, layout, [half] * len(a))
     back = half // layout.capacity
     return [be.sub(ct, be.mul_i(moved[(j - back) % len(a)])) for j, ct in enumerate(a)]

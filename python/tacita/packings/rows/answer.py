@@ -33,9 +33,9 @@ class Answering:
 
     @staticmethod
     def logits(weight: Array, bias: Array, layout: FeatureLayout, entry: float, bound: float) -> Answering:
-        """From rows packing. weight (classes, hidden). entry: bound of the pooled vector at token 0; bound: of the
-        logits. Two levels. Token t holds the products of row t, then row t again; a sum over positions leaves logit t
-        at position 0. Errors: ShapeError for more classes than tokens hold twice.
+        """From rows packing. weight (classes, hidden). entry: bound of the pooled vector at token 0; bound:
+        of the logits. Two levels. Token t holds the products of row t, then row t again; a sum over positions
+        leaves logit t at position 0. Errors: ShapeError for more classes than tokens hold twice.
         """
         shape = layout.shape
         diagonals: Diagonal = {}
@@ -46,7 +46,9 @@ class Answering:
         return _logits(diagonals, layout.count, bias, bound, shape.window, shape.slots)
 
     @staticmethod
-    def vector_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
+    def vector_logits(
+        weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
+    ) -> Answering:
         """From vector packing, as `logits`: period t in place of token t, without rotations."""
         rows = np.vstack([weight, weight]) * (entry / bound)
         if len(rows) * layout.period > layout.slots:
@@ -80,7 +82,9 @@ class Answering:
         """pooled / entry, and the norm check of `norm_check` -> the response."""
         out = be.linear(pooled, self.plan)
         if self.keep:
-            out = [be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0]), self.bias[0])]
+            out = [
+                be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0]), self.bias[0])
+            ]
         out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
         return tuple(out)
 
@@ -98,7 +102,9 @@ def _logits(diagonals: Diagonal, inputs: int, bias: Array, bound: float, width: 
 
 def _features(diagonals: Diagonal, response: RowsResponse) -> Answering:
     """Ciphertexts in, as many out."""
-    plan = LinearPlan.from_diagonals(diagonals, n_inputs=response.count, n_outputs=response.count, split="baby")
+    plan = LinearPlan.from_diagonals(
+        diagonals, n_inputs=response.count, n_outputs=response.count, split="baby"
+    )
     return Answering(response, plan, 1, (), ())
 
 

@@ -1,9 +1,9 @@
 """Multi-head attention on rows: scores, exponentials, mixing, normalisation, output projection.
 
-x -> scores (linear, product, pack) -> exp -> mix (unpack, dot with V) -> [context | row sums] -> divide, project.
-Softmax is normalised after the product with V: one product per window instead of one per score ciphertext. The
-padding mask is encrypted and multiplies V and the sums' ones, not the exponentials, so it costs no level on the way
-from scores to context. V is computed from x at the level where it is needed.
+x -> scores (linear, product, pack) -> exp -> mix (unpack, dot with V) -> [context | row sums] -> divide,
+project. Softmax is normalised after the product with V: one product per window instead of one per score
+ciphertext. The padding mask is encrypted and multiplies V and the sums' ones, not the exponentials, so it
+costs no level on the way from scores to context. V is computed from x at the level where it is needed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ Cts = tuple[Ct, ...]
 class AttentionSpecs:
     """Approximations and bounds of one layer's attention.
 
-    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask. context:
-    bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry: bound of x. exit:
-    bound of the output plus residual, without its mean if centred. residual: bound of the residual, by default x's.
+    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask.
+    context: bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry:
+    bound of x. exit: bound of the output plus residual, without its mean if centred. residual: bound of the
+    residual, by default x's.
     """
 
     exp: Spec
@@ -77,7 +78,10 @@ class Attention:
 
     @staticmethod
     def build(
-        weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+        weights: AttentionWeights,
+        layout: FeatureLayout,
+        windows: tuple[HeadWindow, ...],
+        specs: AttentionSpecs,
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
@@ -120,8 +124,8 @@ class Attention:
         return tuple(apply(be, s, self.specs.exp) for s in scores)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
-        """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do not
-        share one ciphertext. 3 levels below exps; x is needed one level above exps at most."""
+        """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
+        not share one ciphertext. 3 levels below exps; x is needed one level above exps at most."""
         entry = min(be.level(e) for e in exps)
         values = self._values(be, x, masks, entry + 1)
         context, sums, first = [], [], 0
@@ -168,8 +172,8 @@ class Attention:
     def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
         """(Attention output + x) / exit at the first copy, centred or not, zero elsewhere. x: the residual.
 
-        One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients are no
-        boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
+        One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients
+        are no boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
         """
         rest, mixed = list(sums), []
         for window, ct in zip(self.windows, context, strict=True):
@@ -183,8 +187,8 @@ class Attention:
 def _query_key(
     weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and conjugated folded K: they share the rotations of x. Scaled so that the real part of
-    the product plus its conjugate is the score in stored form."""
+    """One plan for folded Q and conjugated folded K: they share the rotations of x. Scaled so that the real
+    part of the product plus its conjugate is the score in stored form."""
     heads = sum(len(w.heads) for w in windows)
     size = weights.query.shape[0] // heads
     factor = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(size)))
@@ -202,8 +206,8 @@ def _query_key(
 def _value(
     weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """Folded V, scaled so that the unnormalised context is within the reach of the inverse's interval, where it may
-    share a ciphertext with the sums."""
+    """Folded V, scaled so that the unnormalised context is within the reach of the inverse's interval, where
+    it may share a ciphertext with the sums."""
     heads = sum(len(w.heads) for w in windows)
     factor = context_scale(specs)
     folded = folded_layout(windows)

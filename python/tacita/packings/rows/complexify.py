@@ -1,8 +1,9 @@
 """Real slot-linear maps at half the cost: two real operands share the two parts of one complex ciphertext.
 
-Re((v - iw)(x + iy)) = vx + wy, so ciphertexts are multiplied in pairs: half the rotations of inputs and half the
-plaintext products, for one conjugation an output. A single ciphertext is paired with itself, rotated. THOR uses the
-same identity for its products (section 4.4); here it serves any map between real layouts, whenever that is cheaper.
+Re((v - iw)(x + iy)) = vx + wy, so ciphertexts are multiplied in pairs: half the rotations of inputs and half
+the plaintext products, for one conjugation an output. A single ciphertext is paired with itself, rotated.
+THOR uses the same identity for its products (section 4.4); here it serves any map between real layouts,
+whenever that is cheaper.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tacita.slots.linear import LinearPlan
 class RealMap:
     """A map with real diagonals on real ciphertexts. One level.
 
-    pairs: inputs (a, b) that become a + ib; the others stay real. shift: the single input x becomes x + i rotate(x,
-    shift). Neither: the plan is real and outputs are not conjugated.
+    pairs: inputs (a, b) that become a + ib; the others stay real. shift: the single input x becomes x + i
+    rotate(x, shift). Neither: the plan is real and outputs are not conjugated.
     """
 
     plan: LinearPlan
@@ -44,7 +45,9 @@ class RealMap:
         if self.shift:
             xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
         elif self.pairs:
-            joined = [be.add(a, be.mul_i(b)) for a, b in zip(xs[: self.pairs], xs[self.pairs :], strict=False)]
+            joined = [
+                be.add(a, be.mul_i(b)) for a, b in zip(xs[: self.pairs], xs[self.pairs :], strict=False)
+            ]
             xs = [*joined, *xs[2 * self.pairs :]]
         else:
             return be.linear(xs, self.plan)

@@ -49,7 +49,9 @@ class FeedForward:
             activation=activation,
             back=(entry if residual is None else residual) / exit,
             centred=centred,
-            expansion=Affine.build(up * (entry * form.scale), up_bias * form.scale + form.offset, layout, inner),
+            expansion=Affine.build(
+                up * (entry * form.scale), up_bias * form.scale + form.offset, layout, inner
+            ),
             contraction=Affine.summed(down * scale, down_bias / exit, inner, layout, centred=centred),
         )
 
@@ -63,7 +65,8 @@ class FeedForward:
         return tuple(apply(be, ct, self.activation, scale) for ct in inner)
 
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
-        """(W2 active + y) / exit at the first copy, centred or not. One level below active, one or two below y.
+        """(W2 active + y) / exit at the first copy, centred or not. One level below active, one or two below
+        y.
 
         y: the residual.
         """

@@ -1,13 +1,15 @@
-"""Attention on rows: how heads, shifts and scores share a window, and the slot-linear maps between these layouts.
+"""Attention on rows: how heads, shifts and scores share a window, and the slot-linear maps between these
+layouts.
 
-Q, K and V of a head are folded to half their width: complex entry e of a head is Q[e] + i Q[e + half] (K conjugated),
-so that Re(sum_e Q'_e K'_e) is the whole inner product. A window holds `copies` copies of its heads; copy c of K is
-shifted by c*R tokens, so one product serves `copies` shifts r + c*R of keys against queries and R = tokens/copies
-products serve all. Scores of shift r land at position r of their group (mod half), hence one real ciphertext holds
-`half` products' worth of scores, and exactly tokens^2 * heads / slots ciphertexts hold all when heads fill windows.
+Q, K and V of a head are folded to half their width: complex entry e of a head is Q[e] + i Q[e + half] (K
+conjugated), so that Re(sum_e Q'_e K'_e) is the whole inner product. A window holds `copies` copies of its
+heads; copy c of K is shifted by c*R tokens, so one product serves `copies` shifts r + c*R of keys against
+queries and R = tokens/copies products serve all. Scores of shift r land at position r of their group (mod
+half), hence one real ciphertext holds `half` products' worth of scores, and exactly tokens^2 * heads / slots
+ciphertexts hold all when heads fill windows.
 
-(THOR's complexification folds two shifts into one product; folding the head's width instead halves the number of
-positions to sum over, which is what the rotations of `pack` and `unpack` are proportional to.)
+(THOR's complexification folds two shifts into one product; folding the head's width instead halves the number
+of positions to sum over, which is what the rotations of `pack` and `unpack` are proportional to.)
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ def context_layout(windows: tuple[HeadWindow, ...], head_size: int) -> FeatureLa
     """Real features head*head_size + e of the context, padded heads with gaps, first copy only."""
     width = windows[0].width
     e = np.arange(width)
-    rows = [np.concatenate([np.where(e < head_size, h * head_size + e, -1) for h in w.heads]) for w in windows]
+    rows = [
+        np.concatenate([np.where(e < head_size, h * head_size + e, -1) for h in w.heads]) for w in windows
+    ]
     return FeatureLayout.of(windows[0].shape, rows, copied=False)
 
 
 def fold_heads(per_feature: Array, heads: int, width: int, *, conjugate: bool = False) -> Array:
-    """(heads*head_size, ...) -> complex (heads*width/2, ...): entry e of a head plus i times entry e + width/2."""
+    """(heads*head_size, ...) -> complex (heads*width/2, ...): entry e of a head plus i times entry e +
+    width/2."""
     size = per_feature.shape[0] // heads
     padded = np.zeros((heads, width, *per_feature.shape[1:]))
     padded[:, :size] = per_feature.reshape(heads, size, *per_feature.shape[1:])
@@ -56,7 +61,8 @@ def repeat_copies(be: Backend, ct: Ct, window: HeadWindow, tokens: int = 0) -> C
 
 
 def pack_plan(window: HeadWindow) -> LinearPlan:
-    """R products -> score ciphertexts: sums each group of product r into position r mod half. Complex; one level.
+    """R products -> score ciphertexts: sums each group of product r into position r mod half. Complex; one
+    level.
 
     Terms R*half, rotations at most 2*half - 2 an output by Horner's rule with one key.
     """
@@ -87,7 +93,8 @@ def unpack_anchors(be: Backend, ct: Ct, window: HeadWindow) -> list[Ct]:
 
 
 def unpack_plan(window: HeadWindow) -> LinearPlan:
-    """Anchors of all score ciphertexts -> R ciphertexts that hold score r in every position of its group; one level."""
+    """Anchors of all score ciphertexts -> R ciphertexts that hold score r in every position of its group; one
+    level."""
     step = unpack_step(window)
     anchors = 2 * window.half // step
     hot = [np.where(window.groups & (window.within == e), 1.0, 0.0) for e in range(window.half)]
@@ -110,7 +117,8 @@ def fold_copies(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
 def unfold_plan(window: HeadWindow, context: float, sums: float) -> LinearPlan:
     """(real part, imaginary part, row sums) of the first folded copy -> context at full width, and row sums.
 
-    One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset), else two.
+    One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset),
+    else two.
     context, sums: factors. One level; rotations: heads + 1 steps of `half`.
     """
     diagonals: Diagonal = {}
@@ -123,7 +131,9 @@ def unfold_plan(window: HeadWindow, context: float, sums: float) -> LinearPlan:
             at = np.where((p >= base) & (p < base + window.half), 1.0, 0.0)
             _accumulate(diagonals, (0, part, k), context * at)
             _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * np.roll(at, offset))
-    return LinearPlan.from_diagonals(diagonals, n_inputs=3, n_outputs=1 if window.shared else 2, split="giant")
+    return LinearPlan.from_diagonals(
+        diagonals, n_inputs=3, n_outputs=1 if window.shared else 2, split="giant"
+    )
 
 
 def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:

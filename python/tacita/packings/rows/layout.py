@@ -1,12 +1,14 @@
 """Rows packing: the default for one input. **slot = token * window + position**.
 
-m tokens (a power of two) share the s slots, so each has a window of W = s/m positions. Whatever depends only on the
-position is a periodic vector of length W, which the engine encodes as a sparse polynomial. Rotating by W*t moves
-tokens cyclically; rotating by k < W moves positions and spills into the neighbouring token at a window's end.
+m tokens (a power of two) share the s slots, so each has a window of W = s/m positions. Whatever depends only
+on the position is a periodic vector of length W, which the engine encodes as a sparse polynomial. Rotating by
+W*t moves tokens cyclically; rotating by k < W moves positions and spills into the neighbouring token at a
+window's end.
 
-A tensor of d features takes ceil(d/W) ciphertexts. When the features of a ciphertext fill at most half of its window,
-the tensor may be stored with copies (x|x|..): an output position then finds each feature at several distances, which
-halves the diagonals of a linear layer, and sums over all features are right at the first copy after log2 rotations.
+A tensor of d features takes ceil(d/W) ciphertexts. When the features of a ciphertext fill at most half of its
+window, the tensor may be stored with copies (x|x|..): an output position then finds each feature at several
+distances, which halves the diagonals of a linear layer, and sums over all features are right at the first
+copy after log2 rotations.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class RowsShape:
             hint = f"use a power of two from {MIN_TOKENS} to {MAX_TOKENS}; shorter texts are padded"
             raise refuse("rows", f"{self.tokens} tokens", hint)
         if self.slots % self.tokens or self.window < 4:
-            raise refuse("rows", f"{self.tokens} tokens in {self.slots} slots", "use fewer tokens or a larger ring")
+            raise refuse(
+                "rows", f"{self.tokens} tokens in {self.slots} slots", "use fewer tokens or a larger ring"
+            )
 
     @property
     def window(self) -> int:
@@ -54,8 +58,9 @@ class RowsShape:
 class FeatureLayout:
     """Features of every token at fixed positions.
 
-    home: int [n_cts, window], the feature at each position of the first copy, or -1. blocks: positions reserved for
-    the first copy of each ciphertext (a power of two). copied: whether the other blocks of the window repeat it.
+    home: int [n_cts, window], the feature at each position of the first copy, or -1. blocks: positions
+    reserved for the first copy of each ciphertext (a power of two). copied: whether the other blocks of the
+    window repeat it.
     """
 
     shape: RowsShape
@@ -68,7 +73,9 @@ class FeatureLayout:
     def dense(shape: RowsShape, size: int, *, copied: bool) -> FeatureLayout:
         """Features 0..size-1 in order, as many per ciphertext as its window holds."""
         return FeatureLayout.of(
-            shape, [np.arange(a, min(a + shape.window, size)) for a in range(0, size, shape.window)], copied=copied
+            shape,
+            [np.arange(a, min(a + shape.window, size)) for a in range(0, size, shape.window)],
+            copied=copied,
         )
 
     @staticmethod
@@ -104,7 +111,8 @@ class FeatureLayout:
         return FeatureLayout(self.shape, self.size, self.home, self.blocks, copied)
 
     def vectors(self, per_feature: Array, *, home: bool = True) -> list[Array]:
-        """Periodic vectors, one per ciphertext, holding per_feature[f] where feature f lives and zero elsewhere."""
+        """Periodic vectors, one per ciphertext, holding per_feature[f] where feature f lives and zero
+        elsewhere."""
         places = self.home if home else self.index
         return [np.where(row >= 0, per_feature[row], 0) for row in places]
 
@@ -144,12 +152,15 @@ def carried_index(layout: FeatureLayout) -> IntArray:
     )
 
 
-def linear_diagonals(weight: Array, src: FeatureLayout, dst: FeatureLayout, first_output: int = 0) -> Diagonal:
-    """Diagonals of y = x @ weight.T from src (any copy) to the first copy of dst; zero at all other positions.
+def linear_diagonals(
+    weight: Array, src: FeatureLayout, dst: FeatureLayout, first_output: int = 0
+) -> Diagonal:
+    """Diagonals of y = x @ weight.T from src (any copy) to the first copy of dst; zero at all other
+    positions.
 
-    weight: (dst.size, src.size), real or complex. first_output: number of the first ciphertext of y in the plan.
-    For each output position the copy at the least non-negative distance is read, so that with copies about src.blocks
-    diagonals suffice where 2 * blocks - 1 are needed without.
+    weight: (dst.size, src.size), real or complex. first_output: number of the first ciphertext of y in the
+    plan. For each output position the copy at the least non-negative distance is read, so that with copies
+    about src.blocks diagonals suffice where 2 * blocks - 1 are needed without.
     """
     if weight.shape != (dst.size, src.size):
         raise ShapeError(
@@ -163,7 +174,9 @@ def linear_diagonals(weight: Array, src: FeatureLayout, dst: FeatureLayout, firs
     return diagonals
 
 
-def _between(weight: Array, src: FeatureLayout, i: int, dst: FeatureLayout, j: int) -> list[tuple[int, Array]]:
+def _between(
+    weight: Array, src: FeatureLayout, i: int, dst: FeatureLayout, j: int
+) -> list[tuple[int, Array]]:
     """(rotation, vector) pairs that carry ciphertext i of src to ciphertext j of dst."""
     window = src.shape.window
     table = np.zeros((2 * window, window), dtype=weight.dtype)
@@ -180,7 +193,8 @@ def _distance(k: IntArray, block: int, copies: int) -> IntArray:
 
 
 def restore_copies(be: Backend, cts: Sequence[Ct], layout: FeatureLayout) -> tuple[Ct, ...]:
-    """Ciphertexts that are zero outside the first copy -> with copies. log2(copies) rotations each, no level."""
+    """Ciphertexts that are zero outside the first copy -> with copies. log2(copies) rotations each, no
+    level."""
     out = []
     for ct, block in zip(cts, layout.blocks, strict=True):
         step = block
@@ -206,9 +220,11 @@ def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
 
 
 def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
-    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one key.
+    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one
+    key.
 
-    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b) hoisted.
+    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
+    hoisted.
     """
     radix = ceil_power(max(1, int(np.sqrt(count))))
     out: list[Ct] = []

@@ -1,7 +1,8 @@
 """Linear layers on rows, centring folded into weights, and the residual branch that has to be centred apart.
 
-LayerNorm only sees its input minus its mean. Centring is linear, so the projection before a LayerNorm is built from
-centred weights (no cost), and only the residual is centred by rotations, on a branch that is not the deepest one.
+LayerNorm only sees its input minus its mean. Centring is linear, so the projection before a LayerNorm is
+built from centred weights (no cost), and only the residual is centred by rotations, on a branch that is not
+the deepest one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Affine:
         return Affine(found, tuple(dst.vectors(bias)))
 
     @staticmethod
-    def summed(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout, *, centred: bool) -> Affine:
+    def summed(
+        weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout, *, centred: bool
+    ) -> Affine:
         """y, or y minus its mean over features."""
         if not centred:
             return Affine.build(weight, bias, src, dst)
@@ -47,9 +50,9 @@ def residual(
 ) -> tuple[Ct, ...]:
     """(x minus its mean over features, if centred) * factor at the first copy, zero elsewhere.
 
-    x: with copies. One level as it is. Centred, one level when one ciphertext holds all features twice or more: its
-    cyclic sums are right at the first copy. Else two: the sum over the window is right at position 0 only and has to
-    be cut out and spread.
+    x: with copies. One level as it is. Centred, one level when one ciphertext holds all features twice or
+    more: its cyclic sums are right at the first copy. Else two: the sum over the window is right at position
+    0 only and has to be cut out and spread.
     """
     ones = layout.vectors(np.full(layout.size, factor))
     kept = [be.mul_vector(ct, v) for ct, v in zip(x, ones, strict=True)]
@@ -64,7 +67,8 @@ def residual(
 
 
 def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:
-    """The mean over features in every position that a first copy uses. One level, 2 log2(window) rotations."""
+    """The mean over features in every position that a first copy uses. One level, 2 log2(window)
+    rotations."""
     most = max(layout.copies(i) for i in range(layout.count))
     total = x[0] if layout.copies(0) == most else be.mul_int(x[0], most // layout.copies(0))
     for i in range(1, layout.count):

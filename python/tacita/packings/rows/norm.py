@@ -1,7 +1,8 @@
 """LayerNorm on rows: variance, then inverse square root and the affine map.
 
-The input arrives centred (see linear.py), so its variance is its mean square. Both steps are stages of their own: the
-variance is one ciphertext and may be bootstrapped in place of the (up to several) ciphertexts of the tensor.
+The input arrives centred (see linear.py), so its variance is its mean square. Both steps are stages of their
+own: the variance is one ciphertext and may be bootstrapped in place of the (up to several) ciphertexts of the
+tensor.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Cts = tuple[Ct, ...]
 class Norm:
     """layout: of the result, with copies; the input uses its first copies only.
 
-    rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta: (size,).
+    rsqrt: of variance + epsilon. entry, exit: bounds of the centred input and of the result. gamma, beta:
+    (size,).
     carry: put token 0 in place of the copies, in every token (for `FirstTokenAttention`; see `can_carry`).
     """
 
@@ -36,7 +38,8 @@ class Norm:
     carry: bool = False
 
     def variance(self, be: Backend, x: Cts) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2 levels."""
+        """Centred x / entry -> variance + epsilon stored for rsqrt, at least at every first copy. 2
+        levels."""
         form = Stored.input_of(self.rsqrt)
         scale = self.entry**2 * form.scale / self.layout.size
         offset = (self.epsilon - form.centre) * form.scale
@@ -46,7 +49,9 @@ class Norm:
         if 2 * block <= window:
             total = rotate_sum(be, be.add(total, be.rotate(total, -block)), block)
             # beyond the first copy the sums mix two tokens: cut them off, they could leave the interval
-            return be.add_vector(be.mul_vector(total, np.where(first, scale, 0.0)), np.where(first, offset, 0.0))
+            return be.add_vector(
+                be.mul_vector(total, np.where(first, scale, 0.0)), np.where(first, offset, 0.0)
+            )
         total = be.mul_vector(rotate_sum(be, total, window), np.where(np.arange(window) == 0, scale, 0.0))
         return be.add_const(spread(be, total, window), offset)
 

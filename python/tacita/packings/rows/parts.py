@@ -1,7 +1,7 @@
 """The blocks of one text as operations: rows of features, and vectors once only the first token is left.
 
-The request is `hidden`, `mask` (1/length at real tokens, in the layouts that attention asks for) and, for a mean,
-`average`. Where only one row of an attention is asked for, it and all that follows runs on one vector.
+The request is `hidden`, `mask` (1/length at real tokens, in the layouts that attention asks for) and, for a
+mean, `average`. Where only one row of an attention is asked for, it and all that follows runs on one vector.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ CHECK, ANSWER = "check", "answer"
 
 @dataclass(frozen=True)
 class Form:
-    """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the copies."""
+    """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the
+    copies."""
 
     bound: float
     vector: bool = False
@@ -64,7 +65,9 @@ class RowParts:
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
         nodes = [step.node for step in graph.steps if isinstance(step.node, AttentionNode)]
         if len(sizes := {(a.heads, a.head_size) for a in nodes}) != 1:
-            raise PlanError(f"rows of attentions with (heads, head size) {sorted(sizes)}", hint="one kind is needed")
+            raise PlanError(
+                f"rows of attentions with (heads, head size) {sorted(sizes)}", hint="one kind is needed"
+            )
         if any(specs.attention(step.name).rows for step in graph.steps if step.op == "attention"):
             raise PlanError("rows packing takes no row estimates", hint="calibrate without them")
         (heads, head_size), size = sizes.pop(), nodes[0].query.inputs
@@ -141,7 +144,13 @@ class RowParts:
         """Gamma and beta are applied here, with the copies: both are products by a vector already."""
         specs, vector = self._specs.norm(name), rows == 1
         carried = readers.first_row and can_carry(self._layout)
-        fields = (specs.rsqrt, n.epsilon, *self._weights.affine(n.name), self._exit(name, vector=vector), specs.result)
+        fields = (
+            specs.rsqrt,
+            n.epsilon,
+            *self._weights.affine(n.name),
+            self._exit(name, vector=vector),
+            specs.result,
+        )
         norm: Norm | VectorNorm
         norm = VectorNorm(self._vector, *fields) if vector else Norm(self._layout, *fields, carried)
         unpack: Unpack = (lambda slots: self._vector.unpack(slots[0])) if vector else self._layout.unpack
@@ -149,7 +158,9 @@ class RowParts:
         form = Form(specs.result, vector=vector, carried=carried)
         return norm_operations(norm, name, check=readers.last), Held(name, rows, form)
 
-    def function(self, x: Held[Form], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[Form]]:
+    def function(
+        self, x: Held[Form], dense: Dense, name: str, kind: str
+    ) -> tuple[list[Operation], Held[Form]]:
         """On the vector, whatever the function."""
         if not x.form.vector:
             raise refuse_node("rows", name, "one row of a tensor that is not a vector")
@@ -196,7 +207,9 @@ class RowParts:
         name, x, residual = block.name, block.x.live, block.residual.live
         weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, target)
         attention = Attention.build(weights, self._layout, self._windows, specs)
-        scores, exponentials, context, sums = (f"{name}.{p}" for p in ("scores", "exponentials", "context", "sums"))
+        scores, exponentials, context, sums = (
+            f"{name}.{p}" for p in ("scores", "exponentials", "context", "sums")
+        )
 
         def score(be: Backend, live: Live) -> Live:
             return {scores: attention.scores(be, live[x])}
@@ -220,7 +233,8 @@ class RowParts:
         ]
 
     def _first_token(self, block: Block[Form], a: AttentionNode, target: Target) -> list[Operation]:
-        """One query; the result is a vector. Takes the last mask ciphertext, which is the same in every copy."""
+        """One query; the result is a vector. Takes the last mask ciphertext, which is the same in every
+        copy."""
         name, x, residual = block.name, block.x.live, block.residual.live
         weights, specs = AttentionWeights.of(self._weights, a), self._attention_specs(block, target)
         carried = block.x.form.carried
@@ -318,7 +332,8 @@ class RowParts:
         return exact_bound(s.centred, s.rsqrt, self._vector.size) if vector else s.centred
 
     def _entry_carried(self) -> bool:
-        """Whether nobody but an attention of one query reads the input, and a window has room for its token."""
+        """Whether nobody but an attention of one query reads the input, and a window has room for its
+        token."""
         readers = [step for step in self._graph.steps if any(value.step == INPUT for value in step.inputs)]
         asks = [step for step in readers if step.op == "attention"]
         first = all(step.op == "take" or step in asks for step in readers)

@@ -22,10 +22,11 @@ HIDDEN, MASK, MEAN = "hidden", "mask", "average"  # a node of a model may be cal
 class RowsRequest:
     """Numbers that say where everything goes: plain data, as a plan states it.
 
-    slots of a ciphertext; tokens of a text; size, bound: of the hidden states; heads, head_size: of attentions.
-    all_tokens: whether an attention has as many queries as tokens. first_token: whether one has a single query: the
-    last mask ciphertext is then the plain mask. carried: whether token 0 stands in place of the copies. mean:
-    whether the mean over tokens is asked for.
+    slots of a ciphertext; tokens of a text; size, bound: of the hidden states; heads, head_size: of
+    attentions.
+    all_tokens: whether an attention has as many queries as tokens. first_token: whether one has a single
+    query: the last mask ciphertext is then the plain mask. carried: whether token 0 stands in place of the
+    copies. mean: whether the mean over tokens is asked for.
     """
 
     tag: ClassVar[str] = "rows"
@@ -65,7 +66,8 @@ class RowsRequest:
         return {HIDDEN: self.layout.count, MASK: masks} | ({MEAN: 1} if self.mean else {})
 
     def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
-        """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for calibrated inputs.
+        """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for
+        calibrated inputs.
 
         Masks hold 1/n for n real tokens: softmax is the same, and the interval of the sums does not grow with
         n. Errors: InputError for more than one input, or one of another shape.
@@ -75,7 +77,8 @@ class RowsRequest:
         (hidden, mask), shape = inputs[0], self.layout.shape
         if hidden.shape != (shape.tokens, self.size) or mask.shape != (shape.tokens,):
             raise InputError(
-                f"an input of shape {hidden.shape} with mask {mask.shape}, expected {(shape.tokens, self.size)}",
+                f"an input of shape {hidden.shape} with mask {mask.shape}, expected "
+                f"{(shape.tokens, self.size)}",
                 hint="pad to the plan's tokens",
             )
         keep = mask / mask.sum()

@@ -1,11 +1,15 @@
-"""Where the answer of one text is: the numbers, a second copy of them, zeros, and a check of the last LayerNorm.
+"""Where the answer of one text is: the numbers, a second copy of them, zeros, and a check of the last
+LayerNorm.
 
-A client can thereby tell a broken decode from an answer. Copies that differ or zeros that are not show a wrong key,
-overflow or damage. The norm check is variance * (1/sqrt(variance))^2 of the last LayerNorm at the first token: it is 1
-as long as that variance lies in its calibrated interval, which an explosion anywhere before it spoils.
+A client can thereby tell a broken decode from an answer. Copies that differ or zeros that are not show a
+wrong key, overflow or damage. The norm check is variance * (1/sqrt(variance))^2 of the last LayerNorm at the
+first token: it is 1 as long as that variance lies in its calibrated interval, which an explosion anywhere
+before it spoils.
 
-    apart, of 2 numbers:        block 0 begins with number 0, block 1 with number 1, 2 and 3 with their copies, 4 with the check
-    side by side, of 3 numbers: block 0 is 0, 1, 2 and zeros, block 1 the same again, block 2 begins with the check
+    apart, of 2 numbers:        block 0 begins with number 0, block 1 with number 1, 2 and 3 with their
+    copies, 4 with the check
+    side by side, of 3 numbers: block 0 is 0, 1, 2 and zeros, block 1 the same again, block 2 begins with the
+    check
 """
 
 from __future__ import annotations
@@ -25,11 +29,12 @@ Place = tuple[int, int]  # ciphertext, slot
 
 @dataclass(frozen=True)
 class RowsResponse:
-    """Numbers that say where the answer is: plain data, as a plan states it. Slots not named must decode to about zero.
+    """Numbers that say where the answer is: plain data, as a plan states it. Slots not named must decode to
+    about zero.
 
-    slots of a ciphertext; width of a block (a power of two); size: numbers in the answer. apart: each number has a block
-    of its own, as logits do; else they lie side by side, as features do, over as many ciphertexts as blocks of them
-    take. bound: numbers are stored divided by it.
+    slots of a ciphertext; width of a block (a power of two); size: numbers in the answer. apart: each number
+    has a block of its own, as logits do; else they lie side by side, as features do, over as many ciphertexts
+    as blocks of them take. bound: numbers are stored divided by it.
     """
 
     tag: ClassVar[str] = "rows"
@@ -48,7 +53,8 @@ class RowsResponse:
             raise refuse("rows", what, "use more tokens or a larger ring: classes need 2*classes + 1 blocks")
 
     def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
-        """Whether it is the answer of such a model: logits or hidden features, in blocks of a token's or a vector's."""
+        """Whether it is the answer of such a model: logits or hidden features, in blocks of a token's or a
+        vector's."""
         widths = (slots // tokens, ceil_power(hidden))
         return self.slots == slots and self.width in widths and self.apart == classes
 

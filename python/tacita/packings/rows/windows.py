@@ -83,7 +83,8 @@ class HeadWindow:
 
 
 def head_windows(shape: RowsShape, heads: int, head_size: int) -> tuple[HeadWindow, ...]:
-    """All heads in order, as many per window as fit at full width. Errors: ShapeError when one does not fit."""
+    """All heads in order, as many per window as fit at full width. Errors: ShapeError when one does not
+    fit."""
     width = max(2, ceil_power(head_size))
     if width > shape.window:
         hint = f"a window has {shape.window} positions; use fewer tokens or a larger ring"

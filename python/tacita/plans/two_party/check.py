@@ -16,7 +16,15 @@ from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIO
 from tacita.models.registry import FAMILIES, Config, module_of, nodes, shapes, unknown_option
 from tacita.plans.two_party.correlations import KINDS
 from tacita.plans.two_party.failure import MOST_FAILURE, failure_log2
-from tacita.plans.two_party.plan import EMBEDDING_NORM, EMBEDDINGS, FORMAT, REMAKE, VERSION, TwoPartyPlan, counted
+from tacita.plans.two_party.plan import (
+    EMBEDDING_NORM,
+    EMBEDDINGS,
+    FORMAT,
+    REMAKE,
+    VERSION,
+    TwoPartyPlan,
+    counted,
+)
 from tacita.plans.typed_json import from_json
 from tacita.two_party.base import (
     GELU_FORMS,
@@ -54,7 +62,9 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
             raise FileError(f"two-party plan: found {known}, expected {(FORMAT, VERSION)}", hint=REMAKE)
         plan = typing.cast(TwoPartyPlan, from_json(TwoPartyPlan, fields))
         if plan.family not in FAMILIES:
-            raise FileError(f"two-party plan: family {plan.family!r:.40}", hint=f"known: {', '.join(FAMILIES)}")
+            raise FileError(
+                f"two-party plan: family {plan.family!r:.40}", hint=f"known: {', '.join(FAMILIES)}"
+            )
         plan = replace(plan, config=from_json(FAMILIES[plan.family].config, plan.config))
         spelled = plan.to_bytes()
     except (ValueError, KeyError, TypeError, PlanError, RecursionError) as error:
@@ -66,7 +76,8 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
 
 
 def check(plan: TwoPartyPlan) -> None:
-    """Raises FileError naming the first field outside its limits: what a client accepts from a server it does not trust."""
+    """Raises FileError naming the first field outside its limits: what a client accepts from a server it does
+    not trust."""
     for what, good in _rules(plan):
         if not good:
             raise FileError(f"two-party plan: {what} is out of range", hint=REMAKE)
@@ -76,14 +87,20 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield "name", _printable(plan.name, MAX_NAME)
     yield "layers", 1 <= config.layers <= MAX_LAYERS
-    yield "hidden size", 1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0
+    yield (
+        "hidden size",
+        1 <= config.hidden <= MAX_HIDDEN and config.heads >= 1 and config.hidden % config.heads == 0,
+    )
     yield "intermediate size", 1 <= config.intermediate <= 4 * MAX_HIDDEN
     yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
     yield "types", 0 <= config.types <= MAX_TYPES
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
     yield "options", _known(config) and ordinary(config)
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
-    yield "labels", len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels)
+    yield (
+        "labels",
+        len(config.labels) <= MAX_CLASSES and all(_printable(label, MAX_LABEL) for label in config.labels),
+    )
     yield "correlations", plan.correlations in KINDS
     yield "tokens", 2 <= plan.tokens <= MOST_TOKENS
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings

@@ -1,8 +1,9 @@
 """Which correlated transfers a session uses.
 
-Ferret sends a sixth of a byte for each, but 0.9 MB before the first one; SoftSpoken sends four bytes each and next to nothing
-before. The literature prefers the second on fast links; here Ferret also takes less than half of its time, so that what decides is
-how many a session needs: below about 100,000 over a link of 1 Gbit/s, SoftSpoken is quicker.
+Ferret sends a sixth of a byte for each, but 0.9 MB before the first one; SoftSpoken sends four bytes each and
+next to nothing before. The literature prefers the second on fast links; here Ferret also takes less than half
+of its time, so that what decides is how many a session needs: below about 100,000 over a link of 1 Gbit/s,
+SoftSpoken is quicker.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ KINDS = ("ferret", "softspoken")
 
 @dataclass(frozen=True)
 class Price:
-    """seconds: by the clock for a transfer, both parties at work; bytes: on the wire; start: bytes before the first one."""
+    """seconds: by the clock for a transfer, both parties at work; bytes: on the wire; start: bytes before the
+    first one."""
 
     seconds: float
     bytes: float

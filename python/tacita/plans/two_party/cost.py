@@ -35,8 +35,9 @@ def expected_transfers(plan: TwoPartyPlan) -> int:
 def expected_seconds(plan: TwoPartyPlan, link: LinkSpeed | None = None) -> float:
     """Of one text, a core a party on the measured machine (2-core EPYC, AVX-512); None: both on one machine.
 
-    Processor time goes with what is sent (SECONDS_A_MB) and with the weights' products (SECONDS_A_BILLION), as fitted to four measured
-    models from 1 to 84 s, which it meets within 20 %. A link adds its bytes and rounds, though part of them overlaps with work.
+    Processor time goes with what is sent (SECONDS_A_MB) and with the weights' products (SECONDS_A_BILLION),
+    as fitted to four measured models from 1 to 84 s, which it meets within 20 %. A link adds its bytes and
+    rounds, though part of them overlaps with work.
     """
     cost = counted(plan)
     megabytes = cost.bits / 8e6

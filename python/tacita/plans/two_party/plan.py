@@ -1,8 +1,8 @@
 """The plan of the two-party mode: what both parties must agree on before a session, all of it public.
 
-Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin, rounded outwards to 8 bits
-(`calibrate.outwards`). No weights. The intervals are nevertheless a fingerprint: who holds a candidate checkpoint can calibrate it and
-compare.
+Sizes of the model, number of tokens, fixed-point formats, and calibrated intervals with their margin, rounded
+outwards to 8 bits (`calibrate.outwards`). No weights. The intervals are nevertheless a fingerprint: who holds
+a candidate checkpoint can calibrate it and compare.
 The server makes it from the checkpoint and sends it; the client checks every number before it acts on one.
 """
 
@@ -40,9 +40,10 @@ class TwoPartyPlan:
 
     name: of the model. family: a name in `models.registry`; config: of its type.
     embeddings: "published" (the client gets the tables and embeds) or "hidden" (embedding: what is public
-    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a logit, or of the
-    pooled vector before the client normalises it.
-    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see `plans.two_party.correlations`).
+    of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a
+    logit, or of the pooled vector before the client normalises it.
+    decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
+    `plans.two_party.correlations`).
     """
 
     name: str
@@ -68,7 +69,8 @@ class TwoPartyPlan:
         return canonical({"format": FORMAT, "version": VERSION, **to_json(self)})
 
     def run(self, operations: Operations[T, W], x: T) -> T:
-        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) -> answer (1, outputs)."""
+        """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) ->
+        answer (1, outputs)."""
         blocks = Meaning(operations)
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 

@@ -1,8 +1,8 @@
 """The contract within a memory budget: any backend, with handles whose ciphertexts may be on disk.
 
-Every operation of the inner backend is passed on: handles among its arguments (alone, in lists, in lists of lists) are
-brought into memory and pinned, its results become handles. Accumulators of products stay in memory; every operation
-on them takes them over. Memory at most: the budget, and the operands and results of
+Every operation of the inner backend is passed on: handles among its arguments (alone, in lists, in lists of
+lists) are brought into memory and pinned, its results become handles. Accumulators of products stay in
+memory; every operation on them takes them over. Memory at most: the budget, and the operands and results of
 one operation.
 """
 
@@ -18,7 +18,9 @@ from tacita.server.spill.store import SpillStore
 from tacita.slots.base import Backend, Ct, Kind, Vector
 from tacita.slots.plain import check_kinds
 
-BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: these many at once, the engine gains by no more
+BOOTSTRAP_GROUP = (
+    16  # refreshed ciphertexts are the largest there are: these many at once, the engine gains by no more
+)
 
 MATMUL_GROUP = (
     32  # outputs of a matrix product made at once, if memory is short; fewer repeat its preparation too often

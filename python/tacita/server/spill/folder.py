@@ -1,9 +1,10 @@
 """A folder of this program alone, in which it never touches what it did not write.
 
-The journal `written.list` marks the folder as ours and names every file before it is made, so that a killed process's
-files are known to the next one. Only regular files whose names are in it and fit the pattern are ever overwritten or
-deleted, one by one. The folder is opened once, without following a symbolic link, and everything in it is reached
-through that descriptor; a link in place of the folder or of a file is refused, and its target stays as it is.
+The journal `written.list` marks the folder as ours and names every file before it is made, so that a killed
+process's files are known to the next one. Only regular files whose names are in it and fit the pattern are
+ever overwritten or deleted, one by one. The folder is opened once, without following a symbolic link, and
+everything in it is reached through that descriptor; a link in place of the folder or of a file is refused,
+and its target stays as it is.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ REFUSED = (errno.ELOOP, errno.ENOTDIR)  # a link, or a file where the folder sho
 class OwnFolder:
     """Private (0700) and locked for this process until `release`. owned: what names of files look like.
 
-    Raises FileError when the folder cannot be made, is a link, of another user or holds files without our journal;
-    ResourceError when another process has it.
+    Raises FileError when the folder cannot be made, is a link, of another user or holds files without our
+    journal; ResourceError when another process has it.
     """
 
     def __init__(self, path: Path, owned: re.Pattern[str]) -> None:
@@ -105,7 +106,8 @@ class OwnFolder:
             os.rmdir(self.path)
 
     def _claim(self, name: str) -> None:
-        """Enters a name into the journal. Raises OSError when something of this name is there that is not ours."""
+        """Enters a name into the journal. Raises OSError when something of this name is there that is not
+        ours."""
         if self._mode(name) is not None and not self._is_ours(name):
             raise OSError(errno.EEXIST, "this name is taken by something that Tacita did not write")
         if name not in self._written:

@@ -1,8 +1,8 @@
 """Ciphertexts in memory up to a budget; above it the least recently used ones go to the store.
 
-A handle stands for a ciphertext wherever that is. Ciphertexts never change, so one that was written once is dropped the
-next time without writing; its file goes when its handle dies. Operands of a running operation are pinned: they, and the
-results until they are taken in, are the only reason why the budget can be exceeded.
+A handle stands for a ciphertext wherever that is. Ciphertexts never change, so one that was written once is
+dropped the next time without writing; its file goes when its handle dies. Operands of a running operation are
+pinned: they, and the results until they are taken in, are the only reason why the budget can be exceeded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Codec:
 
 @dataclass(eq=False)
 class Slot:
-    """What a handle stands for. value: None while only `file` has it. nbytes: in memory. pins: operations using it."""
+    """What a handle stands for. value: None while only `file` has it. nbytes: in memory. pins: operations
+    using it."""
 
     nbytes: int
     value: Any
@@ -40,7 +41,8 @@ class Slot:
 
 
 class Handle:
-    """A ciphertext (or an accumulator of products) of the inner backend, in memory or on disk. Level is known anyway."""
+    """A ciphertext (or an accumulator of products) of the inner backend, in memory or on disk. Level is known
+    anyway."""
 
     __slots__ = ("__weakref__", "level", "slot")
 
@@ -82,7 +84,8 @@ class Pool:
 
     @contextmanager
     def pinned(self, handles: Sequence[Handle]) -> Iterator[None]:
-        """All these are in memory inside the block; others make room first. Raises FileError, ResourceError."""
+        """All these are in memory inside the block; others make room first. Raises FileError,
+        ResourceError."""
         slots = list({id(handle.slot): handle.slot for handle in handles}.values())
         for slot in slots:
             slot.pins += 1
@@ -105,12 +108,15 @@ class Pool:
         return handle
 
     def give_up(self, handle: Handle) -> None:
-        """The operation that just ended took this accumulator over: it counts no more and cannot be used again."""
+        """The operation that just ended took this accumulator over: it counts no more and cannot be used
+        again."""
         self._leave(handle.slot)
 
     def _fetch(self, slot: Slot) -> None:
         if slot.file is None:
-            raise ShapeError("accumulators of products that an earlier operation took over", hint="use its result")
+            raise ShapeError(
+                "accumulators of products that an earlier operation took over", hint="use its result"
+            )
         slot.value = self.codec.load(self.store.load(slot.file))
         slot.nbytes = self.codec.size_of(slot.value)
         self._enter(slot)

@@ -1,9 +1,10 @@
 """A folder of spilled ciphertexts: each in a file of its own, whole or absent, checked when it is read.
 
 Layout, little endian:  magic (10) | version u16 | payload length u64 | sha256 of the payload (32) | payload.
-The folder is private (0700), belongs to one process at a time, and holds ciphertexts and the manifest of a resume point:
-nothing in it is secret, but nobody else has a reason to look. What others put there stays (see `folder`). Files are not
-forced to the platter: they survive a killed process, and what a power cut leaves of them fails its checksum.
+The folder is private (0700), belongs to one process at a time, and holds ciphertexts and the manifest of a
+resume point: nothing in it is secret, but nobody else has a reason to look. What others put there stays (see
+`folder`). Files are not forced to the platter: they survive a killed process, and what a power cut leaves of
+them fails its checksum.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class SpillFile:
 
 
 class SpillStore:
-    """Owns what it wrote in `folder` until `close`. on_disk, peak, bytes_written, bytes_read count headers too.
+    """Owns what it wrote in `folder` until `close`. on_disk, peak, bytes_written, bytes_read count headers
+    too.
 
-    quota: bytes that the store may fill (None: what the disk has). Raises ResourceError when another process has the
-    folder, FileError when it cannot be made or is not ours.
+    quota: bytes that the store may fill (None: what the disk has). Raises ResourceError when another process
+    has the folder, FileError when it cannot be made or is not ours.
     """
 
     def __init__(self, folder: Path, *, quota: int | None = None) -> None:
@@ -61,7 +63,8 @@ class SpillStore:
         self._own: OwnFolder | None = OwnFolder(folder, OWNED)
 
     def write(self, payload: bytes) -> SpillFile:
-        """A new file. Raises ResourceError (needed and free bytes) when the disk is full; the store is as before."""
+        """A new file. Raises ResourceError (needed and free bytes) when the disk is full; the store is as
+        before."""
         digest = hashlib.sha256(payload).digest()
         file = SpillFile(secrets.token_hex(8) + SUFFIX, len(payload), digest.hex())
         if self.quota is not None and self.on_disk + file.size > self.quota:
@@ -98,7 +101,8 @@ class SpillStore:
         self._folder.write(MANIFEST, text.encode())
 
     def read_manifest(self, most: int) -> str | None:
-        """The manifest, None when there is none. Raises OSError (a link, no rights), ValueError (longer, not UTF-8)."""
+        """The manifest, None when there is none. Raises OSError (a link, no rights), ValueError (longer, not
+        UTF-8)."""
         try:
             data = self._folder.read(MANIFEST, most)
         except FileNotFoundError:
@@ -116,8 +120,8 @@ class SpillStore:
         return self._folder.unknown()
 
     def adopt(self, files: Sequence[SpillFile]) -> None:
-        """Takes over, and holds, what an earlier process left, once all of it has passed its checks; deletes the rest of
-        ours but the manifest. Raises FileError; then nothing has changed."""
+        """Takes over, and holds, what an earlier process left, once all of it has passed its checks; deletes
+        the rest of ours but the manifest. Raises FileError; then nothing has changed."""
         for file in files:
             self.load(file)
         for file in files:
@@ -148,7 +152,8 @@ class SpillStore:
             self._folder.delete(name)
 
     def close(self, *, keep: bool) -> None:
-        """Gives the folder free; unless `keep`, removes what is ours, and the folder if nothing else is in it."""
+        """Gives the folder free; unless `keep`, removes what is ours, and the folder if nothing else is in
+        it."""
         if self._own is None:
             return
         if keep and self._held:
@@ -160,7 +165,9 @@ class SpillStore:
     @property
     def _folder(self) -> OwnFolder:
         if self._own is None:
-            raise FileError(f"{self.folder}: the store is closed", hint="keep it open while ciphertexts are used")
+            raise FileError(
+                f"{self.folder}: the store is closed", hint="keep it open while ciphertexts are used"
+            )
         return self._own
 
     def _count(self, file: SpillFile) -> None:
@@ -170,5 +177,6 @@ class SpillStore:
     def _full(self, need: int, free: int) -> ResourceError:
         return ResourceError(
             f"spilling a ciphertext needs {need} bytes in {self.folder}, {free} are free",
-            hint="make room and run it again, with more --memory if there is; it continues from its resume point",
+            hint="make room and run it again, with more --memory if there is; it continues from its resume "
+            "point",
         )

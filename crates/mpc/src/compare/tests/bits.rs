@@ -48,7 +48,9 @@ fn the_multiplexer_keeps_or_drops() {
         let values = edges(ring);
         let (b, x) = (bits_for(values.len()), shares(ring, &values, 9));
         let chosen = xor(&b.0, &b.1);
-        let (left, right) = both(((b.0, x.0), (b.1, x.1)), |party, (b, x)| select(party, &b, &x, ring));
+        let (left, right) = both(((b.0, x.0), (b.1, x.1)), |party, (b, x)| {
+            select(party, &b, &x, ring)
+        });
         for (i, got) in join(ring, &left, &right).into_iter().enumerate() {
             assert_eq!(got, values[i] * i64::from(chosen[i]), "{bits} bits, {i}");
         }
@@ -57,12 +59,22 @@ fn the_multiplexer_keeps_or_drops() {
 
 #[test]
 fn one_bit_selects_several_payloads() {
-    let rings = [Ring::new(20), Ring::new(64), Ring::new(7), Ring::new(44), Ring::new(33)];
+    let rings = [
+        Ring::new(20),
+        Ring::new(64),
+        Ring::new(7),
+        Ring::new(44),
+        Ring::new(33),
+    ];
     let values: Vec<Vec<i64>> = rings
         .iter()
         .map(|&ring| edges(Ring::new(ring.bits()))[..200].to_vec())
         .collect();
-    let x: Vec<_> = rings.iter().zip(&values).map(|(&ring, v)| shares(ring, v, 4)).collect();
+    let x: Vec<_> = rings
+        .iter()
+        .zip(&values)
+        .map(|(&ring, v)| shares(ring, v, 4))
+        .collect();
     let (left, right): (Vec<_>, Vec<_>) = x.into_iter().unzip();
     let b = bits_for(200);
     let chosen = xor(&b.0, &b.1);
@@ -84,7 +96,11 @@ fn bits_become_numbers() {
         let b = bits_for(57);
         let (left, right) = both(b.clone(), |party, b| to_arithmetic(party, &b, ring));
         for i in 0..57 {
-            assert_eq!(ring.add(left[i], right[i]), u64::from(b.0[i] ^ b.1[i]), "{bits} bits");
+            assert_eq!(
+                ring.add(left[i], right[i]),
+                u64::from(b.0[i] ^ b.1[i]),
+                "{bits} bits"
+            );
         }
     }
 }
@@ -115,7 +131,9 @@ fn equality_in_wide_rings() {
         let y: Vec<i64> = x
             .iter()
             .enumerate()
-            .map(|(i, &x)| ring.signed(ring.reduce((x ^ (i64::from(i % 2 == 0) << (i as u32 % bits))) as u64)))
+            .map(|(i, &x)| {
+                ring.signed(ring.reduce((x ^ (i64::from(i % 2 == 0) << (i as u32 % bits))) as u64))
+            })
             .collect();
         let (a, b) = (shares(ring, &x, 1), shares(ring, &y, 2));
         let found = open(both(((a.0, b.0), (a.1, b.1)), |party, (x, y)| {

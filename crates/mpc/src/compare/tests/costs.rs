@@ -5,7 +5,8 @@ use crate::{Party, Result, Ring};
 
 const COUNT: usize = 800;
 
-/// Bits on the wire (both directions), correlated transfers (both directions) and times the client waits, for each of `COUNT` elements.
+/// Bits on the wire (both directions), correlated transfers (both directions) and times the client waits, for
+/// each of `COUNT` elements.
 fn cost<O>(protocol: impl Fn(&mut Party) -> Result<O> + Sync + Send) -> (f64, f64, u64) {
     let measure = |party: &mut Party, ()| {
         party.measured("whole", |party| protocol(party).map(|_| ()))?;
@@ -61,10 +62,23 @@ fn the_rest_costs_its_documentation() {
     let (x, b, ring) = (vec![3u64; COUNT], vec![1u8; COUNT], Ring::new(32));
     assert_eq!(cost(|party| and(party, &b, &b)).0, 4.0);
     assert_eq!(cost(|party| select(party, &b, &x, ring)), (66.0, 2.0, 2));
-    let payloads = [(x.as_slice(), Ring::new(20)), (&x, Ring::new(64)), (&x, Ring::new(44))];
-    assert_eq!(cost(|party| select_many(party, &b, &payloads)), (2.0 * 129.0, 2.0, 2));
+    let payloads = [
+        (x.as_slice(), Ring::new(20)),
+        (&x, Ring::new(64)),
+        (&x, Ring::new(44)),
+    ];
+    assert_eq!(
+        cost(|party| select_many(party, &b, &payloads)),
+        (2.0 * 129.0, 2.0, 2)
+    );
     assert_eq!(cost(|party| to_arithmetic(party, &b, ring)), (32.0, 1.0, 1));
-    assert_eq!(cost(|party| extend(party, &x, ring, Ring::new(64))), (33.0, 1.0, 1));
+    assert_eq!(
+        cost(|party| extend(party, &x, ring, Ring::new(64))),
+        (33.0, 1.0, 1)
+    );
     assert_eq!(cost(|party| truncate(party, &x, ring, 18)), (19.0, 1.0, 1));
-    assert_eq!(cost(|party| truncate_to(party, &x, ring, 12, Ring::new(20))).0, 0.0);
+    assert_eq!(
+        cost(|party| truncate_to(party, &x, ring, 12, Ring::new(20))).0,
+        0.0
+    );
 }

@@ -46,7 +46,9 @@ pub(super) fn edges(ring: Ring) -> Vec<i64> {
         .filter(|v| (-half..half).contains(v))
         .map(|v| v as i64)
         .collect();
-    values.extend((0..200u64).map(|i| ring.signed(ring.reduce(i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)))));
+    values.extend(
+        (0..200u64).map(|i| ring.signed(ring.reduce(i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)))),
+    );
     values
 }
 

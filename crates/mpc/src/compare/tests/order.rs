@@ -41,7 +41,9 @@ fn odd_lengths_and_none() {
     let ring = Ring::new(16);
     for len in [0usize, 1, 7, 8191, 8193] {
         let values: Vec<i64> = (0..len as i64).map(|i| (i * 7919) % 32768 - 16384).collect();
-        let found = open(both(shares(ring, &values, 5), |party, x| negative(party, &x, ring)));
+        let found = open(both(shares(ring, &values, 5), |party, x| {
+            negative(party, &x, ring)
+        }));
         let expected: Vec<u8> = values.iter().map(|&v| u8::from(v < 0)).collect();
         assert_eq!(found, expected);
     }
@@ -64,7 +66,8 @@ fn order_of_two_shared_values() {
     assert!(both(((), ()), |party, ()| Ok(less(party, &[1], &[], ring).is_err())).0);
 }
 
-/// Dropped bits: below zero always found, from 2^drop on never, for every sharing of a small ring and within a window of a wide one.
+/// Dropped bits: below zero always found, from 2^drop on never, for every sharing of a small ring and within
+/// a window of a wide one.
 #[test]
 fn dropped_bits_blur_only_what_they_may() {
     for (ring, window) in [
@@ -130,12 +133,15 @@ fn several_thresholds() {
             thresholds_agree(ring, &thresholds, 3);
         }
     }
-    assert!(
-        both(((), ()), |party, ()| below_many(party, &[], Ring::new(9), &[1, 2]))
-            .0
-            .iter()
-            .all(Vec::is_empty)
-    );
+    assert!(both(((), ()), |party, ()| below_many(
+        party,
+        &[],
+        Ring::new(9),
+        &[1, 2]
+    ))
+    .0
+    .iter()
+    .all(Vec::is_empty));
 }
 
 /// Thresholds half a ring apart share every digit, and differ in the top bit only.

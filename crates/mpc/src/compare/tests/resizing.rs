@@ -48,7 +48,16 @@ fn extension_at_the_edges_of_wide_rings() {
 
 #[test]
 fn exact_extension_takes_everything() {
-    for (from, to) in [(1, 2), (2, 9), (5, 6), (5, 64), (32, 64), (37, 38), (63, 64), (16, 9)] {
+    for (from, to) in [
+        (1, 2),
+        (2, 9),
+        (5, 6),
+        (5, 64),
+        (32, 64),
+        (37, 38),
+        (63, 64),
+        (16, 9),
+    ] {
         let (from, to) = (Ring::new(from), Ring::new(to));
         let (values, inputs) = if from.bits() <= 6 {
             let inputs = all_pairs(from);

@@ -19,7 +19,10 @@ fn maxima_of_every_width() {
         let (left, right) = both(inputs, |party, x| {
             max_rows(party, &x, rows, cols, ring, Window::whole(ring))
         });
-        let expected: Vec<i64> = values.chunks(cols).map(|row| *row.iter().max().unwrap()).collect();
+        let expected: Vec<i64> = values
+            .chunks(cols)
+            .map(|row| *row.iter().max().unwrap())
+            .collect();
         assert_eq!(join(ring, &left, &right), expected, "{rows} x {cols}");
     }
     assert!(

@@ -1,8 +1,9 @@
 //! Messages and output shares look uniform whatever the inputs are.
 //!
-//! Every protocol runs on many copies of one extreme input (all shares zero, all shares ones, extreme values) with fresh correlated
-//! transfers; the bytes that each party sends and the shares that it ends with are then tested against the uniform distribution: counts of every bit
-//! position and a chi-square of bytes. The seeds are fixed, so a failure is a bug and not bad luck.
+//! Every protocol runs on many copies of one extreme input (all shares zero, all shares ones, extreme values)
+//! with fresh correlated transfers; the bytes that each party sends and the shares that it ends with are then
+//! tested against the uniform distribution: counts of every bit position and a chi-square of bytes. The seeds
+//! are fixed, so a failure is a bug and not bad luck.
 use crate::channel::{memory_pair, Channel, MemoryChannel};
 use crate::compare::*;
 use crate::ot::CotKind;
@@ -56,22 +57,30 @@ fn record(protocol: impl Fn(&mut Party) -> Result<()> + Sync) -> (Vec<Vec<u8>>, 
     })
 }
 
-/// Every bit position within 6 standard deviations of a half, and a chi-square of the byte values within 6 of its mean.
+/// Every bit position within 6 standard deviations of a half, and a chi-square of the byte values within 6 of
+/// its mean.
 fn assert_uniform(what: &str, bytes: &[u8]) {
     let n = bytes.len() as f64;
     for bit in 0..8 {
         let ones = bytes.iter().filter(|&&b| b >> bit & 1 == 1).count() as f64;
         let deviation = (ones - n / 2.0) / (n / 4.0).sqrt();
-        assert!(deviation.abs() < 6.0, "{what}: bit {bit} is off by {deviation} sigma");
+        assert!(
+            deviation.abs() < 6.0,
+            "{what}: bit {bit} is off by {deviation} sigma"
+        );
     }
     let mut counts = [0f64; 256];
     bytes.iter().for_each(|&b| counts[usize::from(b)] += 1.0);
     let chi: f64 = counts.iter().map(|c| (c - n / 256.0).powi(2) / (n / 256.0)).sum();
     let deviation = (chi - 255.0) / (2.0f64 * 255.0).sqrt();
-    assert!(deviation.abs() < 6.0, "{what}: chi-square is off by {deviation} sigma");
+    assert!(
+        deviation.abs() < 6.0,
+        "{what}: chi-square is off by {deviation} sigma"
+    );
 }
 
-/// All messages of a protocol on one extreme input; those that are shorter than 1 KiB are too short to judge and must not exist.
+/// All messages of a protocol on one extreme input; those that are shorter than 1 KiB are too short to judge
+/// and must not exist.
 fn check(what: &str, protocol: impl Fn(&mut Party, u64) -> Result<()> + Sync) {
     for extreme in [0, 1, u64::MAX, 1 << 15, (1 << 15) - 1] {
         let (client, server) = record(|party| protocol(party, extreme));
@@ -79,7 +88,10 @@ fn check(what: &str, protocol: impl Fn(&mut Party, u64) -> Result<()> + Sync) {
         for (side, messages) in [("client", client), ("server", server)] {
             for (number, message) in messages.iter().enumerate() {
                 assert!(message.len() >= 1024);
-                assert_uniform(&format!("{what}, {extreme:x}, {side}'s message {number}"), message);
+                assert_uniform(
+                    &format!("{what}, {extreme:x}, {side}'s message {number}"),
+                    message,
+                );
             }
         }
     }

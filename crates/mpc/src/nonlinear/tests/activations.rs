@@ -26,7 +26,9 @@ fn inputs(from: Fixed, range: u32) -> Vec<f64> {
     let mut x = grid(-9.0, 9.0, 2401);
     x.extend(grid(-edge, edge, 301));
     x.extend(around(
-        &[-8.0, -5.0, -4.0, -3.25, -2.75, -1.97, 0.0, 2.75, 3.0, 3.25, 4.0, 8.0],
+        &[
+            -8.0, -5.0, -4.0, -3.25, -2.75, -1.97, 0.0, 2.75, 3.0, 3.25, 4.0, 8.0,
+        ],
         from,
     ));
     x.retain(|x| x.abs() <= edge);
@@ -35,7 +37,9 @@ fn inputs(from: Fixed, range: u32) -> Vec<f64> {
 
 fn assert_within(form: GeluForm, from: Fixed, out: Ring, range: u32, bound: f64) {
     let (x, to) = (inputs(from, range), Fixed { ring: out, ..from });
-    let y = apply(&x, from, to, |party, x| gelu_with(party, x, from, out, form, range));
+    let y = apply(&x, from, to, |party, x| {
+        gelu_with(party, x, from, out, form, range)
+    });
     let (error, at) = largest(&x, &y, true_gelu);
     assert!(error < bound, "{form:?} {from:?} range {range}: {error} at {at}");
     assert!(

@@ -1,4 +1,5 @@
-//! Bytes on the wire, so that a change that costs more is seen. COTs come from the test dealer and are not counted.
+//! Bytes on the wire, so that a change that costs more is seen. COTs come from the test dealer and are not
+//! counted.
 use super::*;
 
 /// Bits for each element, and rounds, of a protocol at the client, keys left out.
@@ -10,7 +11,10 @@ fn cost(count: usize, protocol: impl Fn(&mut Party, &[u64]) -> Result<Vec<u64>> 
         let (before, rounds) = (party.sent() + party.received(), party.profile().rounds());
         protocol(party, &x)?;
         let bytes = party.sent() + party.received() - before;
-        Ok((8.0 * bytes as f64 / count as f64, party.profile().rounds() - rounds))
+        Ok((
+            8.0 * bytes as f64 / count as f64,
+            party.profile().rounds() - rounds,
+        ))
     });
     (bits, rounds)
 }
@@ -26,7 +30,11 @@ fn assert_near(what: &str, found: f64, expected: f64) {
 
 #[test]
 fn activations_cost_what_is_documented() {
-    let gelu = |form| cost(8192, move |party, x| gelu_with(party, x, WIDE, WIDE.ring, form, RANGE));
+    let gelu = |form| {
+        cost(8192, move |party, x| {
+            gelu_with(party, x, WIDE, WIDE.ring, form, RANGE)
+        })
+    };
     let (bits, rounds) = gelu(GeluForm::Abs4);
     assert!(rounds <= 16, "{rounds} rounds");
     assert_near("gelu", bits, 1190.0);

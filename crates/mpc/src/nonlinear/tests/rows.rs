@@ -9,9 +9,14 @@ fn true_softmax(row: &[f64]) -> Vec<f64> {
 
 fn softmax_error(x: &[f64], cols: usize) -> f64 {
     let rows = x.len() / cols;
-    let y = apply(x, WIDE, WIDE, |party, x| softmax(party, x, rows, cols, WIDE, 11, WIDE));
+    let y = apply(x, WIDE, WIDE, |party, x| {
+        softmax(party, x, rows, cols, WIDE, 11, WIDE)
+    });
     let truth: Vec<f64> = x.chunks(cols).flat_map(true_softmax).collect();
-    y.iter().zip(&truth).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    y.iter()
+        .zip(&truth)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max)
 }
 
 #[test]
@@ -49,7 +54,8 @@ fn the_parts_of_softmax_multiply_to_it() {
     let x: Vec<f64> = noise(rows * cols, 9).iter().map(|n| 4.0 * n).collect();
     let inverse = Fixed::new(40, 24);
     let power = Fixed::new(44, 14);
-    let parts = |party: &mut Party, x: &[u64]| softmax_parts(party, x, rows, cols, WIDE, 10, power.ring, inverse);
+    let parts =
+        |party: &mut Party, x: &[u64]| softmax_parts(party, x, rows, cols, WIDE, 10, power.ring, inverse);
     let powers = apply(&x, WIDE, power, |party, x| Ok(parts(party, x)?.0));
     let inverses = apply(&x, WIDE, inverse, |party, x| Ok(parts(party, x)?.1));
     let truth: Vec<f64> = x.chunks(cols).flat_map(true_softmax).collect();
@@ -115,15 +121,24 @@ fn true_norm(x: &[f64], gamma: &[f64], beta: &[f64], epsilon: f64) -> Vec<f64> {
 }
 
 fn norm_error(x: &[f64], norm: Norm) -> f64 {
-    let gamma: Vec<f64> = noise(norm.cols, 31).iter().map(|g| g * norm.gamma * 0.999).collect();
+    let gamma: Vec<f64> = noise(norm.cols, 31)
+        .iter()
+        .map(|g| g * norm.gamma * 0.999)
+        .collect();
     let beta = noise(norm.cols, 32);
     let y = apply(x, WIDE, WIDE, |party, x| {
         let server = !party.is_client();
-        let (gamma, beta) = (server.then_some(gamma.as_slice()), server.then_some(beta.as_slice()));
+        let (gamma, beta) = (
+            server.then_some(gamma.as_slice()),
+            server.then_some(beta.as_slice()),
+        );
         layer_norm(party, x, WIDE, &norm, gamma, beta, WIDE)
     });
     let truth = true_norm(x, &gamma, &beta, norm.epsilon);
-    y.iter().zip(&truth).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    y.iter()
+        .zip(&truth)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max)
 }
 
 fn norm(rows: usize, cols: usize, bound: f64, least: f64) -> Norm {
@@ -139,7 +154,13 @@ fn norm(rows: usize, cols: usize, bound: f64, least: f64) -> Norm {
 
 #[test]
 fn layer_norm_of_ordinary_rows() {
-    for (rows, cols, scale) in [(5, 128, 4.0), (1, 768, 1.0), (3, 2, 10.0), (0, 64, 1.0), (2, 384, 0.5)] {
+    for (rows, cols, scale) in [
+        (5, 128, 4.0),
+        (1, 768, 1.0),
+        (3, 2, 10.0),
+        (0, 64, 1.0),
+        (2, 384, 0.5),
+    ] {
         let x: Vec<f64> = noise(rows * cols, 7).iter().map(|n| scale * (n + 3.0)).collect();
         let error = norm_error(&x, norm(rows, cols, 2.0 * scale, 0.05 * scale));
         assert!(error < 3e-4, "({rows}, {cols}) scale {scale}: {error}");

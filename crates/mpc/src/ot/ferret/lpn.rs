@@ -1,8 +1,9 @@
 //! The public sparse matrix of the learning-parity problem: every output is the sum of 10 of the k inputs.
 //!
-//! Position i of a row is a 32-bit word of AES in counter mode, scaled to below k; the key is public and depends on k only: the matrix is
-//! fixed, as in Ferret, the secret and the noise are fresh. Costs 2.5 AES blocks and 10 reads of the inputs an output: for k = 2^17 those
-//! (2 MiB) are in the second- and third-level caches, and the reads of many rows are in flight together.
+//! Position i of a row is a 32-bit word of AES in counter mode, scaled to below k; the key is public and
+//! depends on k only: the matrix is fixed, as in Ferret, the secret and the noise are fresh. Costs 2.5 AES
+//! blocks and 10 reads of the inputs an output: for k = 2^17 those (2 MiB) are in the second- and third-level
+//! caches, and the reads of many rows are in flight together.
 use super::params::{Set, D};
 use super::rows::{add_rows, add_rows_portable};
 use crate::ot::prg::Words;
@@ -52,7 +53,10 @@ mod tests {
             .iter()
             .all(|&w| w <= D as u128 && (D as u128 - w).is_multiple_of(2)));
         let full = weights.iter().filter(|&&w| w == D as u128).count();
-        assert!(full * 10 > 8 * TINY.n(), "{full} rows have {D} distinct positions");
+        assert!(
+            full * 10 > 8 * TINY.n(),
+            "{full} rows have {D} distinct positions"
+        );
         let base: Vec<u128> = (0..TINY.k as u128).map(|i| i * i + 3).collect();
         let sum = |row: usize| (0..TINY.k).fold(0, |sum, at| sum ^ (base[at] * columns[at][row]));
         assert_eq!(encode(&base), (0..TINY.n()).map(sum).collect::<Vec<_>>());

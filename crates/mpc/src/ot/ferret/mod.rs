@@ -1,10 +1,11 @@
-//! Ferret: correlated OTs almost without communication (Yang, Weng, Lan, Zhang, Wang 2020), semi-honest, with the trees of Guo, Yang,
-//! Wang, Zhang, Xie, Liu, Zhao, *Half-Tree* (2023).
+//! Ferret: correlated OTs almost without communication (Yang, Weng, Lan, Zhang, Wang 2020), semi-honest, with
+//! the trees of Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, *Half-Tree* (2023).
 //!
-//! From k + t*log COTs one batch makes n = t * 2^log: t trees give a vector of n blocks in which one position per tree
-//! carries delta (noise of regular weight t), and a public sparse matrix A spreads k COTs over the n positions. Whoever
-//! knows only one side cannot tell the n bits A*u + e from random ones (learning parity with noise). The sender sends t*log blocks, the
-//! receiver nothing. Per COT: one AES call for the trees, d = 10 reads of the k blocks.
+//! From k + t*log COTs one batch makes n = t * 2^log: t trees give a vector of n blocks in which one position
+//! per tree carries delta (noise of regular weight t), and a public sparse matrix A spreads k COTs over the n
+//! positions. Whoever knows only one side cannot tell the n bits A*u + e from random ones (learning parity
+//! with noise). The sender sends t*log blocks, the receiver nothing. Per COT: one AES call for the trees, d =
+//! 10 reads of the k blocks.
 mod lpn;
 mod params;
 mod rows;
@@ -44,7 +45,9 @@ pub(super) fn extend_sender(
 ) -> Vec<u8> {
     let (base, seeds) = parts(set, input, out.len());
     let mut message = Vec::with_capacity(set.message_len());
-    let trees = out.chunks_exact_mut(1 << set.log).zip(seeds.chunks_exact(set.log));
+    let trees = out
+        .chunks_exact_mut(1 << set.log)
+        .zip(seeds.chunks_exact(set.log));
     for ((leaves, cots), &root) in trees.zip(roots) {
         tree::grow(&keys.next(), leaves, root, delta, cots, &mut message);
     }
@@ -53,9 +56,17 @@ pub(super) fn extend_sender(
 }
 
 /// The receiver's n blocks into `out`, from the sender's message of `set.message_len()` bytes.
-pub(super) fn extend_receiver(set: &Set, keys: &mut TreeKeys, input: &[u128], message: &[u8], out: &mut [u128]) {
+pub(super) fn extend_receiver(
+    set: &Set,
+    keys: &mut TreeKeys,
+    input: &[u128],
+    message: &[u8],
+    out: &mut [u128],
+) {
     let (base, seeds) = parts(set, input, out.len());
-    let trees = out.chunks_exact_mut(1 << set.log).zip(seeds.chunks_exact(set.log));
+    let trees = out
+        .chunks_exact_mut(1 << set.log)
+        .zip(seeds.chunks_exact(set.log));
     for ((leaves, cots), sums) in trees.zip(message.chunks_exact(16 * set.log)) {
         tree::grow_punctured(&keys.next(), leaves, cots, sums);
     }
@@ -131,7 +142,14 @@ mod tests {
         let mut keys = keys();
         let mut grown = || {
             let mut leaves = vec![0; 1 << TINY.log];
-            tree::grow(&keys.next(), &mut leaves, 77, 5, &[9 << 70; TINY.log], &mut Vec::new());
+            tree::grow(
+                &keys.next(),
+                &mut leaves,
+                77,
+                5,
+                &[9 << 70; TINY.log],
+                &mut Vec::new(),
+            );
             leaves
         };
         let (first, second) = (grown(), grown());

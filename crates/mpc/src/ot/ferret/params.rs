@@ -1,4 +1,5 @@
-//! Sizes of batches. `docs/decisions/0009-oblivious-transfer.md` gives their security, `evaluation/lpn_security.py` computes it.
+//! Sizes of batches. `docs/decisions/0009-oblivious-transfer.md` gives their security,
+//! `evaluation/lpn_security.py` computes it.
 
 /// One batch: n = t * 2^log COTs out of k + t*log.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +48,11 @@ pub(in crate::ot) const LARGE: Set = Set {
 
 /// For tests of the algebra only: no security.
 #[cfg(test)]
-pub(in crate::ot) const TINY: Set = Set { log: 6, t: 50, k: 512 };
+pub(in crate::ot) const TINY: Set = Set {
+    log: 6,
+    t: 50,
+    k: 512,
+};
 
 /// For fuzzing: a batch in microseconds.
 #[cfg(feature = "fuzzing")]

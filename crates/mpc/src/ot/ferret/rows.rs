@@ -1,8 +1,8 @@
 //! Sums of blocks at many positions: the inner loop of the matrix.
 use super::params::D;
 
-/// out[i] += sum of base at row i's positions. One 16-byte read a position, no bounds check inside the loop: half the
-/// instructions of the safe form, so that more rows of cache misses are in flight.
+/// out[i] += sum of base at row i's positions. One 16-byte read a position, no bounds check inside the loop:
+/// half the instructions of the safe form, so that more rows of cache misses are in flight.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_xor_si128};
@@ -11,7 +11,8 @@ pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
     let base = base.as_ptr().cast::<__m128i>();
     for (out, row) in out.iter_mut().zip(rows) {
         let target = std::ptr::from_mut(out).cast::<__m128i>();
-        // SAFETY: every position is below the length of `base`, as just checked; `target` is a live block; SSE2 is part of x86-64.
+        // SAFETY: every position is below the length of `base`, as just checked; `target` is a live block;
+        // SSE2 is part of x86-64.
         unsafe {
             let mut sum = _mm_loadu_si128(target);
             for &at in row {
@@ -29,7 +30,11 @@ pub(super) fn add_rows(base: &[u128], rows: &[[u32; D]], out: &mut [u128]) {
 }
 
 /// The same in safe code, for anything that adds.
-pub(super) fn add_rows_portable<T: Copy + std::ops::BitXor<Output = T>>(base: &[T], rows: &[[u32; D]], out: &mut [T]) {
+pub(super) fn add_rows_portable<T: Copy + std::ops::BitXor<Output = T>>(
+    base: &[T],
+    rows: &[[u32; D]],
+    out: &mut [T],
+) {
     for (out, row) in out.iter_mut().zip(rows) {
         *out = row.iter().fold(*out, |sum, &at| sum ^ base[at as usize]);
     }

@@ -1,11 +1,21 @@
-//! Correlated trees of *Half-Tree* (figure 4): every level of a tree sums to delta, so one block a level and no last message.
+//! Correlated trees of *Half-Tree* (figure 4): every level of a tree sums to delta, so one block a level and
+//! no last message.
 //!
-//! A node s has children H(s) and s + H(s). Level 1 is (root, root + delta). Children of the nodes 0..w stand at 0..w (left) and w..2w
-//! (right), so bit i of a leaf's index is the side taken at level i, and levels grow in place.
+//! A node s has children H(s) and s + H(s). Level 1 is (root, root + delta). Children of the nodes 0..w stand
+//! at 0..w (left) and w..2w (right), so bit i of a leaf's index is the side taken at level i, and levels grow
+//! in place.
 use crate::ot::hash::Hash;
 
-/// Sender: fills the leaves, low bits cleared, and appends per level the sum of the left nodes masked by the block of a COT.
-pub(super) fn grow(hash: &Hash, leaves: &mut [u128], root: u128, delta: u128, cots: &[u128], message: &mut Vec<u8>) {
+/// Sender: fills the leaves, low bits cleared, and appends per level the sum of the left nodes masked by the
+/// block of a COT.
+pub(super) fn grow(
+    hash: &Hash,
+    leaves: &mut [u128],
+    root: u128,
+    delta: u128,
+    cots: &[u128],
+    message: &mut Vec<u8>,
+) {
     leaves[0] = root;
     leaves[1] = root ^ delta;
     let mut left = root;
@@ -18,7 +28,8 @@ pub(super) fn grow(hash: &Hash, leaves: &mut [u128], root: u128, delta: u128, co
     leaves.iter_mut().for_each(|leaf| *leaf &= !1);
 }
 
-/// Receiver: fills the leaves, all but one equal to the sender's, that one off by delta and marked by its low bit.
+/// Receiver: fills the leaves, all but one equal to the sender's, that one off by delta and marked by its low
+/// bit.
 pub(super) fn grow_punctured(hash: &Hash, leaves: &mut [u128], cots: &[u128], message: &[u8]) {
     let (mut path, mut total) = (0, 0);
     for (level, (cot, sum)) in cots.iter().zip(message.chunks_exact(16)).enumerate() {
@@ -68,7 +79,11 @@ mod tests {
                 grow_punctured(&hash, &mut some, &received, &message);
                 let point = point((0..log).map(|level| bit(level) as u8));
                 for leaf in 0..1 << log {
-                    let expected = if leaf == point { all[leaf] ^ delta } else { all[leaf] };
+                    let expected = if leaf == point {
+                        all[leaf] ^ delta
+                    } else {
+                        all[leaf]
+                    };
                     assert_eq!(some[leaf], expected, "log {log} bits {bits:b} leaf {leaf}");
                 }
             }

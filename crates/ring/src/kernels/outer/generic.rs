@@ -1,16 +1,19 @@
 //! Sums of products without a reduction per product.
 //!
-//! With p < 2^b, factors are centred, so |xy| <= (p-1)^2/4 < 2^(2b-2). A sum of up to eight such products is kept as high +
-//! low: `high` starts at 3 * 2^(2b+1) and stays within [2^(2b+2), 2^(2b+3)], where doubles are the multiples of
-//! u = 2^(2b-50). So high' = fma(x, y, high) moves by a multiple of u, the difference high' - high is exact, and what it
-//! lacks, xy - (high' - high), is an integer of at most u/2 <= 2^49 (zero when u < 1), hence exact too: two fused
-//! operations and two additions a product. The eight rests add up to at most 2^52 <= 8p.
+//! With p < 2^b, factors are centred, so |xy| <= (p-1)^2/4 < 2^(2b-2). A sum of up to eight such products is
+//! kept as high +
+//! low: `high` starts at 3 * 2^(2b+1) and stays within [2^(2b+2), 2^(2b+3)], where doubles are the multiples
+//! of u = 2^(2b-50). So high' = fma(x, y, high) moves by a multiple of u, the difference high' - high is
+//! exact, and what it lacks, xy - (high' - high), is an integer of at most u/2 <= 2^49 (zero when u < 1),
+//! hence exact too: two fused operations and two additions a product. The eight rests add up to at most 2^52
+//! <= 8p.
 //!
-//! The end: h = high - 3 * 2^(2b+1) is at most 2^(2b+1), its quotient by p at most 2^52 and computed within 1, so
-//! |h - qp| <= 3p/2, and with the rests 19p/2 and below 2^53, which [`Field::reduce`] brings to p/2 + 8.
+//! The end: h = high - 3 * 2^(2b+1) is at most 2^(2b+1), its quotient by p at most 2^52 and computed within
+//! 1, so |h - qp| <= 3p/2, and with the rests 19p/2 and below 2^53, which [`Field::reduce`] brings to p/2 +
+//! 8.
 //!
-//! d1 by Karatsuba: (a0 + a1)(b0 + b1) - a0 b0 - a1 b1, the sums taken and centred when the factors are packed. Before its
-//! reduction |d1| is below 19p/2 + 2p + 16 and, being 2^52 + 7p/2 at most, below 2^53.
+//! d1 by Karatsuba: (a0 + a1)(b0 + b1) - a0 b0 - a1 b1, the sums taken and centred when the factors are
+//! packed. Before its reduction |d1| is below 19p/2 + 2p + 16 and, being 2^52 + 7p/2 at most, below 2^53.
 
 use super::{shape, Accumulator, Factor};
 use crate::field::Field;
@@ -52,7 +55,8 @@ pub fn outer<S: Simd>(
             let ((a0, a1), b) = (a.split_at(size), b.chunks_exact(size));
             let (acc0, acc1) = acc.split_at_mut(columns);
             if a1.is_empty() {
-                b.zip(acc0).for_each(|(b, d)| sums.add([a0], b, [d], &range, fresh));
+                b.zip(acc0)
+                    .for_each(|(b, d)| sums.add([a0], b, [d], &range, fresh));
             } else {
                 for ((b, d0), d1) in b.zip(acc0).zip(acc1) {
                     sums.add([a0, a1], b, [d0, d1], &range, fresh);
@@ -62,21 +66,34 @@ pub fn outer<S: Simd>(
     }
 }
 
-/// Packs the centred parts of factors[c * count + k] from `start` on as [k][vector][c][part][LANES], in the order in which
-/// they are read: the caches see one stream a factor.
+/// Packs the centred parts of factors[c * count + k] from `start` on as [k][vector][c][part][LANES], in the
+/// order in which they are read: the caches see one stream a factor.
 #[inline(always)]
-fn pack<S: Simd>(f: Field<S>, packed: &mut [f64], factors: &[Factor<'_>], count: usize, start: usize, len: usize) {
+fn pack<S: Simd>(
+    f: Field<S>,
+    packed: &mut [f64],
+    factors: &[Factor<'_>],
+    count: usize,
+    start: usize,
+    len: usize,
+) {
     let terms = factors.len() / count;
     let mut packed = ViewMut(f.s, packed);
     for (at, [x0, x1]) in factors.iter().enumerate() {
         let (k, c) = (at % count, at / count);
-        let (x0, x1) = (View(f.s, &x0[start..start + len]), View(f.s, &x1[start..start + len]));
+        let (x0, x1) = (
+            View(f.s, &x0[start..start + len]),
+            View(f.s, &x1[start..start + len]),
+        );
         for i in (0..len).step_by(S::LANES) {
             let (v0, v1) = (x0.at(i), x1.at(i));
             let to = PARTS * (k * terms * TILE + i * terms + c * S::LANES);
             packed.set(to, f.center(v0));
             packed.set(to + S::LANES, f.center(v1));
-            packed.set(to + 2 * S::LANES, f.center(f.s.sub_if_reached(f.s.add(v0, v1), f.p)));
+            packed.set(
+                to + 2 * S::LANES,
+                f.center(f.s.sub_if_reached(f.s.add(v0, v1), f.p)),
+            );
         }
     }
 }
@@ -131,7 +148,13 @@ impl<S: Simd> Sums<S> {
     /// Plain loops, since closures would not inherit the processor's features.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
-    fn sum<const R: usize>(self, a: [View<'_, S>; R], b: View<'_, S>, at: usize, terms: usize) -> [[Sum<S>; PARTS]; R] {
+    fn sum<const R: usize>(
+        self,
+        a: [View<'_, S>; R],
+        b: View<'_, S>,
+        at: usize,
+        terms: usize,
+    ) -> [[Sum<S>; PARTS]; R] {
         let s = self.f.s;
         let mut sums = [[(self.origin, s.splat(0.0)); PARTS]; R];
         for c in 0..terms {

@@ -5,7 +5,8 @@ use crate::simd::testing::same_on_all_paths;
 use crate::testing::{edge_limb, random_limb, sample_primes};
 use crate::AlignedVec;
 
-/// (rows, columns, terms, length): single entries, ragged tiles, more terms than are added up lazily, no whole vectors.
+/// (rows, columns, terms, length): single entries, ragged tiles, more terms than are added up lazily, no
+/// whole vectors.
 const SHAPES: [(usize, usize, usize, usize); 6] = [
     (1, 1, 1, 8),
     (2, 3, 1, 264),

@@ -1,8 +1,9 @@
-"""Accuracy of the two-party mode: all validation sentences by the protocol's arithmetic, some of them by the protocol itself.
+"""Accuracy of the two-party mode: all validation sentences by the protocol's arithmetic, some of them by the
+protocol itself.
 
-The fixed-point interpreter has the protocols' formats, roundings and polynomials and runs every sentence; what it leaves out is
-the last unit that sharing adds at random. The protocol answers the first sentences (or all), padded to one of three lengths, and both
-are held against the float model and against each other.
+The fixed-point interpreter has the protocols' formats, roundings and polynomials and runs every sentence;
+what it leaves out is the last unit that sharing adds at random. The protocol answers the first sentences (or
+all), padded to one of three lengths, and both are held against the float model and against each other.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ AT_ONCE = 16  # sentences of one call of the interpreter
 
 
 class Accuracy(DefaultModel):
-    """The default model on SST-2's validation sentences; time, traffic and rounds are those of the sentences by the protocol."""
+    """The default model on SST-2's validation sentences; time, traffic and rounds are those of the sentences
+    by the protocol."""
 
     name = "accuracy"
     slow = True
@@ -55,7 +57,9 @@ class Accuracy(DefaultModel):
 
     def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
         plan = make_two_party_plan(model, tokens)
-        return Walk(party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None)
+        return Walk(
+            party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None
+        )
 
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
@@ -107,10 +111,14 @@ def read(options: Options) -> list[tuple[str, int]]:
     if (path := options.data) is None:
         raise InputError("accuracy: no file of sentences", hint="pass --data FILE.tsv")
     try:
-        rows = [line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
+        rows = [
+            line.rsplit("\t", 1) for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()
+        ]
         return [(text, int(label)) for text, label in rows]
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: {error}", hint="a header line, then sentence, tab, label number") from error
+        raise InputError(
+            f"{path}: {error}", hint="a header line, then sentence, tab, label number"
+        ) from error
 
 
 def _share(logits: Floats, labels: Any) -> float:

@@ -24,7 +24,8 @@ FRACTION = 18  # bits of the fixed point between blocks
 
 @dataclass(frozen=True)
 class Options:
-    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for tests.
+    """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
+    tests.
 
     sentences: how many of them the protocol itself answers, None for all.
     """
@@ -38,9 +39,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end), numbers of its own.
+    """One party's work: the warm-up (not measured), the run (its result is what this party holds at the end),
+    numbers of its own.
 
-    check: not measured; takes the run's result and returns what is judged, where the protocol itself has to show it.
+    check: not measured; takes the run's result and returns what is judged, where the protocol itself has to
+    show it.
     """
 
     warm: Callable[[], object]
@@ -74,7 +77,8 @@ class Case(ABC):
     def rng(self, use: str) -> np.random.Generator:
         """A source of the case's own for a use (weights, inputs, shares), the same in every process.
 
-        Uses are independent: an input drawn like the weights from one source would meet its own numbers in them.
+        Uses are independent: an input drawn like the weights from one source would meet its own numbers in
+        them.
         """
         return np.random.default_rng([zlib.crc32(self.name.encode()), zlib.crc32(use.encode())])
 
@@ -90,7 +94,8 @@ def decode(values: Shares, fraction: int = FRACTION) -> Floats:
 
 
 def mine(values: Floats, rng: np.random.Generator, *, client: bool) -> Shares:
-    """This party's share: the client's is uniform, the server's the rest. For measurements: both parties know both here."""
+    """This party's share: the client's is uniform, the server's the rest. For measurements: both parties know
+    both here."""
     left = rng.integers(0, 2**64, np.shape(values), dtype=np.uint64)
     return left if client else encode(values) - left
 

@@ -13,10 +13,12 @@ from tacita.measure.two_party.report import computed
 
 
 class Ferret(Case):
-    """2^24 transfers with the server as the sender, taken as the protocols of a session take them; its first expansion is set-up.
+    """2^24 transfers with the server as the sender, taken as the protocols of a session take them; its first
+    expansion is set-up.
 
-    The parties of one direction have different work, and each has a core: `session_cots_per_second` is transfers by the CPU seconds
-    of the busier one. After the run both parties show further transfers of the same pool: `max_abs_error` is how many were wrong.
+    The parties of one direction have different work, and each has a core: `session_cots_per_second` is
+    transfers by the CPU seconds of the busier one. After the run both parties show further transfers of the
+    same pool: `max_abs_error` is how many were wrong.
     """
 
     name = "ferret"

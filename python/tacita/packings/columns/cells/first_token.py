@@ -1,9 +1,10 @@
-"""The last layer of a batch when only the first token is read: one query per sequence, then everything in cells.
+"""The last layer of a batch when only the first token is read: one query per sequence, then everything in
+cells.
 
-x0, the first token in every token slot, is one masking product and log2(tokens) rotations per column. Scores of that one
-query need one product per column instead of one per diagonal, softmax runs on one ciphertext per head, and what follows
-(projection, LayerNorms, feed-forward, pooler) on hidden / tokens ciphertexts instead of `hidden` ones. The papers run all
-tokens to the end and pack [CLS] before the pooler (ARION) or not at all.
+x0, the first token in every token slot, is one masking product and log2(tokens) rotations per column. Scores
+of that one query need one product per column instead of one per diagonal, softmax runs on one ciphertext per
+head, and what follows (projection, LayerNorms, feed-forward, pooler) on hidden / tokens ciphertexts instead
+of `hidden` ones. The papers run all tokens to the end and pack [CLS] before the pooler (ARION) or not at all.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class BatchFirstToken:
         bias = centre @ (weights.output_bias + back.offset) / specs.sum.exit
         query, key, value = (ColumnMap.build([(w, columns)], b, columns) for w, b in pairs)
         projection = CellMap.gather(matrix / specs.sum.exit, bias, Cells(columns.shape, size))
-        squares = RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
+        squares = (
+            RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
+        )
         return BatchFirstToken(columns, heads, specs, query, key, value, projection, squares)
 
     def select(self, be: Backend, x: Cts) -> Cts:
@@ -93,11 +96,15 @@ class BatchFirstToken:
         return tuple(be.mul(w, r) for w, r in zip(weighed, roots, strict=True))
 
     def project(self, be: Backend, x: Cts, first: Cts, attention: Cts) -> Cts:
-        """The stored sum of attention output and first, the residual's, in cells. 3 levels below x, 2 below attention, 1 below first."""
+        """The stored sum of attention output and first, the residual's, in cells. 3 levels below x, 2 below
+        attention, 1 below first."""
         level = min(be.level(a) for a in attention)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 1)) for ct in x])
         per_head = len(values) // self.heads
-        mixed = [token_total(be, be.mul(v, attention[i // per_head]), self.columns.shape) for i, v in enumerate(values)]
+        mixed = [
+            token_total(be, be.mul(v, attention[i // per_head]), self.columns.shape)
+            for i, v in enumerate(values)
+        ]
         low = min(be.level(ct) for ct in (*mixed, *first))
         return self.projection.apply(be, [be.drop_to(ct, low) for ct in (*mixed, *first)])
 

@@ -1,12 +1,14 @@
-"""Row estimate: a number taken from all scores of a row, from the row's query alone, so that all rows' means are alike.
+"""Row estimate: a number taken from all scores of a row, from the row's query alone, so that all rows' means
+are alike.
 
-Softmax does not change when a row's scores all fall by the same number. The log of a row's mean of exponentials is close to
-a quadratic form of its query (the second cumulant of its scores, which are linear in the query), mostly of rank 1:
+Softmax does not change when a row's scores all fall by the same number. The log of a row's mean of
+exponentials is close to a quadratic form of its query (the second cumulant of its scores, which are linear in
+the query), mostly of rank 1:
 
     log mean_j exp(q_i . k_j)  ~  b . q_i + (v . q_i)^2 + c        (q divided by sqrt(head size))
 
-Taken from the scores before exp, it leaves 1/x a narrow interval at no level of its own: b . q_i comes off with the key's
-bias, and (v . q_i)^2 is ready at the level of the scores for one column and one square a head.
+Taken from the scores before exp, it leaves 1/x a narrow interval at no level of its own: b . q_i comes off
+with the key's bias, and (v . q_i)^2 is ready at the level of the scores for one column and one square a head.
 """
 
 from __future__ import annotations
@@ -43,10 +45,13 @@ class RowEstimate:
         return np.asarray(bias - np.concatenate([np.array(b) for b in self.linear]))
 
     def roots(self, weight: Array, bias: Array) -> tuple[Array, Array]:
-        """Query (hidden, inputs), (hidden,), scaled by any factor -> v . q of every head: (heads, inputs), (heads,)."""
+        """Query (hidden, inputs), (hidden,), scaled by any factor -> v . q of every head: (heads, inputs),
+        (heads,)."""
         v = np.array(self.quadratic)
         heads, size = v.shape
-        return np.einsum("hd,hdi->hi", v, weight.reshape(heads, size, -1)), (v * bias.reshape(heads, size)).sum(axis=1)
+        return np.einsum("hd,hdi->hi", v, weight.reshape(heads, size, -1)), (
+            v * bias.reshape(heads, size)
+        ).sum(axis=1)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data; `from_json` gives back an equal object."""
@@ -60,7 +65,8 @@ class RowEstimate:
 
 @dataclass(frozen=True, eq=False)
 class RowSquares:
-    """((v . q)^2 + c) * scale of a layer, in columns: one for each group of heads. constants: (groups, lanes)."""
+    """((v . q)^2 + c) * scale of a layer, in columns: one for each group of heads. constants: (groups,
+    lanes)."""
 
     roots: ColumnMap
     constants: Array
@@ -69,7 +75,8 @@ class RowSquares:
     def build(
         rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Meaning, scale: float
     ) -> RowSquares:
-        """query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale: of the scores' stored form."""
+        """query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale: of the scores'
+        stored form."""
         factor = np.sqrt(scale * len(rows.constant) / len(query_bias))
         matrix, bias = rows.roots(*entry.fold(query * factor, query_bias * factor))
         heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))

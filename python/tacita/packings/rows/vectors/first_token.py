@@ -1,8 +1,9 @@
 """The last layer when only its first token is read: attention of one query, then a matrix-vector pipeline.
 
-A single query needs one product with K instead of R, no packing of scores and no unpacking of exponentials: the score
-of key j stays at token j, repeated over the positions of its head, and the mix is one product with V and a sum over
-tokens. What follows works on one vector in vector packing, one ciphertext per tensor whatever the sizes.
+A single query needs one product with K instead of R, no packing of scores and no unpacking of exponentials:
+the score of key j stays at token j, repeated over the positions of its head, and the mix is one product with
+V and a sum over tokens. What follows works on one vector in vector packing, one ciphertext per tensor
+whatever the sizes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Cts = tuple[Ct, ...]
 class FirstTokenAttention:
     """Attention of query 0 over all keys. Build, then run the methods in order.
 
-    carried: x holds token 0 in its second block, in every token, in place of copies. The query is then read from
-    there, one level earlier than from a selected token.
+    carried: x holds token 0 in its second block, in every token, in place of copies. The query is then read
+    from there, one level earlier than from a selected token.
     """
 
     windows: tuple[HeadWindow, ...]
@@ -54,7 +55,8 @@ class FirstTokenAttention:
         *,
         carried: bool = False,
     ) -> FirstTokenAttention:
-        """layout: of x, with copies. carried: see the class and `layout.can_carry`. specs.exit: see `exact_bound`."""
+        """layout: of x, with copies. carried: see the class and `layout.can_carry`. specs.exit: see
+        `exact_bound`."""
         heads = sum(len(w.heads) for w in windows)
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
@@ -87,25 +89,29 @@ class FirstTokenAttention:
         return rotate_sum(be, second, self.layout.shape.window // block, block)
 
     def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
-        """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3 levels below x
-        and, unless x carries it, first."""
+        """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3
+        levels below x and, unless x carries it, first."""
         queries, keys = self.query.apply(be, x if self.carried else [first]), self.key.apply(be, x)
         pairs = zip(self.windows, queries, keys, strict=True)
         return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
 
     def _window_scores(self, be: Backend, window: HeadWindow, product: Ct) -> Ct:
-        starts = np.where(self._heads(window) & (np.arange(window.shape.window) % window.width == 0), 1.0, 0.0)
+        starts = np.where(
+            self._heads(window) & (np.arange(window.shape.window) % window.width == 0), 1.0, 0.0
+        )
         totals = be.mul_vector(rotate_sum(be, product, window.width), starts)
         scores = spread(be, totals, window.width)
-        return be.add_vector(scores, np.where(self._heads(window), Stored.input_of(self.specs.exp).offset, 0.0))
+        return be.add_vector(
+            scores, np.where(self._heads(window), Stored.input_of(self.specs.exp).offset, 0.0)
+        )
 
     def exponentials(self, be: Backend, scores: Cts) -> Cts:
         """exp(score - shift) in (0, 1]. Levels: the spec's."""
         return tuple(apply(be, s, self.specs.exp) for s in scores)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct) -> tuple[Cts, Cts]:
-        """(context / bound, row sums stored for the inverse), the same in every token, at the heads' positions of a
-        ciphertext each, one of both per window. One level below exps.
+        """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
+        positions of a ciphertext each, one of both per window. One level below exps.
 
         mask: keep[j] at all positions of token j. x is needed two levels above the exponentials' at most.
         """
@@ -152,8 +158,8 @@ def summand(be: Backend, x: Ct, layout: VectorLayout, factor: float, *, centred:
 
 
 def exact_bound(bound: float, rsqrt: Spec, size: int) -> float:
-    """The least bound >= `bound` for which the variance of a tensor stored by it takes no level to scale: the sum of
-    its squares times an integer is then the variance in the stored form of rsqrt."""
+    """The least bound >= `bound` for which the variance of a tensor stored by it takes no level to scale: the
+    sum of its squares times an integer is then the variance in the stored form of rsqrt."""
     scale = Stored.input_of(rsqrt).scale / size
     return float(np.sqrt(ceil(bound**2 * scale) / scale))
 

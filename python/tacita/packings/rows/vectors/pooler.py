@@ -1,4 +1,5 @@
-"""From the last hidden states to the pooled vector: tanh pooler on the first token, or the mean over real tokens."""
+"""From the last hidden states to the pooled vector: tanh pooler on the first token, or the mean over real
+tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Pooler:
 
 
 def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
-    """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions. One level,
-    log2(tokens) rotations a ciphertext."""
+    """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions.
+    One level, log2(tokens) rotations a ciphertext."""
     shape = layout.shape
     return tuple(rotate_sum(be, be.mul(ct, weights), shape.tokens, shape.window) for ct in x)

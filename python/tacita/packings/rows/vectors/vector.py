@@ -1,9 +1,9 @@
 """Vector packing: one token's features, repeated with period P = the next power of two over all slots.
 
-After the last attention only the first token is read, so the rest of the last layer is a matrix-vector pipeline. All
-rotations are cyclic modulo the period: sums over features are right in every slot, and a matrix needs as many
-diagonals as its smaller side (Halevi and Shoup's hybrid of wide and tall matrices): when the output is shorter than
-the input, its slots hold partial sums that log2(P_in / P_out) rotations add up.
+After the last attention only the first token is read, so the rest of the last layer is a matrix-vector
+pipeline. All rotations are cyclic modulo the period: sums over features are right in every slot, and a matrix
+needs as many diagonals as its smaller side (Halevi and Shoup's hybrid of wide and tall matrices): when the
+output is shorter than the input, its slots hold partial sums that log2(P_in / P_out) rotations add up.
 """
 
 from __future__ import annotations
@@ -67,10 +67,13 @@ class CyclicMap:
 
     @staticmethod
     def build(weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray]) -> CyclicMap:
-        """weight (outputs, inputs). src, dst: feature at each position of one period (-1: none), one array per
-        ciphertext; all of src have one period, all of dst have one. Bias where dst has features, zero elsewhere."""
+        """weight (outputs, inputs). src, dst: feature at each position of one period (-1: none), one array
+        per ciphertext; all of src have one period, all of dst have one. Bias where dst has features, zero
+        elsewhere."""
         if len({len(a) for a in src}) != 1 or len({len(a) for a in dst}) != 1:
-            raise ShapeError("cyclic map: ciphertexts of different periods", hint="pad the layouts to one period")
+            raise ShapeError(
+                "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"
+            )
         width, height = len(src[0]), len(dst[0])
         diagonals: Diagonal = {}
         for j, outs in enumerate(dst):
@@ -96,7 +99,8 @@ def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:
 
 
 def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:
-    """Token 0 of rows-packed x in vector packing. One level; log2(slots/period) + ciphertexts - 1 rotations."""
+    """Token 0 of rows-packed x in vector packing. One level; log2(slots/period) + ciphertexts - 1
+    rotations."""
     window, total = layout.shape.window, None
     for i, ct in enumerate(x):
         mask = np.zeros(layout.shape.slots)

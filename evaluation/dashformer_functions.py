@@ -95,11 +95,11 @@ def logits(model: Checkpoint, x: Array, f: Functions) -> Array:
 
 def queries_keys_values(model: Checkpoint, x: Array) -> tuple[Array, Array, Array]:
     """(inputs, tokens, heads, head size) each; queries divided by the root of the head size."""
-    shape = (*x.shape[:2], model.config.heads, model.config.head_size)
+    shape = (*x.shape[:2], model.config.heads, model.config.hidden // model.config.heads)
     query, key, value = (
         dense(model, f"attention.self.{n}", x).reshape(shape) for n in ("query", "key", "value")
     )
-    return query / np.sqrt(model.config.head_size), key, value
+    return query / np.sqrt(model.config.hidden // model.config.heads), key, value
 
 
 def spans(model: Checkpoint, x: Array, calibrated: int) -> str:

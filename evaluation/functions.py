@@ -279,9 +279,11 @@ def approximate(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Arr
 def _layer(model: Checkpoint, i: int, specs: CircuitSpecs, x: Array, mask: Array) -> Array:
     p, at, config = layer(model.config, i), f"layer{i}", model.config
     parts = [_dense(model, d.name, x) for d in (p.attention.query, p.attention.key, p.attention.value)]
-    q, k, v = (part.reshape(-1, config.heads, config.head_size) for part in parts)
+    q, k, v = (part.reshape(-1, config.heads, config.hidden // config.heads) for part in parts)
     s = specs.attention(f"{at}.attention")
-    e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.head_size)) * (mask / mask.sum())
+    e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.hidden // config.heads)) * (
+        mask / mask.sum()
+    )
     weights = e * s.inverse.numpy(e.sum(axis=-1, keepdims=True))
     context = np.einsum("hij,jhd->ihd", weights, v).reshape(x.shape)
     y = _norm(

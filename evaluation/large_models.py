@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.bert import BertConfig
+from tacita.models.registry import tensor_shapes
 
 SHAPES = {  # layers, hidden, heads, intermediate
     "bert-tiny": (2, 128, 2, 512),

@@ -6,8 +6,9 @@ import numpy as np
 
 from tacita import api
 from tacita.checkpoint import from_tensors, pad_hidden
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.bert import BertConfig
 from tacita.models.reference import reference
+from tacita.models.registry import tensor_shapes
 from tacita.placement.formulas import formula_prices
 from tacita.planning.circuit import make_plan
 from tacita.plans.presets import PRESETS

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from norms_first import FAMILY, Config, tensor_shapes
+from norms_first import FAMILY, Config
 from random_checkpoint import make_tokenizer
 from test_layers import _engine
 
@@ -35,8 +35,10 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpoint]:
     monkeypatch.setitem(registry.FAMILIES, "norms-first", FAMILY)
     rng, config = np.random.default_rng(4), Config()
-    scales = {name: 1.0 / np.sqrt(shape[-1]) for name, shape in tensor_shapes(config).items()}
-    tensors = {name: rng.normal(0.0, scales[name], shape) for name, shape in tensor_shapes(config).items()}
+    scales = {name: 1.0 / np.sqrt(shape[-1]) for name, shape in registry.tensor_shapes(config).items()}
+    tensors = {
+        name: rng.normal(0.0, scales[name], shape) for name, shape in registry.tensor_shapes(config).items()
+    }
     for name in (n for n in tensors if ".ln" in n and n.endswith("weight")):
         tensors[name] += 1.0
     yield from_tensors(config, tensors, make_tokenizer(config.vocab), name="norms first")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
-from tacita.blocks.shapes import Shapes
 from tacita.models import registry
 
 
@@ -57,24 +56,7 @@ def front(b: Any, m: Config, words: Any) -> Any:
     return b.positions(words, Positions("embeddings.position_embeddings.weight", None, m.hidden), "positions")
 
 
-def outline(
-    *, layers: int, hidden: int, heads: int, intermediate: int, labels: tuple[str, ...], **_: str
-) -> Config:
-    return Config(layers, hidden, heads, intermediate, labels=labels)
-
-
-def tensor_shapes(m: Config) -> dict[str, tuple[int, ...]]:
-    walk = Shapes()
-    forward(walk, m, (1, m.hidden))
-    return {**embedding_shapes(m), **walk.tensors}
-
-
-def embedding_shapes(m: Config) -> dict[str, tuple[int, ...]]:
-    sizes = {"word": m.vocab, "position": m.positions}
-    return {f"embeddings.{name}_embeddings.weight": (size, m.hidden) for name, size in sizes.items()}
-
-
-def check_names(m: Config) -> None:
+def check(m: Config) -> None:
     pass
 
 

@@ -11,7 +11,8 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.models.bert import BertConfig, tensor_shapes
+from tacita.models.bert import BertConfig
+from tacita.models.registry import tensor_shapes
 
 WORDS = ("a", "fine", "dull", "film", "the", "plot", "is", "never", "boring", "good", "bad", "very", ".", ",")
 

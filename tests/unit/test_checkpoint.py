@@ -14,8 +14,8 @@ from tacita.checkpoint import files as files_module
 from tacita.checkpoint import weights as weights_module
 from tacita.errors import CheckpointError, InputError
 from tacita.front.embed import tokenize
-from tacita.models.bert import tensor_shapes
 from tacita.models.reference import reference
+from tacita.models.registry import tensor_shapes
 
 
 @pytest.fixture

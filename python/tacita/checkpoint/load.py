@@ -19,7 +19,7 @@ from tacita.checkpoint.weights import has_tensor, read_raw, read_tensors
 from tacita.errors import CheckpointError
 from tacita.front.tensors import check_tensors
 from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
-from tacita.models.registry import Config, module_of
+from tacita.models.registry import Config, check, tensor_shapes
 from tacita.models.retrained import ORDINARY
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     weights = path / "model.safetensors"
     raw = read_raw(weights)
     config = read_config(path, pooling, embeddings, has_tensor(raw, "pooler.dense.weight"))
-    module_of(config).check_names(config)
-    tensors = read_tensors(weights, raw, module_of(config).tensor_shapes(config))
+    check(config)
+    tensors = read_tensors(weights, raw, tensor_shapes(config))
     tokenizer = _tokenizer(path / "tokenizer.json", config) if embeddings else None
     return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(weights))
 
@@ -74,8 +74,8 @@ def from_tensors(
     where: str = "from_tensors",
 ) -> Checkpoint:
     """A Checkpoint from arrays: the same checks as `load`. Errors: CheckpointError."""
-    module_of(config).check_names(config)
-    shapes: dict[str, tuple[int, ...]] = module_of(config).tensor_shapes(config)
+    check(config)
+    shapes = tensor_shapes(config)
     check_tensors(where, tensors, shapes)
     frozen = {key: _frozen(tensors[key]) for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))

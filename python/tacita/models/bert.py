@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
-from tacita.blocks.shapes import Shapes
-from tacita.errors import CheckpointError, PlanError
-from tacita.front.front import table_shapes
+from tacita.errors import PlanError
 from tacita.models.retrained import ORDINARY, Retrained
 
 A = TypeVar("A")  # an interpreter's answer
@@ -26,8 +24,8 @@ POOLINGS = ("pooler", "cls", "mean")
 class BertConfig:
     """Sizes and options of one checkpoint.
 
-    classes: 0 when there is no classifier (BertModel); the answer is then the pooled vector. labels: one
-    per class. embeddings: False for a model that starts from hidden states and has no embedding tables.
+    labels: one per class; none where there is no classifier (BertModel): the answer is then the pooled
+    vector. embeddings: False for a model that starts from hidden states and has no embedding tables.
     types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default
     nothing.
     embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of `POOLINGS`.
@@ -56,17 +54,9 @@ class BertConfig:
         return self.pooling in ("pooler", "cls")
 
     @property
-    def head_size(self) -> int:
-        return self.hidden // self.heads
-
-    @property
-    def classes(self) -> int:
-        return len(self.labels)
-
-    @property
     def outputs(self) -> int:
-        """Length of the answer: classes, or hidden when there is no classifier."""
-        return self.classes or self.hidden
+        """Length of the answer: one number a label, or `hidden` when there is no classifier."""
+        return len(self.labels) or self.hidden
 
 
 @dataclass(frozen=True)
@@ -92,7 +82,8 @@ def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> 
         y = b.norm(y, p.norm1, f"{at}.norm1")
         x = b.norm(b.add(y, b.feed_forward(y, p.feed_forward, f"{at}.feed_forward")), p.norm2, f"{at}.norm2")
     pooled = _pooled(b, m, x)
-    return b.answer(b.linear(pooled, _classifier(m), "classifier") if m.classes else pooled)
+    classifier = Dense("classifier", m.hidden, len(m.labels))
+    return b.answer(b.linear(pooled, classifier, "classifier") if m.labels else pooled)
 
 
 def front(b: Blocks[T, A], m: BertConfig, words: T) -> T:
@@ -124,41 +115,9 @@ def layer_prefix(index: int) -> str:
     return f"encoder.layer.{index}."
 
 
-def outline(
-    *,
-    layers: int,
-    hidden: int,
-    heads: int,
-    intermediate: int,
-    activation: str,
-    pooling: str,
-    labels: tuple[str, ...],
-) -> BertConfig:
-    """A configuration of which only what decides its nodes is known: no tables, nothing retrained."""
-    return BertConfig(
-        layers, hidden, heads, intermediate, 1, 1, 0, activation, pooling, 0.0, labels, embeddings=False
-    )
-
-
-def tensor_shapes(m: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of every tensor that the model needs."""
-    walk = Shapes()
-    forward(walk, m, (1, m.hidden))
-    return {**(table_shapes(m, m.hidden) if m.embeddings else {}), **walk.tensors}
-
-
-def check_names(m: BertConfig) -> None:
-    """Raises CheckpointError for an option that is not one of ours, a normalised classifier, bad stored
-    numbers."""
+def check(m: BertConfig) -> None:
+    """Raises CheckpointError for bad numbers of a retrained model."""
     m.retrained.check(m.layers)
-    if m.activation not in ACTIVATIONS:
-        raise CheckpointError(f"activation {m.activation!r}", hint=f"supported: {', '.join(ACTIVATIONS)}")
-    if m.pooling not in POOLINGS:
-        raise CheckpointError(f"pooling {m.pooling!r}", hint=f"supported: {', '.join(POOLINGS)}")
-    if m.normalise and m.classes:
-        raise CheckpointError(
-            "a classifier whose answer is normalised", hint="only embeddings are normalised"
-        )
 
 
 def _pooled(b: Blocks[T, A], m: BertConfig, x: T) -> T:
@@ -172,10 +131,6 @@ def _pooled(b: Blocks[T, A], m: BertConfig, x: T) -> T:
             return b.mean(x, "mean")
         case unknown:
             raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
-
-
-def _classifier(m: BertConfig) -> Dense:
-    return Dense("classifier", m.hidden, m.classes)
 
 
 def _norm(m: BertConfig, at: str, deviation: float | None = None) -> Norm:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
+from tacita.front.front import table_shapes
 from tacita.models import bert
 from tacita.models.base import Config as Config
 
@@ -22,8 +23,8 @@ A = TypeVar("A")  # an interpreter's answer
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type. module: the file with `forward`, `front`, `outline`, `tensor_shapes`,
-    `embedding_shapes` and `check_names`.
+    """config: its type, with the fields of `models.base`. module: the file with `forward`, `front` and
+    `check`.
 
     options: names that a field of the configuration may have.
     """
@@ -62,9 +63,31 @@ def unknown_option(family: str, config: object) -> str | None:
 
 def outline(family: str, **sizes: Any) -> Config:
     """A configuration that has the nodes of a model of which only sizes and options are known, as a plan
-    states them; see the family's `outline` for the names."""
-    config: Config = FAMILIES[family].module.outline(**sizes)
+    states them: no tables, and nothing that a checkpoint alone could say."""
+    config: Config = FAMILIES[family].config(
+        vocab=1, positions=1, types=0, norm_eps=0.0, embeddings=False, **sizes
+    )
     return config
+
+
+def check(config: Config) -> None:
+    """Raises CheckpointError for a name that the family does not have, for a classifier whose answer is
+    normalised, and for what the family's own `check` refuses."""
+    family = family_of(config)
+    if field := unknown_option(family, config):
+        known = ", ".join(FAMILIES[family].options[field])
+        raise CheckpointError(f"{field} {getattr(config, field)!r}", hint=f"supported: {known}")
+    if config.normalise and config.labels:
+        raise CheckpointError(
+            "a classifier whose answer is normalised", hint="only embeddings are normalised"
+        )
+    module_of(config).check(config)
+
+
+def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor that the model needs, embedding tables first."""
+    tables = table_shapes(config, config.hidden) if config.embeddings else {}
+    return {**tables, **shapes(config, 1).tensors}
 
 
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:

@@ -13,7 +13,8 @@ from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Mean, Node
 from tacita.errors import CheckpointError, FileError, PlanError
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
-from tacita.models.registry import FAMILIES, Config, module_of, nodes, shapes, unknown_option
+from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
+from tacita.models.registry import check as check_config
 from tacita.plans.two_party.correlations import KINDS
 from tacita.plans.two_party.failure import MOST_FAILURE, failure_log2
 from tacita.plans.two_party.plan import (
@@ -118,7 +119,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
 def _known(config: Config) -> bool:
     """Whether the family takes the options, so that its nodes can be listed."""
     try:
-        module_of(config).check_names(config)
+        check_config(config)
     except CheckpointError:
         return False
     return True

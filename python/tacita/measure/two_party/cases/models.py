@@ -20,7 +20,7 @@ from tacita.data import DEFAULT_MODEL
 from tacita.measure.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.models.base import Config
 from tacita.models.reference import reference
-from tacita.models.registry import FAMILIES, forward, module_of, shapes
+from tacita.models.registry import FAMILIES, forward, shapes, tensor_shapes
 from tacita.planning.two_party import make_two_party_plan, node_bounds
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.base import Formats
@@ -167,9 +167,7 @@ class BertBaseShape(Model):
 
     def checkpoint(self, options: Options) -> Checkpoint:
         config, rng = self.config(options), self.rng("weights")
-        tensors = {
-            key: _random(key, shape, rng) for key, shape in module_of(config).tensor_shapes(config).items()
-        }
+        tensors = {key: _random(key, shape, rng) for key, shape in tensor_shapes(config).items()}
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
     def sample(self, model: Checkpoint) -> Sample:

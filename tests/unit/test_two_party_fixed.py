@@ -15,8 +15,9 @@ from tacita import api
 from tacita.approx.activations import gelu
 from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
-from tacita.calibrate.hidden_embedding import WORDS, padded_words
 from tacita.checkpoint import Checkpoint, embed
+from tacita.front.embed import padded_words
+from tacita.front.front import WORDS
 from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
 from tacita.two_party import chains, functions

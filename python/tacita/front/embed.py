@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError, InputError
+from tacita.front.front import WORDS
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -99,7 +100,7 @@ def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], A
 def _embedding(front: Embedder, ids: list[int], types: list[int]) -> Array:
     """Sum of the tables, then LayerNorm where the model has one."""
     table, config = front.tensors, front.config
-    x = table["embeddings.word_embeddings.weight"][ids]
+    x = table[WORDS][ids]
     x = x + table["embeddings.position_embeddings.weight"][: len(ids)]
     if config.types:
         x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]

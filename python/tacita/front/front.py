@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Array = NDArray[np.float64]
+WORDS = "embeddings.word_embeddings.weight"  # the table that a hidden embedding looks words up in
 TABLES = {
     "word": "vocab",
     "position": "positions",

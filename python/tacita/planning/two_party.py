@@ -14,7 +14,7 @@ from tacita.front.embed import Text
 from tacita.models.registry import Config, family_of, nodes
 from tacita.plans.strict_json import printable
 from tacita.plans.two_party.check import MOST_TOKENS, check, ordinary
-from tacita.plans.two_party.plan import EMBEDDING_NORM, EMBEDDINGS, TwoPartyPlan
+from tacita.plans.two_party.plan import EMBEDDINGS, TwoPartyPlan
 from tacita.two_party.base import (
     GELU_FORMS,
     AttentionBounds,
@@ -47,8 +47,7 @@ def make_two_party_plan(
     embedding, norms = None, dict[str, NormBounds]()
     if embeddings == "hidden":
         texts = list(load_texts() if texts is None else texts)
-        embedding, norm, samples = hidden_embedding(checkpoint, tokens, texts, margin)
-        norms = {EMBEDDING_NORM: norm} if norm else {}
+        embedding, norms, samples = hidden_embedding(checkpoint, tokens, texts, margin)
         found = calibrate(
             checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False
         )

@@ -12,8 +12,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tacita.calibrate.hidden_embedding import WORDS
 from tacita.checkpoint import Checkpoint
+from tacita.front.front import WORDS
 from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol.party import encrypt_table
 from tacita.protocol.public_part import encode, public_part

@@ -18,7 +18,6 @@ from tacita.models.registry import check as check_config
 from tacita.plans.two_party.correlations import KINDS
 from tacita.plans.two_party.failure import MOST_FAILURE, failure_log2
 from tacita.plans.two_party.plan import (
-    EMBEDDING_NORM,
     EMBEDDINGS,
     FORMAT,
     REMAKE,
@@ -141,7 +140,7 @@ def _node_rules(plan: TwoPartyPlan) -> Rules:
     yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
     yield "bounds of norms", set(bounds.norms) == _of(known, Norm)
     yield "bounds of functions", set(bounds.functions) == _of(known, FeedForward, Function)
-    yield "magnitudes", set(plan.magnitudes) == _of(known, Attention, FeedForward, Norm) - {EMBEDDING_NORM}
+    yield "magnitudes", set(plan.magnitudes) == _of(nodes(plan.config), Attention, FeedForward, Norm)
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     for name, magnitude in plan.magnitudes.items():
         yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room

@@ -30,7 +30,6 @@ from tacita.two_party.count import Cost, CountTensors
 FORMAT = "tacita-two-party"
 VERSION = 3
 EMBEDDINGS = ("published", "hidden")
-EMBEDDING_NORM = "embedding.norm"
 REMAKE = "the peer runs another release, or the connection is not to a tacita server"
 
 

@@ -48,10 +48,6 @@ class Graph:
 
     steps: list[Step] = field(default_factory=list)
 
-    def by_name(self) -> dict[str, Step]:
-        """Steps by name."""
-        return {step.name: step for step in self.steps}
-
     def uses(self) -> Counter[str]:
         """How many steps read the result of each."""
         return Counter(value.step for step in self.steps for value in step.inputs)

@@ -7,7 +7,7 @@ crosses a boundary holds values in [-1, 1] (stored = value / bound, with the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,15 +28,3 @@ class Stage:
     name: str
     run: Callable[[Backend, Live], Live]
     complex_outputs: frozenset[str] = field(default_factory=frozenset)
-
-
-def keeping(names: frozenset[str], stages: Iterable[Stage], prefix: str = "") -> list[Stage]:
-    """The stages, renamed, with these tensors (the request's masks) handed on."""
-    return [Stage(prefix + stage.name, _kept(names, stage), stage.complex_outputs) for stage in stages]
-
-
-def _kept(names: frozenset[str], stage: Stage) -> Callable[[Backend, Live], Live]:
-    def run(be: Backend, live: Live) -> Live:
-        return stage.run(be, live) | {name: live[name] for name in names if name in live}
-
-    return run

@@ -26,10 +26,12 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from freezing.compare import Difference, differences
+from freezing.known import known
 from freezing.layout import to_text
 from freezing.parts import PARTS
 
@@ -54,18 +56,24 @@ def check(name: str, folder: Path) -> tuple[int, str]:
     if absent := _absent(name):
         return 0, absent
     old = json.loads(_path(name, folder).read_text(encoding="utf-8"))
-    return verdict(old, PARTS[name].compute())
+    return verdict(old, PARTS[name].compute(), name)
 
 
-def verdict(old: Any, new: Any) -> tuple[int, str]:
-    """(1 if a difference is forbidden, what to say: a line, and the differences, forbidden ones first)."""
+def verdict(old: Any, new: Any, part: str = "") -> tuple[int, str]:
+    """(1 if a difference is forbidden, what to say: a line, and the differences, forbidden ones first).
+
+    part: whose known shortfalls are let pass, and said.
+    """
     found = sorted(differences(old, new), key=lambda difference: not difference.wrong)
-    wrong = sum(difference.wrong for difference in found)
     if not found:
         return 0, "ok, identical"
-    allowed = f"ok, {len(found)} allowed differences"
+    worse = [difference for difference in found if difference.wrong]
+    reasons = {d.path: known(part, d.path, d.new) for d in worse}
+    wrong = sum(not reason for reason in reasons.values())
+    told = f", {len(worse)} of them worse and known" if worse else ""
+    allowed = f"ok, {len(found)} allowed differences{told}"
     head = f"{wrong} of {len(found)} differences are forbidden" if wrong else allowed
-    return int(wrong > 0), "\n".join([head, *_shown(found)])
+    return int(wrong > 0), "\n".join([head, *_shown(found, reasons)])
 
 
 def freeze(name: str, folder: Path) -> tuple[int, str]:
@@ -79,9 +87,13 @@ def freeze(name: str, folder: Path) -> tuple[int, str]:
     return 0, f"{len(text)} bytes"
 
 
-def _shown(found: list[Difference]) -> list[str]:
-    lines = [f"  {'WORSE' if difference.wrong else 'ok   '} {difference}" for difference in found[:MOST]]
+def _shown(found: list[Difference], reasons: Mapping[str, str]) -> list[str]:
+    lines = [f"  {'WORSE' if d.wrong else 'ok   '} {d}{_known(reasons.get(d.path))}" for d in found[:MOST]]
     return lines + ([f"  and {len(found) - MOST} more"] if len(found) > MOST else [])
+
+
+def _known(reason: str | None) -> str:
+    return f": known, {reason}" if reason else ""
 
 
 def _timed(treat: Any, name: str, folder: Path) -> int:

@@ -128,3 +128,12 @@ def test_absent_data_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     part = Part(lambda: pytest.fail("computed"), "", tmp_path / "sst2")
     monkeypatch.setitem(freeze.PARTS, "logits-thor", part)
     assert freeze.check("logits-thor", freeze.FROZEN) == (0, "skipped: sst2 is not in ../shared/data")
+
+
+def test_a_known_shortfall_passes_with_its_reason_and_no_further() -> None:
+    old = {"estimate": {"bytes": 41_653_760}}
+    as_known, worse = {"estimate": {"bytes": 41_674_240}}, {"estimate": {"bytes": 41_674_241}}
+    status, said = freeze.verdict(old, as_known, "sst2-two-party")
+    assert status == 0 and "worse and known" in said and "last layer" in said
+    assert freeze.verdict(old, worse, "sst2-two-party")[0] == 1
+    assert freeze.verdict(old, as_known, "minilm-two-party")[0] == 1

@@ -377,27 +377,3 @@ def test_nobody_there() -> None:
         taken.bind(("127.0.0.1", 0))
         done = classify(f"127.0.0.1:{taken.getsockname()[1]}", "bad", "--insecure-plain-tcp")
     assert done.returncode == 2 and done.stderr.startswith("error:")
-
-
-@pytest.mark.parametrize(
-    "options", [[], ["--insecure-plain-tcp", "--new-certificate", "x"], ["--certificate", "x"]]
-)
-def test_a_server_must_be_told_how_it_is_secured(options: list[str]) -> None:
-    from test_cli import run
-
-    status, _, err = run("serve", *options)
-    assert status == 2 and "error:" in err
-
-
-def test_a_client_must_be_told_whom_to_trust() -> None:
-    from test_cli import run
-
-    for options in (
-        ["127.0.0.1:1"],
-        ["nowhere", "--insecure-plain-tcp"],
-        ["127.0.0.1:1", "--trust", "x", "--key", "y"],
-        ["127.0.0.1:1", "--trust", "x", "--fingerprint", "00" * 32],
-        ["127.0.0.1:1", "--fingerprint", "00" * 32, "--name", "y"],
-    ):
-        status, _, err = run("classify", "bad", "--connect", *options)
-        assert status == 2 and "error:" in err

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from random_checkpoint import make_random_checkpoint
+from test_cli import run
 
 from tacita.blocks.weights import Weights
 from tacita.cli.two_party.connection import Stopwatch, address, cost_line, expectation, identity_of, steps
@@ -92,3 +93,23 @@ def test_expected_traffic_grows_with_tokens_and_shrinks_with_what_is_not_needed(
     assert expected_bytes(mean) > expected_bytes(plan)  # its last layer runs on all rows
     assert expected_bytes(hidden) > expected_bytes(plan)
     assert "MB a text" in expectation(plan)
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--insecure-plain-tcp", "--new-certificate", "x"], ["--certificate", "x"]]
+)
+def test_a_server_must_be_told_how_it_is_secured(options: list[str]) -> None:
+    status, _, err = run("serve", *options)
+    assert status == 2 and "error:" in err
+
+
+def test_a_client_must_be_told_whom_to_trust() -> None:
+    for options in (
+        ["127.0.0.1:1"],
+        ["nowhere", "--insecure-plain-tcp"],
+        ["127.0.0.1:1", "--trust", "x", "--key", "y"],
+        ["127.0.0.1:1", "--trust", "x", "--fingerprint", "00" * 32],
+        ["127.0.0.1:1", "--fingerprint", "00" * 32, "--name", "y"],
+    ):
+        status, _, err = run("classify", "bad", "--connect", *options)
+        assert status == 2 and "error:" in err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WIDEST = 110
+WIDEST, LONGEST = 110, 400
 FOLDERS = ("docs", "evaluation", "python", "requirements", "training")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
@@ -49,6 +49,14 @@ def test_lines_of_code_fit(folder: str) -> None:
     files = [path for path in files if path.is_file() and not BUILT & set(path.parts)]
     assert files
     assert not (wide := [f"{path}:{number}" for path in files for number in too_wide(path)]), wide
+
+
+def test_files_of_code_stay_short() -> None:
+    """One idea, one file. An interface without code, and what is generated, are no files to read through."""
+    files = [path for folder in CODE for kind in ("*.py", "*.rs") for path in (ROOT / folder).rglob(kind)]
+    files = [path for path in files if not BUILT & set(path.parts)]
+    long = [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
+    assert files and not long, long
 
 
 def too_wide(path: Path) -> list[int]:

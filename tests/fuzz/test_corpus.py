@@ -32,7 +32,9 @@ def test_a_thousand_changed_documents(name: str) -> None:
 def test_the_honest_inputs_are_accepted() -> None:
     """Had they been refused at the first byte, nothing behind it would be fuzzed."""
     assert decoders.parse_plan(decoders.seeds("two_party_plan")[0]) == decoders.TWO_PARTY_PLAN
-    assert decoders.parse(decoders.seeds("ckks_plan")[0].decode(), "plan").hash == decoders.PLAN.hash
+    short, whole = (decoders.parse(seed.decode(), "plan") for seed in decoders.seeds("ckks_plan"))
+    assert whole.hash == decoders.PLAN.hash and len(short.stages) == len(short.rotations) == 1
+    decoders.require_circuit(short)
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])

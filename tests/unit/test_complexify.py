@@ -4,7 +4,7 @@ form."""
 import numpy as np
 import pytest
 
-from tacita.packings.rows.complexify import RealMap, _forms
+from tacita.packings.complexify import RealMap, _forms
 from tacita.slots.plain import PlainBackend
 
 BE = PlainBackend(64)

@@ -10,12 +10,12 @@ from tacita.packings.rows.layout import (
     RowsShape,
     linear_diagonals,
     restore_copies,
-    rotate_range,
 )
 from tacita.packings.rows.linear import Affine, residual
 from tacita.packings.rows.windows import head_windows, mask_numbers, pack_masks
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
+from tacita.slots.rotations import rotate_range
 from tacita.slots.sim import SimBackend
 
 SHAPE = RowsShape(512, 16)  # windows of 32 positions

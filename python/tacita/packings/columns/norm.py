@@ -16,8 +16,8 @@ import numpy as np
 from tacita.approx.spec import Spec
 from tacita.packings.columns.layout import lane_total
 from tacita.packings.columns.linear import Cts
-from tacita.packings.rows.vectors.first_token import exact_bound
 from tacita.packings.stored import Stored, apply
+from tacita.packings.vector.norm import exact_bound
 from tacita.slots.base import Backend, Ct
 
 AT_ONCE = 16  # columns in one call

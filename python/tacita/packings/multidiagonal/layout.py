@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.packings.rows.layout import Array, IntArray
+from tacita.packings.arrays import Array, IntArray
 from tacita.packings.sizes import is_power, refuse
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tacita.errors import ShapeError
+from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import MultiDiagonal, rotate_inside
-from tacita.packings.rows.layout import Array
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 

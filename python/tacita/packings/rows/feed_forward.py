@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacita.approx.spec import Spec
-from tacita.packings.rows.layout import Array, FeatureLayout
+from tacita.packings.arrays import Array
+from tacita.packings.rows.layout import FeatureLayout
 from tacita.packings.rows.linear import Affine, residual
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend, Ct

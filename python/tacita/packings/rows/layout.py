@@ -16,18 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tacita.errors import ShapeError
+from tacita.packings.arrays import Array, Diagonal, IntArray
 from tacita.packings.sizes import ceil_power, is_power, refuse
 from tacita.slots.base import Backend, Ct
-
-Array = npt.NDArray[Any]
-IntArray = npt.NDArray[np.int64]
-Diagonal = dict[tuple[int, int, int], Array]
 
 MIN_TOKENS, MAX_TOKENS = 4, 512
 
@@ -203,33 +198,3 @@ def restore_copies(be: Backend, cts: Sequence[Ct], layout: FeatureLayout) -> tup
             step *= 2
         out.append(ct)
     return tuple(out)
-
-
-def rotate_sum(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
-    """out[j] = sum of ct[j + step*k] for 0 <= k < width (a power of two): log2(width) rotations, no level."""
-    k = width // 2
-    while k >= 1:
-        ct = be.add(ct, be.rotate(ct, step * k))
-        k //= 2
-    return ct
-
-
-def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
-    """Repeats slots that have zeros behind them: out[j] = sum of ct[j - step*k], 0 <= k < width; no level."""
-    return rotate_sum(be, ct, width, -step)
-
-
-def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
-    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one
-    key.
-
-    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
-    hoisted.
-    """
-    radix = ceil_power(max(1, int(np.sqrt(count))))
-    out: list[Ct] = []
-    anchor = ct
-    for start in range(0, count, radix):
-        anchor = anchor if start == 0 else be.rotate(anchor, step * radix)
-        out += be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])
-    return out

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.rows.layout import Array, FeatureLayout, restore_copies, rotate_sum, spread
+from tacita.packings.arrays import Array
+from tacita.packings.rows.layout import FeatureLayout, restore_copies
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend, Ct
+from tacita.slots.rotations import rotate_sum, spread
 
 Cts = tuple[Ct, ...]
 

@@ -19,31 +19,29 @@ from tacita.blocks.base import Norm as NormNode
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
+from tacita.packings.arrays import Array
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
-from tacita.packings.rows.answer import Answering, norm_check
+from tacita.packings.one_text import OneTextResponse
+from tacita.packings.rows.answer import mean, row_features, row_logits
 from tacita.packings.rows.attention import Attention, AttentionSpecs
 from tacita.packings.rows.feed_forward import FeedForward
-from tacita.packings.rows.layout import Array, FeatureLayout, RowsShape, can_carry, restore_copies
+from tacita.packings.rows.first_token import FirstTokenAttention, select_token
+from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry, restore_copies
 from tacita.packings.rows.linear import residual as residual_of
 from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
 from tacita.packings.rows.response import RowsResponse
-from tacita.packings.rows.vectors.first_token import (
-    FirstTokenAttention,
-    VectorForward,
-    VectorNorm,
-    exact_bound,
-    without_mean,
-)
-from tacita.packings.rows.vectors.pooler import Pooler, mean
-from tacita.packings.rows.vectors.vector import VectorLayout, select_token
 from tacita.packings.rows.windows import head_windows
 from tacita.packings.specs import CircuitSpecs
+from tacita.packings.vector.answer import Answering, vector_features, vector_logits
+from tacita.packings.vector.feed_forward import VectorForward
+from tacita.packings.vector.layout import VectorLayout
+from tacita.packings.vector.norm import VectorNorm, exact_bound, without_mean
+from tacita.packings.vector.operations import ANSWER, answer_operation, function_operations, norm_operations
+from tacita.packings.vector.pooler import Pooler
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
-
-CHECK, ANSWER = "check", "answer"
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class RowParts:
             mean=averaged,
         )
 
-    def response(self) -> RowsResponse:
+    def response(self) -> OneTextResponse:
         """See the contract."""
         assert self._answering is not None
         return self._answering.response
@@ -164,17 +162,9 @@ class RowParts:
         """On the vector, whatever the function."""
         if not x.form.vector:
             raise refuse_node("rows", name, "one row of a tensor that is not a vector")
-        spec, argument = self._specs.function(name).function, f"{name}.argument"
+        spec = self._specs.function(name).function
         pooler = Pooler.build(*self._weights.dense(dense), self._vector, x.form.bound, spec)
-
-        def apply(be: Backend, live: Live) -> Live:
-            return {argument: (pooler.pre_activation(be, live[x.live][0]),)}
-
-        def activate(be: Backend, live: Live) -> Live:
-            return {name: (pooler.activate(be, live[argument][0]),)}
-
-        operations = [Operation(argument, (x.live,), apply), Operation(name, (argument,), activate)]
-        return operations, Held(name, 1, Form(pooler.exit, vector=True))
+        return function_operations(pooler, name, x.live), Held(name, 1, Form(pooler.exit, vector=True))
 
     def answer(self, x: Held[Form], dense: Dense | None, averaged: str) -> list[Operation]:
         """See the contract."""
@@ -184,23 +174,20 @@ class RowParts:
         def average(be: Backend, live: Live) -> Live:
             return {averaged: mean(be, live[x.live], live[MEAN][0], self._layout)}
 
-        def answer(be: Backend, live: Live) -> Live:
-            return {ANSWER: answering.apply(be, live[pooled], live[CHECK][0])}
-
         operations = [Operation(averaged, (x.live,), average)] if averaged else []
-        return [*operations, Operation(ANSWER, (pooled, CHECK), answer)]
+        return [*operations, answer_operation(answering, pooled)]
 
     def _answered(self, x: Held[Form], dense: Dense | None, averaged: str) -> Answering:
         bound, answer = x.form.bound, self._specs.answer
         if averaged:
             if dense is None:
-                return Answering.features(self._layout, bound)
-            return Answering.logits(*self._weights.dense(dense), self._layout, bound, answer)
+                return row_features(self._layout, bound)
+            return row_logits(*self._weights.dense(dense), self._layout, bound, answer)
         if not x.form.vector:
             raise refuse_node("rows", ANSWER, "one row of a tensor that is not a vector")
         if dense is None:
-            return Answering.vector_features(self._vector, bound)
-        return Answering.vector_logits(*self._weights.dense(dense), self._vector, bound, answer)
+            return vector_features(RowsResponse, self._vector, bound)
+        return vector_logits(RowsResponse, *self._weights.dense(dense), self._vector, bound, answer)
 
     def _attention(self, block: Block[Form], a: AttentionNode, target: Target) -> list[Operation]:
         """Every token."""
@@ -342,21 +329,6 @@ class RowParts:
 
 
 Unpack = Callable[[Sequence[Array]], Array]
-
-
-def norm_operations(norm: Norm | VectorNorm, name: str, *, check: bool) -> list[Operation]:
-    """`NAME.centred` -> the result. check: also give the norm check of the response."""
-    centred, spread = f"{name}.centred", f"{name}.variance"
-
-    def variance(be: Backend, live: Live) -> Live:
-        return {spread: (norm.variance(be, live[centred]),)}
-
-    def normalise(be: Backend, live: Live) -> Live:
-        root = norm.root(be, live[spread][0])
-        result: Live = {name: norm.normalise(be, live[centred], root)}
-        return result | ({CHECK: (norm_check(be, live[spread][0], root, norm.rsqrt),)} if check else {})
-
-    return [Operation(spread, (centred,), variance), Operation(name, (centred, spread), normalise)]
 
 
 def _values(unpack: Unpack, bound: float, slots: Sequence[Array]) -> Array:

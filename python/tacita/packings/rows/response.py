@@ -1,98 +1,23 @@
-"""Where the answer of one text is: the numbers, a second copy of them, zeros, and a check of the last
-LayerNorm.
-
-A client can thereby tell a broken decode from an answer. Copies that differ or zeros that are not show a
-wrong key, overflow or damage. The norm check is variance * (1/sqrt(variance))^2 of the last LayerNorm at the
-first token: it is 1 as long as that variance lies in its calibrated interval, which an explosion anywhere
-before it spoils.
-
-    apart, of 2 numbers:        block 0 begins with number 0, block 1 with number 1, 2 and 3 with their
-    copies, 4 with the check
-    side by side, of 3 numbers: block 0 is 0, 1, 2 and zeros, block 1 the same again, block 2 begins with the
-    check
-"""
+"""Where the answer of one text in rows is: as in every packing of one text, in blocks of a token or of a
+vector."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from tacita.packings.response import Answer
-from tacita.packings.rows.layout import Array
-from tacita.packings.sizes import ceil_power, is_power, refuse
-
-Place = tuple[int, int]  # ciphertext, slot
+from tacita.packings.one_text import OneTextResponse
+from tacita.packings.sizes import ceil_power
 
 
 @dataclass(frozen=True)
-class RowsResponse:
-    """Numbers that say where the answer is: plain data, as a plan states it. Slots not named must decode to
-    about zero.
-
-    slots of a ciphertext; width of a block (a power of two); size: numbers in the answer. apart: each number
-    has a block of its own, as logits do; else they lie side by side, as features do, over as many ciphertexts
-    as blocks of them take. bound: numbers are stored divided by it.
-    """
+class RowsResponse(OneTextResponse):
+    """See `OneTextResponse`."""
 
     tag: ClassVar[str] = "rows"
-
-    slots: int
-    width: int
-    size: int
-    apart: bool
-    bound: float
-
-    def check(self) -> None:
-        """Raises ShapeError where the blocks of an answer do not fit into the slots."""
-        blocks = 2 * self.size + 1 if self.apart else 3
-        if self.size < 1 or not is_power(self.width) or blocks * self.width > self.slots:
-            what = f"an answer of {self.size} numbers in blocks of {self.width} of {self.slots} slots"
-            raise refuse("rows", what, "use more tokens or a larger ring: classes need 2*classes + 1 blocks")
 
     def fits(self, slots: int, tokens: int, lanes: int, hidden: int, classes: bool) -> bool:
         """Whether it is the answer of such a model: logits or hidden features, in blocks of a token's or a
         vector's."""
         widths = (slots // tokens, ceil_power(hidden))
         return self.slots == slots and self.width in widths and self.apart == classes
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts, all real."""
-        return 1 if self.apart else -(-self.size // self.width)
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """(ciphertext, slot) of each number."""
-        if self.apart:
-            return tuple((0, number * self.width) for number in range(self.size))
-        return tuple(divmod(number, self.width) for number in range(self.size))
-
-    @property
-    def copies(self) -> tuple[Place, ...]:
-        """Of the second copy of each."""
-        further = self.width * (self.size if self.apart else 1)
-        return tuple((ct, slot + further) for ct, slot in self.places)
-
-    @property
-    def check_place(self) -> Place:
-        """Of half the norm check."""
-        return 0, 2 * self.width * (self.size if self.apart else 1)
-
-    def read(self, slots: Sequence[Array]) -> list[Answer]:
-        """Decoded ciphertexts -> the one answer and its integrity figures."""
-        table = np.stack(list(slots))
-        places, copies = self.places, self.copies
-        answer, again = (np.array([table[place].real for place in side]) for side in (places, copies))
-        used = np.zeros(table.shape, dtype=bool)
-        for place in (*places, *copies, self.check_place):
-            used[place] = True
-        found = Answer(
-            values=0.5 * (answer + again) * self.bound,
-            disagreement=float(np.max(np.abs(answer - again))) * self.bound,
-            leak=float(np.max(np.abs(table[~used]))) * self.bound,
-            norm_check=2.0 * float(table[self.check_place].real),
-        )
-        return [found]

@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tacita.packings.rows.layout import Array, RowsShape
+from tacita.packings.arrays import Array
+from tacita.packings.rows.layout import RowsShape
 from tacita.packings.sizes import ceil_power, refuse
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tacita.packings.rows.layout import Array, Diagonal
+from tacita.packings.arrays import Array, Diagonal
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 

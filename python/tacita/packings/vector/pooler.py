@@ -1,17 +1,14 @@
-"""From the last hidden states to the pooled vector: tanh pooler on the first token, or the mean over real
-tokens."""
+"""The tanh pooler on the vector of the first token."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tacita.approx.spec import Spec
-from tacita.packings.rows.layout import Array, FeatureLayout, rotate_sum
-from tacita.packings.rows.vectors.vector import CyclicMap, VectorLayout
+from tacita.packings.arrays import Array
 from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.vector.layout import CyclicMap, VectorLayout
 from tacita.slots.base import Backend, Ct
-
-Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +37,3 @@ class Pooler:
     def exit(self) -> float:
         """Bound of the result."""
         return output_bound(self.tanh)
-
-
-def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
-    """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions.
-    One level, log2(tokens) rotations a ciphertext."""
-    shape = layout.shape
-    return tuple(rotate_sum(be, be.mul(ct, weights), shape.tokens, shape.window) for ct in x)

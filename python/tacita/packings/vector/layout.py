@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.packings.rows.complexify import RealMap
-from tacita.packings.rows.layout import Array, Diagonal, FeatureLayout, IntArray, rotate_sum, spread
+from tacita.packings.arrays import Array, Diagonal, IntArray
+from tacita.packings.complexify import RealMap
 from tacita.packings.sizes import ceil_power, refuse
 from tacita.slots.base import Backend, Ct
+from tacita.slots.rotations import rotate_sum
 
 
 @dataclass(frozen=True)
@@ -96,15 +97,3 @@ def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:
     """The matrix between positions: zero where either side has no feature."""
     inside = (outs >= 0)[:, None] & (ins >= 0)[None, :]
     return np.where(inside, weight[np.ix_(np.maximum(outs, 0), np.maximum(ins, 0))], 0.0)
-
-
-def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:
-    """Token 0 of rows-packed x in vector packing. One level; log2(slots/period) + ciphertexts - 1
-    rotations."""
-    window, total = layout.shape.window, None
-    for i, ct in enumerate(x):
-        mask = np.zeros(layout.shape.slots)
-        mask[:window] = np.where(layout.home[i] >= 0, 1.0, 0.0)
-        part = be.rotate(be.mul_vector(ct, mask), -i * window)
-        total = part if total is None else be.add(total, part)
-    return spread(be, total, dst.slots // dst.period, dst.period)

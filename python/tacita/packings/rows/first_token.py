@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 
-from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array
 from tacita.packings.rows.attention import AttentionSpecs, context_scale
 from tacita.packings.rows.heads import context_layout
-from tacita.packings.rows.layout import Array, FeatureLayout, carried_index, rotate_sum, spread
+from tacita.packings.rows.layout import FeatureLayout, carried_index
 from tacita.packings.rows.linear import Affine
-from tacita.packings.rows.vectors.vector import CyclicMap, VectorLayout, select_token
 from tacita.packings.rows.windows import HeadWindow
-from tacita.packings.stored import Stored, apply, divide, divide_factor, output_bound
+from tacita.packings.stored import Stored, apply, divide, divide_factor
+from tacita.packings.vector.layout import CyclicMap, VectorLayout
+from tacita.packings.vector.norm import summand
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
+from tacita.slots.rotations import rotate_sum, spread
 
 Cts = tuple[Ct, ...]
 
@@ -143,104 +144,13 @@ class FirstTokenAttention:
         return inside
 
 
-def without_mean(be: Backend, x: Ct, layout: VectorLayout, factor: float) -> Ct:
-    """(x minus its mean over features) * factor, zero in the padding. One level, log2(period) rotations."""
-    ones = layout.vector(np.full(layout.size, factor))
-    total = rotate_sum(be, x, layout.period)
-    return be.sub(be.mul_vector(x, ones), be.mul_vector(total, ones / layout.size))
-
-
-def summand(be: Backend, x: Ct, layout: VectorLayout, factor: float, *, centred: bool) -> Ct:
-    """x * factor, less its mean over features if centred; zero in the padding. One level."""
-    if not centred:
-        return be.mul_vector(x, layout.vector(np.full(layout.size, factor)))
-    return without_mean(be, x, layout, factor)
-
-
-def exact_bound(bound: float, rsqrt: Spec, size: int) -> float:
-    """The least bound >= `bound` for which the variance of a tensor stored by it takes no level to scale: the
-    sum of its squares times an integer is then the variance in the stored form of rsqrt."""
-    scale = Stored.input_of(rsqrt).scale / size
-    return float(np.sqrt(ceil(bound**2 * scale) / scale))
-
-
-@dataclass(frozen=True, eq=False)
-class VectorNorm:
-    """LayerNorm in vector packing. entry: from `exact_bound`; else as `Norm`."""
-
-    layout: VectorLayout
-    rsqrt: Spec
-    epsilon: float
-    gamma: Array
-    beta: Array
-    entry: float
-    exit: float
-
-    def variance(self, be: Backend, x: Cts) -> Ct:
-        """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. One level."""
-        form = Stored.input_of(self.rsqrt)
-        total = rotate_sum(be, be.square(x[0]), self.layout.period)
-        times = round(self.entry**2 * form.scale / self.layout.size)
-        return be.add_const(be.mul_int(total, times), (self.epsilon - form.centre) * form.scale)
-
-    def root(self, be: Backend, variance: Ct) -> Ct:
-        """As `Norm.root`."""
-        return apply(be, variance, self.rsqrt, 1.0 / output_bound(self.rsqrt))
-
-    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts:
-        """(x * root * gamma + beta) / exit. 2 levels below x, 1 below root."""
-        scale = self.entry * output_bound(self.rsqrt) / self.exit
-        scaled = be.mul(be.mul_vector(x[0], self.layout.vector(self.gamma * scale)), root)
-        return (be.add_vector(scaled, self.layout.vector(self.beta / self.exit)),)
-
-
-@dataclass(frozen=True, eq=False)
-class VectorForward:
-    """Feed-forward block in vector packing; fields as `FeedForward`."""
-
-    layout: VectorLayout
-    activation: Spec
-    back: float
-    centred: bool
-    expansion: CyclicMap
-    contraction: CyclicMap
-
-    @staticmethod
-    def build(
-        weights: Sequence[Array],
-        layout: VectorLayout,
-        activation: Spec,
-        entry: float,
-        exit: float,
-        *,
-        residual: float | None = None,
-        centred: bool = True,
-    ) -> VectorForward:
-        """As `FeedForward.build`."""
-        up, up_bias, down, down_bias = weights
-        inner = VectorLayout(layout.slots, up.shape[0])
-        form, scale = Stored.input_of(activation), output_bound(activation) / exit
-        mean = (down.mean(axis=0), down_bias.mean()) if centred else (0.0, 0.0)
-        narrow, shift = (down - mean[0]) * scale, (down_bias - mean[1]) / exit
-        wide, moved = up * (entry * form.scale), up_bias * form.scale + form.offset
-        return VectorForward(
-            layout=layout,
-            activation=activation,
-            back=(entry if residual is None else residual) / exit,
-            centred=centred,
-            expansion=CyclicMap.build(wide, moved, [layout.index], [inner.index]),
-            contraction=CyclicMap.build(narrow, shift, [inner.index], [layout.index]),
-        )
-
-    def expand(self, be: Backend, y: Cts) -> Cts:
-        """As `FeedForward.expand`."""
-        return tuple(self.expansion.apply(be, list(y)))
-
-    def activate(self, be: Backend, inner: Cts) -> Cts:
-        """As `FeedForward.activate`."""
-        return (apply(be, inner[0], self.activation, 1.0 / output_bound(self.activation)),)
-
-    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
-        """As `FeedForward.contract`; one level below active and y."""
-        (out,) = self.contraction.apply(be, list(active))
-        return (be.add(out, summand(be, y[0], self.layout, self.back, centred=self.centred)),)
+def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:
+    """Token 0 of rows-packed x in vector packing. One level; log2(slots/period) + ciphertexts - 1
+    rotations."""
+    window, total = layout.shape.window, None
+    for i, ct in enumerate(x):
+        mask = np.zeros(layout.shape.slots)
+        mask[:window] = np.where(layout.home[i] >= 0, 1.0, 0.0)
+        part = be.rotate(be.mul_vector(ct, mask), -i * window)
+        total = part if total is None else be.add(total, part)
+    return spread(be, total, dst.slots // dst.period, dst.period)

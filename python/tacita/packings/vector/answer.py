@@ -1,0 +1,106 @@
+"""From a pooled vector to the ciphertexts of the answer, laid out as `one_text` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array, Diagonal
+from tacita.packings.one_text import OneTextResponse
+from tacita.packings.sizes import refuse
+from tacita.packings.stored import Stored, output_bound
+from tacita.packings.vector.layout import VectorLayout
+from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import LinearPlan
+from tacita.slots.rotations import rotate_sum
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """Pooled ciphertexts -> response ciphertexts. plan: one ciphertext (logits) or one per pooled ciphertext.
+
+    width: slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias.
+    """
+
+    response: OneTextResponse
+    plan: LinearPlan
+    width: int
+    keep: tuple[Array, ...]
+    bias: tuple[Array, ...]
+
+    def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
+        """pooled / entry, and the norm check of `norm_check` -> the response."""
+        out = be.linear(pooled, self.plan)
+        if self.keep:
+            out = [
+                be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0]), self.bias[0])
+            ]
+        out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
+        return tuple(out)
+
+
+def vector_logits(
+    kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
+) -> Answering:
+    """weight (classes, hidden). entry: bound of the vector; bound: of the logits. Two levels.
+
+    Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first slot.
+    Raises ShapeError for more classes than periods hold twice.
+    """
+    rows = np.vstack([weight, weight]) * (entry / bound)
+    if len(rows) * layout.period > layout.slots:
+        raise refuse("vector", f"{len(weight)} classes", "use a larger ring")
+    rest = np.zeros(layout.slots - rows.shape[0] * layout.period)
+    flat = np.concatenate([*(layout.vector(row) for row in rows), rest])
+    response = kind(layout.slots, layout.period, len(bias), True, bound)
+    return answer_logits(response, {(0, 0, 0): flat}, 1, bias)
+
+
+def vector_features(kind: type[OneTextResponse], layout: VectorLayout, entry: float) -> Answering:
+    """The vector itself, at periods 0 and 1; the check at period 2. entry: its bound. One level."""
+    inside = layout.vector(np.ones(layout.size))
+    response = kind(layout.slots, layout.period, layout.size, False, entry)
+    response.check()
+    both = block(inside, 0, layout.slots) + block(inside, 1, layout.slots)
+    return answer_features(response, {(0, 0, 0): both})
+
+
+def answer_logits(response: OneTextResponse, diagonals: Diagonal, inputs: int, bias: Array) -> Answering:
+    """The diagonals leave products in blocks of the response's width, whose sums are the logits."""
+    response.check()
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=1, split="giant")
+    keep, offset = np.zeros((2, response.slots))
+    at = [slot for _, slot in (*response.places, *response.copies)]
+    keep[at], offset[at] = 1.0, np.tile(bias, 2) / response.bound
+    return Answering(response, plan, response.width, (keep,), (offset,))
+
+
+def answer_features(response: OneTextResponse, diagonals: Diagonal) -> Answering:
+    """Ciphertexts in, as many out."""
+    plan = LinearPlan.from_diagonals(
+        diagonals, n_inputs=response.count, n_outputs=response.count, split="baby"
+    )
+    return Answering(response, plan, 1, (), ())
+
+
+def block(v: Array, number: int, slots: int) -> Array:
+    """Slot vector with v as block `number`, zero elsewhere."""
+    out = np.zeros(slots)
+    out[number * v.size : (number + 1) * v.size] = v
+    return out
+
+
+def norm_check(be: Backend, variance: Ct, root: Ct, rsqrt: Spec) -> Ct:
+    """Half of variance * root^2 at slot 0 (token 0), zero elsewhere; 1/2 inside the interval.
+
+    variance: stored for rsqrt. root: 1/sqrt(variance) / its largest value. Levels: two below variance, root.
+    """
+    form, top = Stored.input_of(rsqrt), output_bound(rsqrt)
+    at_zero = np.zeros(be.slots)
+    at_zero[0] = 0.5 * top**2 / form.scale
+    moved = be.add_const(variance, -form.offset) if form.offset else variance
+    return be.mul(be.mul_vector(moved, at_zero), be.square(root))

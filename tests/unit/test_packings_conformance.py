@@ -9,6 +9,7 @@ import pytest
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.conformance import CASES, Case, check
+from tacita.packings.multidiagonal.parts import DiagonalParts
 from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
 from tacita.slots.plain import PlainBackend
@@ -22,6 +23,17 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_rows(case: Case, slots: int) -> None:
     def build(graph: Any, weights: Any, specs: Any) -> RowParts:
         return RowParts(graph, weights, specs, RowsShape(slots, TOKENS))
+
+    check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
+
+
+@every_case
+@pytest.mark.parametrize("slots", [256, 512, 1024])
+def test_multidiagonal(case: Case, slots: int) -> None:
+    """Several ciphertexts a tensor, one, and one with room for every diagonal four times."""
+
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
+        return DiagonalParts(graph, weights, specs, slots, TOKENS)
 
     check(case, build, PlainBackend(slots, LEVELS), TOKENS, tolerance(case))
 

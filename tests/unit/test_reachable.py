@@ -13,7 +13,6 @@ ALONE = {
     "tacita.slots.conformance": "exported suite of backends",
     "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two "
     "processes",
-    "tacita.packings.multidiagonal": "THOR's products, tested and counted; they are no packing yet",
 }
 
 

@@ -18,14 +18,17 @@ from tacita.errors import PlanError
 from tacita.packings.columns.layout import ROTATIONS, BatchShape
 from tacita.packings.columns.request import BatchRequest
 from tacita.packings.columns.response import BatchResponse
+from tacita.packings.multidiagonal.layout import MultiDiagonal
+from tacita.packings.multidiagonal.request import DiagonalRequest
+from tacita.packings.multidiagonal.response import DiagonalResponse
 from tacita.packings.request import Request
 from tacita.packings.response import Response
 from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
 
-AnyRequest = RowsRequest | BatchRequest
-AnyResponse = RowsResponse | BatchResponse
+AnyRequest = RowsRequest | DiagonalRequest | BatchRequest
+AnyResponse = RowsResponse | DiagonalResponse | BatchResponse
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,13 @@ RULES: Mapping[str, Rules] = {
         lanes=(1,),
         row_estimates=False,
         check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
+        texts=lambda slots, tokens, lanes: 1,
+    ),
+    "multidiagonal": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=False,
+        check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
         texts=lambda slots, tokens, lanes: 1,
     ),
     "columns": Rules(

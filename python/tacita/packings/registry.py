@@ -11,6 +11,7 @@ from tacita.blocks.weights import Weights
 from tacita.packings.base import Parts
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.multidiagonal.parts import DiagonalParts
 from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
 from tacita.packings.shape import Shape
@@ -35,4 +36,8 @@ def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) 
     )
 
 
-PARTS: Mapping[str, Build] = {"rows": _rows, "columns": _columns}
+def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
+    return DiagonalParts(graph, weights, specs, shape.slots, shape.tokens)
+
+
+PARTS: Mapping[str, Build] = {"rows": _rows, "multidiagonal": _multidiagonal, "columns": _columns}

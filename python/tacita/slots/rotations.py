@@ -22,9 +22,11 @@ def spread(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
 
 
 def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
-    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one key.
+    """[rotate(ct, step*r) for r < count] with few keys: babies hoisted from anchors that are chained by one
+    key.
 
-    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b) hoisted.
+    Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
+    hoisted.
     """
     radix = 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
     out: list[Ct] = []

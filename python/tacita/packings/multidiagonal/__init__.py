@@ -1,1 +1,1 @@
-"""THOR's own packing: its layout and its matrix products. No parts yet: no model is lowered to it."""
+"""THOR's packing of one text: diagonals of all heads side by side (THOR, section 4.1)."""

@@ -1,32 +1,34 @@
-"""THOR's multi-diagonal batched packing (THOR, section 4.1), kept for comparison with rows.
+"""THOR's multi-diagonal batched packing (THOR, section 4.1): which slot holds which number.
 
-H matrices A^(z) of m x n (m <= n) are stored by their lower diagonals L_l(A)[t] = A[(l + t) mod m, t],
-interleaved over z and c of them to a ciphertext: slot (q*n + t)*H + z of ciphertext j holds
-L_{cj+q}(A^(z))[t], c = slots / (n H).
+H matrices A^(z) of m x n are stored by their lower diagonals L_l(A)[t] = A[(l + t) mod m, t], interleaved
+over z, c of them to a ciphertext: **slot (q*n + t)*H + z of ciphertext j holds L_{cj+q}(A^(z))[t]**, c =
+slots / (n H). Columns are tokens, matrices are heads, rows are the features of a head:
 
-Matrix products in this packing are in `matmul.py`. Vectors have the period of all slots, where rows have that
-of a
-window: a THOR layer of BERT-base stores thousands of dense plaintexts, which is one reason why rows are the
-default.
+    token t of feature r of head z    is in    diagonal (r - t) mod m, at entry t of z
+
+Where fewer than c diagonals fill a ciphertext, they repeat. So rotations by whole diagonals are cyclic
+modulo the number of diagonals, whatever the sizes; rotations by tokens spill into the next diagonal at the
+last token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from tacita.errors import ShapeError
 from tacita.packings.arrays import Array, IntArray
-from tacita.packings.sizes import is_power, refuse
-from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import LinearPlan
+from tacita.packings.sizes import ceil_power, is_power, refuse
+
+MIN_TOKENS, MAX_TOKENS = 4, 512
 
 
 @dataclass(frozen=True)
 class MultiDiagonal:
-    """rows m and columns n of each matrix, m <= n; batch: H padded to a power of two. All powers of two."""
+    """rows m and columns n of each matrix, m <= n; batch: H. All are powers of two. Errors: ShapeError."""
 
     slots: int
     rows: int
@@ -35,24 +37,17 @@ class MultiDiagonal:
 
     def __post_init__(self) -> None:
         sizes = (self.slots, self.rows, self.columns, self.batch)
-        if not all(is_power(size) for size in sizes) or self.rows > self.columns:
+        if not all(is_power(size) for size in sizes) or not MIN_TOKENS <= self.columns <= MAX_TOKENS:
+            what = f"{self.batch} matrices of {self.rows} x {self.columns}"
             raise refuse(
-                "multi-diagonal", f"{self.rows} x {self.columns}, batch {self.batch}", "pad to powers of two"
+                "multidiagonal", what, f"use a power of two of tokens, from {MIN_TOKENS} to {MAX_TOKENS}"
             )
-        if not 1 <= self.capacity <= self.rows:
-            raise refuse(
-                "multi-diagonal", f"{self.capacity} diagonals a ciphertext", "use another batch or ring"
-            )
-
-    @property
-    def capacity(self) -> int:
-        """c: diagonals per ciphertext."""
-        return self.slots // (self.columns * self.batch)
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts."""
-        return self.rows // self.capacity
+        if self.rows > self.columns:
+            what = f"heads of {self.rows} features in texts of {self.columns} tokens"
+            raise refuse("multidiagonal", what, "use at least as many tokens as a head has features")
+        if self.diagonal > self.slots:
+            what = f"{self.columns} tokens of {self.batch} heads in {self.slots} slots"
+            raise refuse("multidiagonal", what, "use fewer tokens or a larger ring")
 
     @property
     def diagonal(self) -> int:
@@ -60,99 +55,113 @@ class MultiDiagonal:
         return self.columns * self.batch
 
     @property
+    def capacity(self) -> int:
+        """c: diagonals per ciphertext, repetitions included."""
+        return self.slots // self.diagonal
+
+    @property
+    def places(self) -> int:
+        """Different diagonals in a ciphertext."""
+        return min(self.capacity, self.rows)
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts."""
+        return self.rows // self.places
+
+    @property
+    def period(self) -> int:
+        """Slots after which a ciphertext repeats."""
+        return self.places * self.diagonal
+
+    @cached_property
     def coordinates(self) -> tuple[IntArray, IntArray, IntArray]:
-        """(q, t, z) of every slot."""
-        slot = np.arange(self.slots)
+        """(q, t, z) of every slot of a period."""
+        slot = np.arange(self.period)
         return slot // self.diagonal, slot // self.batch % self.columns, slot % self.batch
-
-    def pack(self, matrices: Array) -> list[Array]:
-        """(batch or fewer, m, n) -> slot vectors."""
-        if (
-            matrices.ndim != 3
-            or matrices.shape[1:] != (self.rows, self.columns)
-            or len(matrices) > self.batch
-        ):
-            raise ShapeError(
-                f"pack: {matrices.shape}, layout {(self.batch, self.rows, self.columns)}", hint="pad"
-            )
-        padded = np.zeros((self.batch, self.rows, self.columns), dtype=matrices.dtype)
-        padded[: len(matrices)] = matrices
-        q, t, z = self.coordinates
-        return [padded[z, (self.capacity * j + q + t) % self.rows, t] for j in range(self.count)]
-
-    def unpack(self, vectors: Sequence[Array]) -> Array:
-        """Slot vectors -> (batch, m, n)."""
-        out = np.zeros((self.batch, self.rows, self.columns), dtype=np.result_type(*vectors))
-        q, t, z = self.coordinates
-        for j, values in enumerate(vectors):
-            out[z, (self.capacity * j + q + t) % self.rows, t] = values
-        return out
 
     def with_rows(self, rows: int) -> MultiDiagonal:
         """The same for matrices of another height."""
         return replace(self, rows=rows)
 
+    def tiled(self, v: Array) -> Array:
+        """A vector of one period in all slots."""
+        return np.tile(v, self.slots // v.size)
 
-def rotate_inside(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal, amounts: Sequence[int]) -> list[Ct]:
-    """Internal rotation (THOR, section 4.2.1): every diagonal of ciphertext j rotated left by amounts[j]
-    entries.
 
-    One level; two rotations a ciphertext (none for amount 0).
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Where the features of a tensor are: feature ((group * heads) + z) * width + row at row `row` of
+    matrix z.
+
+    shape: of one group, whose ciphertexts lie together. heads, width: of the places of a group that are used.
     """
-    _, t, _ = layout.coordinates
-    n, terms = layout.columns, []
-    for j, amount in enumerate(a % layout.columns for a in amounts):
-        ahead = np.where(t + amount < n, 1.0, 0.0)
-        terms += [
-            (j, 0, j, amount * layout.batch, ahead),
-            (j, 0, j, (amount - n) * layout.batch, 1.0 - ahead),
-        ]
-    return be.linear(cts, LinearPlan.from_terms(terms, n_inputs=len(cts), n_outputs=len(cts)))
 
+    shape: MultiDiagonal
+    size: int
+    heads: int
+    width: int
 
-def transpose(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal) -> list[Ct]:
-    """Lower diagonals of A^T (m x n) -> those of A (n x m): L_l(A) = rho^l(L_{m-l}(A^T)) (THOR, lemma 3.4).
+    @staticmethod
+    def hidden(slots: int, tokens: int, heads: int, head_size: int) -> Features:
+        """Of hidden states, queries, keys, values: matrix z is head z. Errors: ShapeError."""
+        shape = MultiDiagonal(slots, ceil_power(head_size), tokens, ceil_power(heads))
+        return Features(shape, heads * head_size, heads, head_size)
 
-    Algorithm 5: m rotations, one a diagonal, and one delayed rotation by -nH a ciphertext; 2m products; one
-    level.
-    """
-    plan = LinearPlan.from_terms(_transpose_terms(layout), n_inputs=layout.count, n_outputs=layout.count)
-    return be.linear(cts, plan)
+    def inner(self, size: int) -> Features:
+        """Of as many features as it takes, over all places of as few groups as hold them."""
+        return Features(self.shape, size, self.shape.batch, self.shape.rows)
 
+    def stacked(self, times: int) -> Features:
+        """Of so many tensors one after the other, a group each."""
+        return Features(self.shape, times * self.size, self.heads, self.width)
 
-def _transpose_terms(layout: MultiDiagonal) -> Iterator[tuple[int, int, int, int, Array]]:
-    q, t, _ = layout.coordinates
-    c, n, m = layout.capacity, layout.columns, layout.rows
-    for diagonal in range(m):
-        out, place = divmod(diagonal, c)
-        source, origin = divmod((m - diagonal) % m, c)
-        baby = ((origin - place) * n + diagonal) * layout.batch
-        here = q == place
-        yield out, 0, source, baby, np.where(here & (t + diagonal < n), 1.0, 0.0)
-        # entries that wrap lie one diagonal further; they are moved back together, after the sum
-        before = (q == (place - 1) % c) & (t + diagonal >= n)
-        yield out, -layout.diagonal, source, baby, np.where(before, 1.0, 0.0)
+    @property
+    def groups(self) -> int:
+        """Of `shape.count` ciphertexts each."""
+        return -(-self.size // (self.heads * self.width))
 
+    @property
+    def count(self) -> int:
+        """Ciphertexts of one tensor."""
+        return self.groups * self.shape.count
 
-def replicate(be: Backend, cts: Sequence[Ct], layout: MultiDiagonal) -> list[Ct]:
-    """c diagonals a ciphertext -> one diagonal a ciphertext, c copies of it (algorithm 4). Two levels.
+    @cached_property
+    def index(self) -> IntArray:
+        """int [ciphertexts, period]: the feature in each slot, or -1."""
+        q, t, z = self.shape.coordinates
+        found = []
+        for ct in range(self.count):
+            group, j = divmod(ct, self.shape.count)
+            row = (self.shape.places * j + q + t) % self.shape.rows
+            feature = (group * self.heads + z) * self.width + row
+            inside = (z < self.heads) & (row < self.width) & (feature < self.size)
+            found.append(np.where(inside, feature, -1))
+        return np.stack(found)
 
-    m products and m/2 (log2 c + 1) rotations for m diagonals.
-    """
-    q, _, _ = layout.coordinates
-    pair, even = q // 2, np.where(q % 2 == 0, 1.0, 0.0)
-    out: list[Ct] = []
-    for ct in cts:
-        for k in range(layout.capacity // 2):
-            two = be.mul_vector(ct, np.where(pair == k, 1.0, 0.0))
-            step = 2 * layout.diagonal
-            while step < layout.slots:
-                two = be.add(two, be.rotate(two, -step))
-                step *= 2
-            first = be.mul_vector(two, even)
-            out += [_doubled(be, ct, layout) for ct in (first, be.sub(two, first))]
-    return out or list(cts)
+    @cached_property
+    def first(self) -> list[IntArray]:
+        """As `index`, for token 0 alone: -1 elsewhere."""
+        _, t, _ = self.shape.coordinates
+        return [np.where(t == 0, row, -1) for row in self.index]
 
+    def vectors(self, per_feature: Array) -> list[Array]:
+        """One vector of a period per ciphertext: per_feature[f] where feature f is, zero elsewhere."""
+        return [np.where(row >= 0, per_feature[row], 0.0) for row in self.index]
 
-def _doubled(be: Backend, ct: Ct, layout: MultiDiagonal) -> Ct:
-    return be.add(ct, be.rotate(ct, -layout.diagonal))
+    def pack(self, tensor: Array) -> list[Array]:
+        """(tokens, size) -> one slot vector per ciphertext."""
+        if tensor.shape != (self.shape.columns, self.size):
+            message = f"pack: tensor {tensor.shape}, layout {(self.shape.columns, self.size)}"
+            raise ShapeError(message, hint="pad the tokens")
+        _, t, _ = self.shape.coordinates
+        return [self.shape.tiled(np.where(row >= 0, tensor[t, row], 0.0)) for row in self.index]
+
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """Slot vectors -> (tokens, size)."""
+        _, t, _ = self.shape.coordinates
+        out = np.zeros((self.shape.columns, self.size), dtype=slots[0].dtype)
+        for row, values in zip(self.index, slots, strict=True):
+            inside = row >= 0
+            out[t[inside], row[inside]] = values[: self.shape.period][inside]
+        return out

@@ -48,8 +48,8 @@ def vector_logits(
 ) -> Answering:
     """weight (classes, hidden). entry: bound of the vector; bound: of the logits. Two levels.
 
-    Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first slot.
-    Raises ShapeError for more classes than periods hold twice.
+    Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first
+    slot. Raises ShapeError for more classes than periods hold twice.
     """
     rows = np.vstack([weight, weight]) * (entry / bound)
     if len(rows) * layout.period > layout.slots:

@@ -1,4 +1,5 @@
-"""Blocks as operations, whatever layout they compute in: what every packing of one text writes the same way."""
+"""Blocks as operations, whatever layout they compute in: what every packing of one text writes the same
+way."""
 
 from __future__ import annotations
 

@@ -1,0 +1,153 @@
+"""Multi-head attention on diagonals: scores, exponentials, mixing, normalisation, output projection.
+
+x -> Q^T, K^T -> S^T = K Q^T -> exp -> C^T = V^T exp(S)^T -> C / row sums -> projection plus residual (THOR,
+section 6.2.2). The columns of all matrices are query tokens, so a row of softmax is summed over diagonals,
+which are places and ciphertexts. Softmax is normalised after the product with V. The padding mask is
+encrypted: by key token it multiplies V, and in the layout of the scores the exponentials that are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array
+from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
+from tacita.packings.multidiagonal.linear import Affine, residual
+from tacita.packings.multidiagonal.product import Product
+from tacita.packings.multidiagonal.transpose import transpose
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.weights import AttentionWeights
+from tacita.slots.base import Backend, Ct
+from tacita.slots.rotations import rotate_sum
+
+Cts = tuple[Ct, ...]
+
+
+@dataclass(frozen=True)
+class AttentionSpecs:
+    """Approximations and bounds of one attention.
+
+    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask.
+    context, attended: bounds of |sum_j mask_j exp_ij V_j| before and after it is normalised. entry,
+    residual: bounds of x and of the residual. exit: bound of the output plus residual, without its mean if
+    centred.
+    """
+
+    exp: Spec
+    inverse: Spec
+    context: float
+    attended: float
+    entry: float
+    exit: float
+    residual: float
+    centred: bool
+
+    @property
+    def back(self) -> float:
+        """Factor of the stored residual in the stored sum."""
+        return self.residual / self.exit
+
+
+def scores_layout(layout: Features) -> MultiDiagonal:
+    """Of S^T: as many rows as columns."""
+    return layout.shape.with_rows(layout.shape.columns)
+
+
+def real_heads(layout: Features, value: float) -> Array:
+    """value at the places of heads, zero at the others; a short period."""
+    return np.where(np.arange(layout.shape.batch) < layout.heads, value, 0.0)
+
+
+def query_key(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> Affine:
+    """Q and K, one after the other, scaled so that their products are scores in stored form."""
+    factor = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(layout.width)))
+    weight = np.concatenate([weights.query, weights.key]) * (factor * specs.entry)
+    bias = np.concatenate([weights.query_bias, weights.key_bias]) * factor
+    return Affine(weight, bias, layout, layout.stacked(2))
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """All maps of one attention of every token. Build with `Attention.build`; then run the methods in
+    order."""
+
+    layout: Features
+    specs: AttentionSpecs
+    query_key: Affine
+    value: Affine
+    projection: Affine
+
+    @staticmethod
+    def build(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> Attention:
+        """layout: of x."""
+        scale, back = 1.0 / specs.context, specs.context * output_bound(specs.inverse) / specs.exit
+        offset = weights.output_bias / specs.exit
+        return Attention(
+            layout=layout,
+            specs=specs,
+            query_key=query_key(weights, layout, specs),
+            value=Affine(weights.value * (scale * specs.entry), weights.value_bias * scale, layout, layout),
+            projection=Affine.summed(weights.output * back, offset, layout, layout, centred=specs.centred),
+        )
+
+    @cached_property
+    def _scores(self) -> MultiDiagonal:
+        return scores_layout(self.layout)
+
+    def scores(self, be: Backend, x: Cts) -> Cts:
+        """x (layout, / entry) -> scores stored for exp. 4 levels."""
+        both, shape = self.query_key.apply(be, x), self.layout.shape
+        keys = transpose(be, both[shape.count :], shape)
+        found = Product(self._scores, shape).apply(be, keys, both[: shape.count])
+        offset = real_heads(self.layout, Stored.input_of(self.specs.exp).offset)
+        return tuple(be.add_vector(ct, offset) for ct in found)
+
+    def exponentials(self, be: Backend, scores: Cts) -> Cts:
+        """exp(score - shift) in (0, 1], slot by slot. Levels: the spec's."""
+        return tuple(apply(be, ct, self.specs.exp) for ct in scores)
+
+    def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct, masks: Cts) -> tuple[Cts, Ct]:
+        """(context / bound, row sums stored for the inverse). 3 levels below exps, 1 for the sums; x is
+        needed at the exponentials' level at most.
+
+        mask: keep[token]. masks: keep[key] in the layout of the scores.
+        """
+        level = min(be.level(ct) for ct in exps)
+        lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in x]
+        values = [be.mul(v, mask) for v in self.value.apply(be, lowered)]
+        context = Product(self.layout.shape, self._scores).apply(be, values, exps)
+        return context, self._sums(be, exps, masks)
+
+    def _sums(self, be: Backend, exps: Cts, masks: Cts) -> Ct:
+        """log2(places) rotations."""
+        form, shape = Stored.input_of(self.specs.inverse), self._scores
+        kept = [be.mul_vector(m, real_heads(self.layout, form.scale)) for m in masks]
+        total = rotate_sum(be, be.dot(exps, kept), shape.places, shape.diagonal)
+        return be.add_vector(total, real_heads(self.layout, form.offset))
+
+    def invert(self, be: Backend, sums: Ct) -> Ct:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return apply(be, sums, self.specs.inverse, 1.0 / output_bound(self.specs.inverse))
+
+    def project(self, be: Backend, x: Cts, context: Cts, inverse: Ct) -> Cts:
+        """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the
+        residual."""
+        out = self.projection.apply(be, [be.mul(ct, inverse) for ct in context])
+        back = residual(be, x, self.layout, self.specs.back, centred=self.specs.centred)
+        return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
+
+
+def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:
+    """The sum over tokens, everywhere, of what is the same in every diagonal. log2(tokens) rotations, no
+    level."""
+    return rotate_sum(be, ct, layout.shape.columns, layout.shape.batch)
+
+
+def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
+    """Sum of products. One level."""
+    return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])

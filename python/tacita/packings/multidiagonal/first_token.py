@@ -1,0 +1,107 @@
+"""Attention of the first token alone: one query, and a vector as the result.
+
+The query is a map from the vector of token 0 to the layout of all tokens, so every token meets it: scores
+are sums over the features of a head, a single ciphertext. The mix is not summed over tokens by rotations: a
+map from the layout to a vector adds up all places that hold a feature, and that is the projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacita.packings.arrays import Array
+from tacita.packings.multidiagonal.attention import (
+    AttentionSpecs,
+    dots,
+    real_heads,
+    sum_tokens,
+)
+from tacita.packings.multidiagonal.layout import Features
+from tacita.packings.multidiagonal.linear import Affine, totals
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.vector.layout import CyclicMap, VectorLayout
+from tacita.packings.vector.norm import summand
+from tacita.packings.weights import AttentionWeights
+from tacita.slots.base import Backend, Ct
+
+Cts = tuple[Ct, ...]
+
+
+def selection(layout: Features) -> CyclicMap:
+    """Token 0 as a vector. One level."""
+    return _same(layout, layout.first)
+
+
+def mean_map(layout: Features) -> CyclicMap:
+    """The sum over tokens as a vector. One level."""
+    return _same(layout, list(layout.index))
+
+
+def _same(layout: Features, places: Sequence[Array]) -> CyclicMap:
+    vector = VectorLayout(layout.shape.slots, layout.size)
+    return CyclicMap.build(np.eye(layout.size), np.zeros(layout.size), places, [vector.index])
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTokenAttention:
+    """Attention of query 0 over all keys. Build, then run the methods in order."""
+
+    layout: Features
+    vector: VectorLayout
+    specs: AttentionSpecs
+    query: CyclicMap
+    key: Affine
+    value: Affine
+    projection: CyclicMap
+
+    @staticmethod
+    def build(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> FirstTokenAttention:
+        """layout: of x. specs.exit: see `vector.norm.exact_bound`."""
+        vector, index = VectorLayout(layout.shape.slots, layout.size), list(layout.index)
+        f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(layout.width)))
+        g, back = 1.0 / specs.attended, specs.attended * output_bound(specs.inverse) / specs.exit
+        out, bias = weights.output, weights.output_bias
+        mean = (out.mean(axis=0), bias.mean()) if specs.centred else (0.0, 0.0)
+        projected, shift = (out - mean[0]) * back, (bias - mean[1]) / specs.exit
+        query, entry = weights.query * (f * specs.entry), specs.entry
+        return FirstTokenAttention(
+            layout=layout,
+            vector=vector,
+            specs=specs,
+            query=CyclicMap.build(query, weights.query_bias * f, [vector.index], index),
+            key=Affine(weights.key * (f * entry), weights.key_bias * f, layout, layout),
+            value=Affine(weights.value * (g * entry), weights.value_bias * g, layout, layout),
+            projection=CyclicMap.build(projected, shift, index, [vector.index]),
+        )
+
+    def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
+        """Scores of query 0, stored for exp: token j of every diagonal holds key j. 2 levels below x and
+        first."""
+        total = totals(be, [dots(be, self.query.apply(be, [first]), self.key.apply(be, x))], self.layout)
+        return (be.add_vector(total, real_heads(self.layout, Stored.input_of(self.specs.exp).offset)),)
+
+    def exponentials(self, be: Backend, scores: Cts) -> Cts:
+        """exp(score - shift) in (0, 1]. Levels: the spec's."""
+        return tuple(apply(be, ct, self.specs.exp) for ct in scores)
+
+    def sums(self, be: Backend, exps: Cts, mask: Ct) -> Ct:
+        """Row sums stored for the inverse, everywhere. One level. mask: keep[token]."""
+        form = Stored.input_of(self.specs.inverse)
+        kept = be.mul_vector(mask, real_heads(self.layout, form.scale))
+        total = sum_tokens(be, be.mul(exps[0], kept), self.layout)
+        return be.add_vector(total, real_heads(self.layout, form.offset))
+
+    def invert(self, be: Backend, sums: Ct) -> Ct:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return apply(be, sums, self.specs.inverse, 1.0 / output_bound(self.specs.inverse))
+
+    def project(self, be: Backend, x: Cts, exps: Cts, inverse: Ct, mask: Ct, first: Ct) -> Ct:
+        """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
+        the residual."""
+        weighted = be.mul(exps[0], mask)
+        values = [be.mul(v, inverse) for v in self.value.apply(be, x)]
+        (out,) = self.projection.apply(be, [be.mul(v, weighted) for v in values])
+        return be.add(out, summand(be, first, self.vector, self.specs.back, centred=self.specs.centred))

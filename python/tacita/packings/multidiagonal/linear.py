@@ -1,0 +1,201 @@
+"""Dense maps by diagonal blocks (THOR, section 4.2), and sums over features.
+
+THOR multiplies turned inputs by plaintexts, moves each sum to its head by an internal rotation, which takes
+a mask and a level, and adds. Here entries that wrap have a plaintext of their own, so there is no mask: one
+level instead of two, for about twice the plaintexts. Real inputs are complexified: two of them are the
+parts of one, or the halves of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tacita.packings.arrays import Array, IntArray
+from tacita.packings.multidiagonal.layout import Features
+from tacita.packings.pairs import doubled_real
+from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
+from tacita.slots.rotations import rotate_sum
+
+MOST_BYTES = 1 << 30  # of a plan's vectors, where it can be made in parts
+KEPT = 4  # plans: a stage is simulated several times in a row, and runs once
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """y = x @ weight.T + bias. weight (dst.size, src.size), bias (dst.size,). One level.
+
+    Plans are made when they are needed: the vectors are dense, 16 bytes a slot and term (MiniLM: 50 MB a
+    plan, BERT-base: 1.5 GB).
+    """
+
+    weight: Array
+    bias: Array
+    src: Features
+    dst: Features
+
+    @staticmethod
+    def summed(weight: Array, bias: Array, src: Features, dst: Features, *, centred: bool) -> Affine:
+        """y, or y minus its mean over features."""
+        if not centred:
+            return Affine(weight, bias, src, dst)
+        return Affine(weight - weight.mean(axis=0), bias - bias.mean(), src, dst)
+
+    @property
+    def operands(self) -> int:
+        """Inputs of the plan: pairs of ciphertexts, and the last one of an odd number."""
+        return -(-self.src.count // 2)
+
+    @property
+    def halved(self) -> bool:
+        """Whether the one input is paired with itself, turned by half its diagonals."""
+        return self.src.count == 1 and self.src.shape.places > 1
+
+    @property
+    def turns(self) -> int:
+        """Rotations by whole diagonals that the plan combines."""
+        return self.src.shape.places // (2 if self.halved else 1)
+
+    def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
+        """Ciphertexts of src -> ciphertexts of dst."""
+        inputs, out = self._complexified(be, x), list[Ct]()
+        for first, last in self._parts():
+            found = be.linear(inputs, plan_of(self, first, last))
+            out += found if self.src.count == 1 and not self.halved else [doubled_real(be, y) for y in found]
+        return tuple(be.add_vector(ct, b) for ct, b in zip(out, self.dst.vectors(self.bias), strict=True))
+
+    def _complexified(self, be: Backend, x: Sequence[Ct]) -> list[Ct]:
+        shape = self.src.shape
+        if self.halved:
+            return [be.add(x[0], be.mul_i(be.rotate(x[0], self.turns * shape.diagonal)))]
+        half = len(x) - self.operands
+        return [be.add(a, be.mul_i(b)) for a, b in zip(x[:half], x[self.operands :], strict=True)] + list(
+            x[half : self.operands]
+        )
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """(first, last) outputs of each plan: whole groups, as many as there is room for."""
+        shape = self.dst.shape
+        each = self.operands * self.turns * (2 * shape.batch - 1) * shape.period * 16 * shape.count
+        step = shape.count * max(1, MOST_BYTES // each)
+        for first in range(0, self.dst.count, step):
+            yield first, min(first + step, self.dst.count)
+
+
+@lru_cache(maxsize=KEPT)
+def plan_of(affine: Affine, first: int, last: int) -> LinearPlan:
+    """The plan of some outputs: babies move features within a diagonal and by few diagonals, giants by many.
+
+    Key switches: operands * ((2h - 1) b - 1) hoisted, and outputs * (turns / b - 1), for h heads and the b
+    of least cost.
+    """
+    shape, outputs = affine.src.shape, last - first
+    babies = _babies(affine, outputs)
+    rows, vectors = list[tuple[int, ...]](), list[Array]()
+    for j, operand, turn, head, v in _terms(affine, first, last):
+        giant = turn - turn % babies
+        rows.append(
+            (j - first, giant * shape.diagonal, operand, turn % babies * shape.diagonal + head, len(vectors))
+        )
+        vectors.append(np.roll(v, giant * shape.diagonal))
+    step = babies * shape.diagonal if babies < affine.turns else 0
+    table = np.array(sorted(rows, key=lambda t: (t[0], -t[1], t[2], t[3])), dtype=np.int32)
+    return LinearPlan(affine.operands, outputs, np.array(vectors), table, step)
+
+
+def _babies(affine: Affine, outputs: int) -> int:
+    """Turns that act on inputs (a power of two): the rest act on outputs."""
+    heads = 2 * min(affine.src.heads, affine.dst.heads) - 1
+
+    def cost(babies: int) -> float:
+        hoisted = heads * babies
+        return (
+            BABY_COST * affine.operands * hoisted
+            + KEY_COST * hoisted
+            + outputs * (affine.turns // babies - 1)
+        )
+
+    return min((1 << bit for bit in range(affine.turns.bit_length())), key=cost)
+
+
+def _terms(affine: Affine, first: int, last: int) -> Iterator[tuple[int, int, int, int, Array]]:
+    """(output, operand, diagonals turned, heads moved, vector), the zero ones left out."""
+    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
+    _, _, z = shape.coordinates
+    for head in range(1 - shape.batch, shape.batch):
+        there = (z + head >= 0) & (z + head < shape.batch)
+        for operand in range(affine.operands):
+            for turn in range(affine.turns):
+                columns = [
+                    (_moved(affine, ct, by, head, there), c) for ct, by, c in _halves(affine, operand, turn)
+                ]
+                for j in range(first, last):
+                    v = sum(c * padded[affine.dst.index[j], column] for column, c in columns)
+                    if np.any(v):
+                        yield j, operand, turn, head, np.asarray(v)
+
+
+def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, complex]]:
+    """(ciphertext, diagonals turned, factor) of the parts of an operand: Re((v - iw)(x + iy)) = vx + wy."""
+    if affine.halved:
+        return [(0, turn, 0.5), (0, turn + affine.turns, -0.5j)]
+    if affine.src.count == 1:
+        return [(0, turn, 1.0)]
+    other = affine.operands + operand
+    return [(operand, turn, 0.5)] + ([(other, turn, -0.5j)] if other < affine.src.count else [])
+
+
+def _moved(affine: Affine, ct: int, turn: int, head: int, there: Array) -> IntArray:
+    """int [period]: the feature that a rotation brings to each slot, -1 for none."""
+    found = np.roll(affine.src.index[ct], -(turn * affine.src.shape.diagonal + head))
+    return np.where(there, found, -1)
+
+
+def totals(be: Backend, x: Sequence[Ct], layout: Features) -> Ct:
+    """The sum over the features of each head, at all its places. log2(places) rotations, no level."""
+    total = x[0]
+    for ct in x[1:]:
+        total = be.add(total, ct)
+    return rotate_sum(be, total, layout.shape.places, layout.shape.diagonal)
+
+
+def over_heads(layout: Features, factor: float, *, everywhere: bool) -> LinearPlan:
+    """`totals` of a tensor -> factor times the sum over heads, where features are, or everywhere. One level.
+
+    As many outputs as there are different patterns of places without a feature: one where there are none.
+    """
+    batch, index = layout.shape.batch, layout.index
+    patterns = [np.ones(1, bool)] if everywhere else list({row.tobytes(): row for row in index >= 0}.values())
+    z, diagonals = np.arange(batch), {}
+    for head in range(1 - batch, batch):
+        there = np.where((z + head >= 0) & (z + head < batch), factor, 0.0)
+        for j, inside in enumerate(_shortest(patterns, batch)):
+            diagonals[j, 0, head] = np.tile(there, inside.size // batch) * inside
+    return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=len(patterns))
+
+
+def _shortest(patterns: Sequence[Array], batch: int) -> list[Array]:
+    """The patterns in one period, of `batch` if that will do."""
+    size = max(p.size for p in patterns)
+    if all(np.array_equal(p, np.resize(p[:batch], p.size)) for p in patterns):
+        size = batch
+    return [np.resize(p, size) for p in patterns]
+
+
+def residual(
+    be: Backend, x: Sequence[Ct], layout: Features, factor: float, *, centred: bool
+) -> tuple[Ct, ...]:
+    """(x minus its mean over features, if centred) * factor; zero where no feature is. One level."""
+    kept = [be.mul_const(ct, factor) for ct in x]
+    if not centred:
+        return tuple(kept)
+    means = be.linear([totals(be, x, layout)], over_heads(layout, factor / layout.size, everywhere=False))
+    patterns = list({row.tobytes(): None for row in layout.index >= 0})
+    return tuple(
+        be.sub(ct, means[patterns.index(row.tobytes())])
+        for ct, row in zip(kept, layout.index >= 0, strict=True)
+    )

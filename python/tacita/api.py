@@ -43,7 +43,7 @@ from tacita.planning.circuit import circuit_of, make_plan, require_model
 from tacita.planning.two_party import make_two_party_plan
 from tacita.plans.plan import ParameterInfo, Plan
 from tacita.plans.presets import candidates, noise_of
-from tacita.plans.scheme import shape_of
+from tacita.plans.scheme import AUTO, SCHEMES, shape_of
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.public_folder import Public, open_public, public_of, write_public
 from tacita.run import executor
@@ -87,6 +87,7 @@ def plan(
     tokens: int = 128,
     preset: str = "n16",
     scheme: str = "thor",
+    packing: str | None = None,
     inputs: int | None = None,
     objective: Objective = Objective.throughput,
     functions: str = "tacita",
@@ -102,6 +103,7 @@ def plan(
         tokens=tokens,
         preset=preset,
         scheme=scheme,
+        packing=packing,
         inputs=inputs,
         objective=objective,
         functions=functions,
@@ -119,6 +121,7 @@ def choose_plan(
     tokens: int = 128,
     preset: str = "n16",
     scheme: str = "auto",
+    packing: str | None = None,
     inputs: int | None = None,
     objective: Objective = Objective.throughput,
     functions: str = "tacita",
@@ -130,7 +133,8 @@ def choose_plan(
 ) -> Choice:
     """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
 
-    scheme: thor (one text a request), arion, moai (a batch), auto. inputs: texts to expect (default: one for
+    scheme: thor (one text a request), arion, moai (a batch), auto. packing: rows (the default) or
+    multidiagonal for thor, auto for the quicker one. inputs: texts to expect (default: one for
     auto and as many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or
     "leveled" for the smallest secure ring on which the circuit fits without bootstrapping. functions:
     approximations of "tacita", "moai" or "arion".
@@ -142,13 +146,15 @@ def choose_plan(
     """
     infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
     checkpoint = model if isinstance(model, Checkpoint) else load(model)
-    if scheme == "auto":
+    if AUTO in (scheme, packing):
         return plan_best(
             checkpoint,
             infos,
             prices,
             tokens=tokens,
             inputs=inputs or 1,
+            schemes=tuple(SCHEMES) if scheme == AUTO else (scheme,),
+            packing=packing,
             objective=objective,
             texts=texts,
             functions=chosen,
@@ -162,6 +168,7 @@ def choose_plan(
         prices,
         tokens=tokens,
         scheme=scheme,
+        packing=packing,
         inputs=inputs,
         texts=texts,
         functions=chosen,

@@ -30,6 +30,14 @@ class PoolingName(StrEnum):
     mean = "mean"
 
 
+class PackingName(StrEnum):
+    """Packings of one text to choose from."""
+
+    auto = "auto"
+    rows = "rows"
+    multidiagonal = "multidiagonal"
+
+
 class SchemeName(StrEnum):
     """Packings and circuits to choose from."""
 
@@ -104,6 +112,15 @@ Scheme = Annotated[
         "--scheme",
         help="thor: one text a request; arion, moai: a batch; auto: the quickest by estimate "
         "(default: auto for several texts, thor for one).",
+        show_default=False,
+    ),
+]
+Packing = Annotated[
+    PackingName | None,
+    typer.Option(
+        "--packing",
+        help="How thor lays one text into slots: rows, multidiagonal (THOR's own), or auto, the quicker by "
+        "estimate (default: rows).",
         show_default=False,
     ),
 ]

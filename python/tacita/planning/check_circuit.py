@@ -28,7 +28,6 @@ from tacita.packings.layouts import RULES
 from tacita.packings.lowered import inputs_of_sums
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
-from tacita.plans.scheme import SCHEMES
 from tacita.plans.typed_json import from_json
 
 Rules = Iterable[tuple[str, bool]]
@@ -102,7 +101,7 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     estimated = calibration.row_estimates
     yield "row estimates", estimated.keys() <= attentions.keys()
     yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
-    yield "row estimates of one text", RULES[SCHEMES[plan.scheme].packing].row_estimates or not estimated
+    yield "row estimates of one text", RULES[plan.packing].row_estimates or not estimated
 
 
 def _kinds(found: Mapping[str, Any]) -> dict[str, str]:

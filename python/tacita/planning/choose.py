@@ -23,7 +23,7 @@ from tacita.planning.fitting import Accuracy
 from tacita.planning.phases import Phases
 from tacita.plans.commitment import draw
 from tacita.plans.plan import ParameterInfo, Plan
-from tacita.plans.scheme import SCHEMES
+from tacita.plans.scheme import SCHEMES, packings_of, scheme_named
 from tacita.run.executor import Progress
 
 
@@ -44,12 +44,18 @@ def objective_of(name: str) -> Objective:
 
 @dataclass(frozen=True)
 class Option:
-    """A scheme for so many texts: its plan, or why there is none."""
+    """A scheme on one of its packings for so many texts: its plan, or why there is none."""
 
     scheme: str
     inputs: int
     plan: Plan | None
     refused: str = ""
+    packing: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, and of the packing where the scheme has several."""
+        return f"{self.scheme} in {self.packing}" if self.packing else self.scheme
 
     @property
     def requests(self) -> int:
@@ -83,7 +89,7 @@ def choose(options: Sequence[Option], objective: Objective) -> Choice:
     """The quickest option first. Raises PlanError when no scheme has a plan."""
     ordered = sorted(options, key=lambda option: option.seconds(objective))
     if ordered[0].plan is None:
-        reasons = "; ".join(f"{option.scheme}: {option.refused}" for option in ordered)
+        reasons = "; ".join(f"{option.name}: {option.refused}" for option in ordered)
         raise PlanError(f"no scheme admits this model ({reasons})", hint="use other tokens or a larger ring")
     return Choice(tuple(ordered), objective)
 
@@ -95,6 +101,8 @@ def plan_best(
     *,
     tokens: int,
     inputs: int,
+    schemes: Sequence[str] = tuple(SCHEMES),
+    packing: str | None = None,
     objective: Objective = Objective.throughput,
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
@@ -104,23 +112,27 @@ def plan_best(
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Choice:
-    """Calibrates once for rows and once for batches, plans every scheme for `inputs` texts and chooses; see
-    `make_plan` for the rest."""
-    phases = Phases(progress, list(SCHEMES))
+    """Calibrates once for one text and once for batches, plans every scheme for `inputs` texts and chooses;
+    see `make_plan` for the rest.
+
+    packing: "auto" to plan each packing of a scheme that has several, else each scheme's default.
+    """
+    wanted = [(scheme, one) for scheme in schemes for one in packings_of(scheme, packing)]
+    own = salt or draw()
+    goals = [Goal(scheme, inputs, accuracy, functions, own, one) for scheme, one in wanted]
+    phases = Phases(progress, [goal.label for goal in goals])
     calibrated = calibrate_model(
         model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
     )
 
-    own = salt or draw()
-
-    def option(scheme: str) -> Option:
+    def option(goal: Goal) -> Option:
+        told = goal.packing or "" if len(scheme_named(goal.scheme).packings) > 1 else ""
         try:
-            goal = Goal(scheme, inputs, accuracy, functions, own)
             plan = plan_scheme(calibrated, parameters, prices, phases, goal)
         except (ShapeError, PlanError, FitError) as error:
-            return Option(scheme, inputs, None, str(error))
-        return Option(scheme, inputs, plan)
+            return Option(goal.scheme, inputs, None, str(error), told)
+        return Option(goal.scheme, inputs, plan, packing=told)
 
-    found = choose([option(scheme) for scheme in SCHEMES], objective)
+    found = choose([option(goal) for goal in goals], objective)
     phases.enter("done")
     return found

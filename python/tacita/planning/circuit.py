@@ -65,13 +65,20 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan is made for; see `make_plan`. salt: of its commitment to the weights."""
+    """What a plan is made for; see `make_plan`. salt: of its commitment to the weights.
+    packing: one of the scheme's, by default its first."""
 
     scheme: str
     inputs: int | None = None
     accuracy: Accuracy | None = None
     functions: Functions | None = None
     salt: str = field(default_factory=draw)
+    packing: str | None = None
+
+    @property
+    def label(self) -> str:
+        """By which its phases are told."""
+        return f"{self.scheme} {self.packing}" if self.packing else self.scheme
 
 
 def make_plan(
@@ -81,6 +88,7 @@ def make_plan(
     *,
     tokens: int,
     scheme: str = "thor",
+    packing: str | None = None,
     inputs: int | None = None,
     texts: Sequence[Text] | None = None,
     hidden_states: Sequence[Sample] = (),
@@ -94,7 +102,7 @@ def make_plan(
     `api.choose_plan`.
 
     parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor,
-    arion or moai.
+    arion or moai. packing: one of the scheme's, by default its first.
     inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds).
     functions: variants of the approximations. salt: of the commitment to the weights, by default a fresh one.
     processes: for many texts, see `calibrate.walk`.
@@ -102,12 +110,12 @@ def make_plan(
     Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
     """
     rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
-    first_shape(scheme, rings[-1].slots, tokens)
-    phases = Phases(progress, [scheme])
+    first_shape(scheme, rings[-1].slots, tokens, packing)
+    goal = Goal(scheme, inputs, accuracy, functions, salt or draw(), packing)
+    phases = Phases(progress, [goal.label])
     calibrated = calibrate_model(
         model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
     )
-    goal = Goal(scheme, inputs, accuracy, functions, salt or draw())
     plan = plan_scheme(calibrated, rings, prices, phases, goal)
     phases.enter("done")
     return plan
@@ -157,17 +165,17 @@ def _plan_on(
     info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal
 ) -> Plan:
     model, table = calibrated.model, prices_of(info, prices)
-    one = first_shape(goal.scheme, info.slots, calibrated.tokens)
+    one = first_shape(goal.scheme, info.slots, calibrated.tokens, goal.packing)
     wanted = shapes(one, model.config.heads, goal.inputs)
     survey = calibrated.survey(one)
     calibration = survey.calibration
-    phases.enter("fit", goal.scheme)
+    phases.enter("fit", goal.label)
     specs = fit_circuit(calibration, model.config, goal.accuracy, goal.functions)
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
-    phases.enter("place", goal.scheme)
+    phases.enter("place", goal.label)
     placed = place_circuit(circuit, info, table)
-    phases.enter("predict", goal.scheme)
+    phases.enter("predict", goal.label)
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else build(soft, specs, small)
     seen = run_trial(model, placed, trial, small, calibrated.samples)

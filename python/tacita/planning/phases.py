@@ -16,14 +16,19 @@ BATCH: Mapping[str, float] = {"fit": 0.3, "place": 19.0, "predict": 1.7}  # hund
 
 
 class Phases:
-    """Reports the phases of planning `schemes`, one after the other; each packing is calibrated before its
-    first scheme."""
+    """Reports the phases of planning `schemes`, one after the other; each kind of them is calibrated before
+    its first.
+
+    schemes: names, each with a packing behind it or alone.
+    """
 
     def __init__(self, progress: Callable[[Progress], None], schemes: Sequence[str]) -> None:
         self._progress = progress
         self._shares: list[tuple[str, float]] = []
         for scheme in schemes:
-            kind, shares = ("batch", BATCH) if scheme_named(scheme).several else ("rows", ONE)
+            kind, shares = (
+                ("batch", BATCH) if scheme_named(scheme.partition(" ")[0]).several else ("rows", ONE)
+            )
             measured = (f"calibrate {kind}", CALIBRATE)
             self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]

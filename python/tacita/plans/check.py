@@ -101,7 +101,8 @@ def _embedding_rules(front: FrontConfig) -> Rules:
 def _shape_rules(plan: Plan) -> Rules:
     yield "scheme", plan.scheme in SCHEMES
     yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
-    yield "lanes", plan.lanes in RULES[SCHEMES[plan.scheme].packing].lanes
+    yield "layout: packing", plan.packing in SCHEMES[plan.scheme].packings
+    yield "lanes", plan.lanes in RULES[plan.packing].lanes
     yield "texts of a request", _texts(plan) == plan.batch
 
 
@@ -176,8 +177,7 @@ def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
 def _layout_rules(plan: Plan) -> Rules:
     """The layout is that of the plan's sizes: nothing larger than the plan's own numbers is built from it."""
     request, response, model = plan.layout.request, plan.layout.response, plan.model
-    packing = SCHEMES[plan.scheme].packing
-    yield "layout: packing", request.tag == response.tag == packing
+    yield "layout: packing", request.tag == response.tag
     sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
     yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
     yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)

@@ -153,6 +153,11 @@ class Plan:
         return hashlib.sha256(canonical(data)).hexdigest()
 
     @property
+    def packing(self) -> str:
+        """Of the circuit: that of its layouts."""
+        return self.layout.request.tag
+
+    @property
     def bootstraps(self) -> int:
         """Ciphertexts bootstrapped in a run; two real ones that share a bootstrap count once."""
         return sum(len(stage.kinds) for stage in self.stages)

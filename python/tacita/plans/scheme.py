@@ -1,4 +1,4 @@
-"""Schemes by name, and the packing and rotations that each one means."""
+"""Schemes by name, and the packings and rotations that each one means."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from tacita.errors import InputError, PlanError
 from tacita.packings.shape import Shape
 from tacita.plans.plan import Plan
 
+AUTO = "auto"  # the packing, or the scheme, of the least estimate
+
 
 @dataclass(frozen=True)
 class Scheme:
-    """packing: a name in `packings.layouts`. rotations: one of that packing's. several: many texts in a
-    request."""
+    """packings: names in `packings.layouts`, the default first. rotations: one of those that they have.
+    several: many texts in a request."""
 
-    packing: str
+    packings: tuple[str, ...]
     rotations: str
     several: bool
 
 
 SCHEMES: Mapping[str, Scheme] = {
-    "thor": Scheme("rows", "hoisted", several=False),
-    "arion": Scheme("columns", "double", several=True),
-    "moai": Scheme("columns", "single", several=True),
+    "thor": Scheme(("rows", "multidiagonal"), "hoisted", several=False),
+    "arion": Scheme(("columns",), "double", several=True),
+    "moai": Scheme(("columns",), "single", several=True),
 }
 
 
@@ -34,16 +36,35 @@ def scheme_named(name: str) -> Scheme:
     return SCHEMES[name]
 
 
-def first_shape(name: str, slots: int, tokens: int) -> Shape:
-    """Of a scheme, with one lane. Raises InputError for an unknown name, ShapeError for sizes that it does
-    not admit."""
-    scheme = scheme_named(name)
-    return Shape(scheme.packing, scheme.rotations, slots, tokens)
+def packings_of(name: str, packing: str | None) -> tuple[str, ...]:
+    """What is to be planned for a scheme: its default for None, all of its packings for "auto", else the one.
+
+    Raises InputError for an unknown scheme or a packing that it does not have.
+    """
+    known = scheme_named(name).packings
+    if packing is not None and packing not in (AUTO, *known):
+        raise InputError(f"scheme {name} on packing {packing!r:.40}", hint=f"it has {', '.join(known)}")
+    if packing == AUTO:
+        return known
+    return (packing or known[0],)
+
+
+def first_shape(name: str, slots: int, tokens: int, packing: str | None = None) -> Shape:
+    """Of a scheme on one of its packings (default: its first), with one lane. Raises InputError for an
+    unknown name, ShapeError for sizes that it does not admit."""
+    (chosen,) = packings_of(name, packing)
+    return Shape(chosen, scheme_named(name).rotations, slots, tokens)
 
 
 def shape_of(plan: Plan) -> Shape:
-    """The shape of a plan's circuit. Raises PlanError for a scheme or packing that there is not."""
+    """The shape of a plan's circuit. Raises PlanError for a scheme or packing that there is not.
+
+    A plan states its packing as the kind of its layouts.
+    """
     if plan.scheme not in SCHEMES:
         raise PlanError(f"scheme {plan.scheme!r}", hint=f"this program has {', '.join(SCHEMES)}")
     scheme = SCHEMES[plan.scheme]
-    return Shape(scheme.packing, scheme.rotations, plan.parameters.slots, plan.tokens, plan.lanes)
+    if plan.packing not in scheme.packings:
+        message = f"scheme {plan.scheme} on packing {plan.packing}"
+        raise PlanError(message, hint=f"it has {', '.join(scheme.packings)}")
+    return Shape(plan.packing, scheme.rotations, plan.parameters.slots, plan.tokens, plan.lanes)

@@ -26,6 +26,7 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Packing,
     Pooling,
     Preset,
     Scheme,
@@ -124,6 +125,7 @@ def run(
         BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
     ] = BackendName.ckks,
     scheme: Scheme = None,
+    packing: Packing = None,
     objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
@@ -163,6 +165,7 @@ def run(
         preset=preset,
         functions=functions,
         scheme=scheme,
+        packing=packing,
         inputs=len(good) if file or scheme else None,
         objective=objective,
         texts=read_texts(calibration),

@@ -23,6 +23,7 @@ from tacita.cli.options import (
     Inputs,
     Json,
     Model,
+    Packing,
     Pooling,
     Preset,
     Prices,
@@ -85,6 +86,7 @@ def run(
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
     scheme: AnyScheme = None,
+    packing: Packing = None,
     inputs: Inputs = None,
     objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
@@ -107,6 +109,7 @@ def run(
             preset=preset,
             functions=functions,
             scheme=SchemeName(scheme.value) if scheme else None,
+            packing=packing,
             inputs=inputs,
             objective=objective,
             texts=read_texts(texts),
@@ -126,6 +129,7 @@ def estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_GB) -
     return {
         "model": plan.model.name,
         "scheme": plan.scheme,
+        "packing": plan.packing,
         "tokens": plan.tokens,
         "texts_per_request": plan.batch,
         "lanes": plan.lanes,
@@ -218,9 +222,8 @@ def show_estimate(plan: Plan, inputs: int | None = None, memory: float = MEMORY_
     p, found = plan.prediction, estimate(plan, inputs, memory)
     table = Table(show_header=False, box=None)
     table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
-    table.add_row(
-        "scheme", f"{plan.scheme}, {several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
-    )
+    request = f"{several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
+    table.add_row("scheme", f"{plan.scheme} in {plan.packing}, {request}")
     for step, seconds in p.seconds.items():
         table.add_row(shown(step), duration(seconds))
     counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"

@@ -9,7 +9,7 @@ from tacita import api
 from tacita.api import Choice, Objective
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, several, shown
-from tacita.cli.options import SchemeName
+from tacita.cli.options import PackingName, SchemeName
 from tacita.placement.cost import Prices
 from tacita.planning.choose import Option
 from tacita.plans.plan import Plan
@@ -22,6 +22,7 @@ def planned(
     tokens: int,
     preset: str,
     scheme: SchemeName | None,
+    packing: PackingName | None = None,
     inputs: int | None,
     objective: Objective | None,
     functions: str,
@@ -30,9 +31,9 @@ def planned(
     salt: str | None = None,
 ) -> Plan:
     """Plans with a progress bar; salt: of the commitment to the weights. Says in one line why, when the
-    scheme was ours to choose."""
+    scheme or its packing was ours to choose."""
     several = (inputs or 1) > 1
-    name = scheme or (SchemeName.auto if several else SchemeName.thor)
+    name = scheme or (SchemeName.auto if several and packing is None else SchemeName.thor)
     goal = objective or (Objective.throughput if several else Objective.latency)
     with progress("plan") as report:
         choice = api.choose_plan(
@@ -40,6 +41,7 @@ def planned(
             tokens=tokens,
             preset=preset,
             scheme=name.value,
+            packing=packing.value if packing else None,
             inputs=inputs,
             objective=goal,
             functions=functions,
@@ -49,25 +51,29 @@ def planned(
             progress=report,
             processes=threads(),
         )
-    if name is SchemeName.auto:
-        out.print(why(choice), soft_wrap=True)
+    if name is SchemeName.auto or packing is PackingName.auto:
+        what = "scheme" if name is SchemeName.auto else "packing"
+        out.print(why(choice, what), soft_wrap=True)
     return choice.plan
 
 
-def why(choice: Choice) -> str:
-    """scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput)."""
+def why(choice: Choice, what: str = "scheme") -> str:
+    """scheme auto: arion (4 texts: arion 12 s in 1 request; thor 2 min 28 s in 4 requests; by throughput).
+
+    what: was to be chosen.
+    """
     first, *others = choice.options
     texts = several(first.inputs, "text")
     numbers = "; ".join(_told(option, choice.objective) for option in (first, *others))
-    return f"scheme auto: {first.scheme} ({texts}: {numbers}; by {choice.objective.value})"
+    return f"{what} auto: {first.name} ({texts}: {numbers}; by {choice.objective.value})"
 
 
 def _told(option: Option, objective: Objective) -> str:
     if option.plan is None:
-        return f"{option.scheme} not possible: {shown(str(option.refused))}"
+        return f"{option.name} not possible: {shown(str(option.refused))}"
     until = (
         "until the first answer"
         if objective is Objective.latency
         else f"in {several(option.requests, 'request')}"
     )
-    return f"{option.scheme} {duration(option.seconds(objective))} {until}"
+    return f"{option.name} {duration(option.seconds(objective))} {until}"

@@ -19,6 +19,7 @@ from tacita.cli.options import (
     Inputs,
     Json,
     Model,
+    Packing,
     Pooling,
     Preset,
     Prices,
@@ -51,6 +52,7 @@ def run(
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
     scheme: Scheme = None,
+    packing: Packing = None,
     inputs: Inputs = None,
     objective: Goal = None,
     tokens: Tokens = TOKENS_DEFAULT,
@@ -72,6 +74,7 @@ def run(
             preset=preset,
             functions=functions,
             scheme=scheme,
+            packing=packing,
             inputs=inputs,
             objective=objective,
             texts=read_texts(texts),
@@ -96,7 +99,7 @@ def run(
 def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
     """Print stages, levels, counts and predictions of a plan."""
     plan = Plan.load(path)
-    shape = f"{plan.tokens} tokens, scheme {plan.scheme}, {plan.batch} texts a request"
+    shape = f"{plan.tokens} tokens, scheme {plan.scheme} in {plan.packing}, {plan.batch} texts a request"
     out.print(f"plan {plan.hash[:12]}: {shown(plan.model.name)}, {shape}", soft_wrap=True)
     for line in _stages(plan):
         out.print(line, soft_wrap=True)

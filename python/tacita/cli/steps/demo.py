@@ -21,8 +21,10 @@ from tacita.cli.options import (
     Insecure,
     Json,
     Model,
+    Packing,
     Pooling,
     Preset,
+    Scheme,
     Threads,
     Tokens,
 )
@@ -44,6 +46,8 @@ def run(
     json: Json = None,
     model: Model = MODEL_DEFAULT,
     pooling: Pooling = None,
+    scheme: Scheme = None,
+    packing: Packing = None,
     tokens: Tokens = TOKENS_DEFAULT,
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
@@ -55,6 +59,8 @@ def run(
         steps = _Steps(Path(folder), model, threads, allow_insecure)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")
         asked = ["--pooling", pooling.value] if pooling else []
+        asked += ["--scheme", scheme.value] if scheme else []
+        asked += ["--packing", packing.value] if packing else []
         steps.call("plan", "--tokens", str(tokens), "--preset", preset, *asked)
         steps.call("publish", "--planned")
         out.print("[bold]client[/bold]")

@@ -125,7 +125,7 @@ FILE_TABLE = [
     (
         "a layout of no packing",
         put("layout", "response", "kind", value="x"),
-        "kind 'x', expected one of rows, columns",
+        "kind 'x', expected one of rows, multidiagonal, columns",
     ),
     (
         "a layout of another ring",

@@ -25,10 +25,12 @@ def model() -> Checkpoint:
 
 
 @lru_cache
-def real_plan(scheme: str = "thor", preset: str = "insecure_toy_n10") -> Plan:
+def real_plan(scheme: str = "thor", preset: str = "insecure_toy_n10", packing: str | None = None) -> Plan:
     """Calibrated on three inputs."""
     samples = tuple(tiny.inputs(model(), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
-    return make_plan(model(), PRESETS[preset], tokens=TOKENS, scheme=scheme, hidden_states=samples)
+    return make_plan(
+        model(), PRESETS[preset], tokens=TOKENS, scheme=scheme, packing=packing, hidden_states=samples
+    )
 
 
 def altered(plan: Plan, change: Callable[[Any], None]) -> str:

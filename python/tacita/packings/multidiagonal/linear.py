@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacita.packings.arrays import Array, IntArray
+from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.pairs import doubled_real
 from tacita.slots.base import Backend, Ct
@@ -22,6 +22,7 @@ from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 from tacita.slots.rotations import rotate_sum
 
 MOST_BYTES = 1 << 30  # of a plan's vectors, where it can be made in parts
+Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
 KEPT = 4  # plans: a stage is simulated several times in a row, and runs once
 
 
@@ -80,7 +81,14 @@ class Affine:
     def _parts(self) -> Iterator[tuple[int, int]]:
         """(first, last) outputs of each plan: whole groups, as many as there is room for."""
         shape = self.dst.shape
-        each = self.operands * self.turns * (2 * shape.batch - 1) * shape.period * 16 * shape.count
+        each = (
+            self.operands
+            * self.turns
+            * (self.src.heads + self.dst.heads - 1)
+            * shape.period
+            * 16
+            * shape.count
+        )
         step = shape.count * max(1, MOST_BYTES // each)
         for first in range(0, self.dst.count, step):
             yield first, min(first + step, self.dst.count)
@@ -90,53 +98,66 @@ class Affine:
 def plan_of(affine: Affine, first: int, last: int) -> LinearPlan:
     """The plan of some outputs: babies move features within a diagonal and by few diagonals, giants by many.
 
-    Key switches: operands * ((2h - 1) b - 1) hoisted, and outputs * (turns / b - 1), for h heads and the b
-    of least cost.
+    Key switches: operands * (h b - 1) hoisted, and outputs * (turns / b - 1), for h moves between heads and
+    the b of least cost.
     """
-    shape, outputs = affine.src.shape, last - first
-    babies = _babies(affine, outputs)
-    rows, vectors = list[tuple[int, ...]](), list[Array]()
-    for j, operand, turn, head, v in _terms(affine, first, last):
-        giant = turn - turn % babies
-        rows.append(
-            (j - first, giant * shape.diagonal, operand, turn % babies * shape.diagonal + head, len(vectors))
+    shape, terms = affine.src.shape, list(_terms(affine, first, last))
+    babies = _babies(affine, last - first)
+    rows = [
+        (
+            j - first,
+            (turn - turn % babies) * shape.diagonal,
+            operand,
+            turn % babies * shape.diagonal + head,
+            v,
         )
-        vectors.append(np.roll(v, giant * shape.diagonal))
+        for v, (j, operand, turn, head) in enumerate(terms)
+    ]
     step = babies * shape.diagonal if babies < affine.turns else 0
     table = np.array(sorted(rows, key=lambda t: (t[0], -t[1], t[2], t[3])), dtype=np.int32)
-    return LinearPlan(affine.operands, outputs, np.array(vectors), table, step)
+    return LinearPlan(affine.operands, last - first, vectors_of(affine, terms, babies), table, step)
 
 
 def _babies(affine: Affine, outputs: int) -> int:
     """Turns that act on inputs (a power of two): the rest act on outputs."""
-    heads = 2 * min(affine.src.heads, affine.dst.heads) - 1
+    heads = affine.src.heads + affine.dst.heads - 1
 
     def cost(babies: int) -> float:
-        hoisted = heads * babies
-        return (
-            BABY_COST * affine.operands * hoisted
-            + KEY_COST * hoisted
-            + outputs * (affine.turns // babies - 1)
-        )
+        hoisted = heads * babies * (BABY_COST * affine.operands + KEY_COST)
+        return hoisted + outputs * (affine.turns // babies - 1)
 
     return min((1 << bit for bit in range(affine.turns.bit_length())), key=cost)
 
 
-def _terms(affine: Affine, first: int, last: int) -> Iterator[tuple[int, int, int, int, Array]]:
-    """(output, operand, diagonals turned, heads moved, vector), the zero ones left out."""
-    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
-    _, _, z = shape.coordinates
-    for head in range(1 - shape.batch, shape.batch):
-        there = (z + head >= 0) & (z + head < shape.batch)
+def _terms(affine: Affine, first: int, last: int) -> Iterator[Term]:
+    """Those in which a head of the output meets one of the input."""
+    outputs, inputs = _heads(affine.dst), _heads(affine.src)
+    for head in range(1 - affine.dst.heads, affine.src.heads):
         for operand in range(affine.operands):
             for turn in range(affine.turns):
-                columns = [
-                    (_moved(affine, ct, by, head, there), c) for ct, by, c in _halves(affine, operand, turn)
-                ]
-                for j in range(first, last):
-                    v = sum(c * padded[affine.dst.index[j], column] for column, c in columns)
-                    if np.any(v):
-                        yield j, operand, turn, head, np.asarray(v)
+                cts = {ct for ct, _, _ in _halves(affine, operand, turn)}
+                given = {z - head for ct in cts for z in inputs[ct]}
+                yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & given)
+
+
+def _heads(layout: Features) -> list[set[int]]:
+    """The places of heads that each ciphertext uses."""
+    _, _, z = layout.shape.coordinates
+    return [set(z[row >= 0].tolist()) for row in layout.index]
+
+
+def vectors_of(affine: Affine, terms: Sequence[Term], babies: int) -> Array:
+    """The vector of each term, moved as its giant wants it."""
+    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
+    kind = np.float64 if affine.turns == shape.places and affine.src.count == 1 else np.complex128
+    vectors, (_, _, z) = np.empty((len(terms), shape.period), kind), shape.coordinates
+    for v, (j, operand, turn, head) in enumerate(terms):
+        there, total = (z + head >= 0) & (z + head < shape.batch), np.zeros(shape.period, kind)
+        for ct, by, factor in _halves(affine, operand, turn):
+            brought = np.roll(affine.src.index[ct], -(by * shape.diagonal + head))
+            total += factor * padded[affine.dst.index[j], np.where(there, brought, -1)]
+        vectors[v] = np.roll(total, (turn - turn % babies) * shape.diagonal)
+    return vectors
 
 
 def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, complex]]:
@@ -147,12 +168,6 @@ def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, com
         return [(0, turn, 1.0)]
     other = affine.operands + operand
     return [(operand, turn, 0.5)] + ([(other, turn, -0.5j)] if other < affine.src.count else [])
-
-
-def _moved(affine: Affine, ct: int, turn: int, head: int, there: Array) -> IntArray:
-    """int [period]: the feature that a rotation brings to each slot, -1 for none."""
-    found = np.roll(affine.src.index[ct], -(turn * affine.src.shape.diagonal + head))
-    return np.where(there, found, -1)
 
 
 def totals(be: Backend, x: Sequence[Ct], layout: Features) -> Ct:

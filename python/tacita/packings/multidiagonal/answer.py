@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.first_token import mean_map
@@ -17,14 +18,14 @@ Cts = tuple[Ct, ...]
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """The mean over tokens, as a vector."""
+    """The mean over tokens, as a vector. layout: of what is averaged."""
 
-    total: CyclicMap
+    layout: Features
 
-    @staticmethod
-    def build(layout: Features) -> Mean:
-        """layout: of what is averaged."""
-        return Mean(mean_map(layout))
+    @cached_property
+    def total(self) -> CyclicMap:
+        """Made when it is needed: a vector for every feature."""
+        return mean_map(self.layout)
 
     def apply(self, be: Backend, x: Cts, mask: Ct) -> Cts:
         """mask: 1/length at the real tokens. Two levels."""

@@ -169,7 +169,7 @@ class DiagonalParts:
         self._answering = answering(weights, self._vector, x.form.bound, self._specs.answer)
         if not averaged:
             return [answer_operation(self._answering, x.live)]
-        mean = Mean.build(self._layout)
+        mean = Mean(self._layout)
 
         def average(be: Backend, live: Live) -> Live:
             return {averaged: mean.apply(be, live[x.live], live[MASK][0])}

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.native
 
 TEXTS = ["a fine film", "the plot is dull", "never boring"]
 CALIBRATION = [*TEXTS, "good", "bad plot", "the film is a very fine film", "dull dull dull"]
-PRESET = {"thor": "insecure_toy_n10", "arion": "insecure_toy_n10", "moai": "insecure_toy_n10"}
+PRESET = "insecure_toy_n10"
+PACKINGS = [("thor", "rows"), ("thor", "multidiagonal"), ("arion", "columns"), ("moai", "columns")]
 CLIENT = """
 import json, sys
 opened = []
@@ -49,11 +50,11 @@ assert not [name for name in sys.modules if name.endswith(endings)]
 """
 
 
-@pytest.mark.parametrize("scheme", PRESET)
-def test_a_client_needs_the_public_folder_alone(scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scheme", "packing"), PACKINGS)
+def test_a_client_needs_the_public_folder_alone(scheme: str, packing: str, tmp_path: Path) -> None:
     texts = TEXTS[:1] if scheme == "thor" else TEXTS
     model = api.load(write_folder(make_random_checkpoint(), tmp_path / "server" / "model"))
-    plan = api.plan(model, tokens=16, preset=PRESET[scheme], scheme=scheme, texts=CALIBRATION)
+    plan = api.plan(model, tokens=16, preset=PRESET, scheme=scheme, packing=packing, texts=CALIBRATION)
     client = tmp_path / "client"
     sha256 = api.publish(plan, model, tmp_path / "published")
     shutil.copytree(tmp_path / "published", client / "public")

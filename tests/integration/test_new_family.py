@@ -44,9 +44,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpoint]:
     yield from_tensors(config, tensors, make_tokenizer(config.vocab), name="norms first")
 
 
-@pytest.mark.parametrize("scheme", ["thor", "arion"])
-def test_on_ciphertexts(model: Checkpoint, scheme: str, tmp_path: Any) -> None:
-    plan = api.plan(model, tokens=16, preset="insecure_toy_n11", scheme=scheme, texts=TEXTS)
+@pytest.mark.parametrize(
+    ("scheme", "packing"), [("thor", "rows"), ("thor", "multidiagonal"), ("arion", "columns")]
+)
+def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp_path: Any) -> None:
+    toy = {"tokens": 16, "preset": "insecure_toy_n11", "texts": TEXTS}
+    plan = api.plan(model, scheme=scheme, packing=packing, **toy)
     samples = [embed(model, text, 16) for text in TEXTS[: plan.batch]]
     wanted = [reference(model, *sample).logits for sample in samples]
     for backend in ("plain", "sim"):

@@ -76,6 +76,14 @@ def test_auto_takes_the_quicker_and_says_both_figures(checkpoint: Checkpoint) ->
     assert "thor in multidiagonal" in said
 
 
+def test_a_scheme_is_chosen_among_those_that_have_the_packing(checkpoint: Checkpoint) -> None:
+    choice = api.choose_plan(checkpoint, scheme="auto", packing="multidiagonal", **TOY)
+    assert [option.name for option in choice.options] == ["thor"]
+    assert choice.plan.packing == "multidiagonal"
+    with pytest.raises(InputError, match="on packing 'diagonal'"):
+        api.choose_plan(checkpoint, scheme="auto", packing="diagonal", **TOY)
+
+
 def test_auto_takes_what_is_possible(checkpoint: Checkpoint) -> None:
     """Eight tokens are too few for heads of sixteen features."""
     wide = make_random_checkpoint(hidden=32)

@@ -23,7 +23,7 @@ from tacita.planning.fitting import Accuracy
 from tacita.planning.phases import Phases
 from tacita.plans.commitment import draw
 from tacita.plans.plan import ParameterInfo, Plan
-from tacita.plans.scheme import SCHEMES, packings_of, scheme_named
+from tacita.plans.scheme import AUTO, SCHEMES, packings_of, scheme_named
 from tacita.run.executor import Progress
 
 
@@ -115,18 +115,21 @@ def plan_best(
     """Calibrates once for one text and once for batches, plans every scheme for `inputs` texts and chooses;
     see `make_plan` for the rest.
 
-    packing: "auto" to plan each packing of a scheme that has several, else each scheme's default.
+    packing: "auto" to plan each packing of a scheme that has several; a name for the schemes that have it;
+    else each scheme's default. Raises InputError where none has it.
     """
+    schemes = [scheme for scheme in schemes if _has(scheme, packing)] or schemes
     wanted = [(scheme, one) for scheme in schemes for one in packings_of(scheme, packing)]
     own = salt or draw()
     goals = [Goal(scheme, inputs, accuracy, functions, own, one) for scheme, one in wanted]
+    undecided = {scheme for scheme in schemes if len(packings_of(scheme, packing)) > 1}
     phases = Phases(progress, [goal.label for goal in goals])
     calibrated = calibrate_model(
         model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
     )
 
     def option(goal: Goal) -> Option:
-        told = goal.packing or "" if len(scheme_named(goal.scheme).packings) > 1 else ""
+        told = goal.packing or "" if goal.scheme in undecided else ""
         try:
             plan = plan_scheme(calibrated, parameters, prices, phases, goal)
         except (ShapeError, PlanError, FitError) as error:
@@ -136,3 +139,8 @@ def plan_best(
     found = choose([option(goal) for goal in goals], objective)
     phases.enter("done")
     return found
+
+
+def _has(scheme: str, packing: str | None) -> bool:
+    """Whether a scheme can be planned on a packing, or on whichever."""
+    return packing in (None, AUTO, *scheme_named(scheme).packings)

@@ -168,7 +168,7 @@ def test_a_plan_of_a_batch_is_written_and_shown(common: list[str], tmp_path: Pat
     assert (plan.scheme, plan.batch, plan.lanes) == ("arion", 16, 1)
     status, out, _ = run("plan", "show", str(tmp_path / "plan.json"))
     assert status == 0
-    assert "scheme arion, 16 texts a request" in out
+    assert "scheme arion in columns, 16 texts a request" in out
 
 
 def test_an_estimate_goes_stage_by_stage(common: list[str], tmp_path: Path) -> None:

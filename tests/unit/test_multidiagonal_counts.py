@@ -101,7 +101,7 @@ def test_dense_map():
     affine = Affine(rng.normal(size=(96, 96)), np.zeros(96), layout, layout)
     assert (layout.shape.capacity, layout.count, affine.operands) == (8, 2, 1)
     found, levels = counted(affine.apply, 2, slots=1 << 11)
-    assert found["rotate_hoisted"] == 11 * 2 - 1  # heads moved by -5 to 5, by one diagonal or none
+    assert found["rotate_shared"] == 11 * 2 - 1  # heads moved by -5 to 5, by one diagonal or none
     assert found["rotate"] == 2 * (8 // 2 - 1)
     assert turns(found) + found["conjugate"] == 29
     assert (found["conjugate"], levels) == (2, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -21,17 +21,16 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 from tacita.slots.rotations import rotate_sum
 
-MOST_BYTES = 1 << 30  # of a plan's vectors, where it can be made in parts
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
-KEPT = 4  # plans: a stage is simulated several times in a row, and runs once
+KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
     """y = x @ weight.T + bias. weight (dst.size, src.size), bias (dst.size,). One level.
 
-    Plans are made when they are needed: the vectors are dense, 16 bytes a slot and term (MiniLM: 50 MB a
-    plan, BERT-base: 1.5 GB).
+    Plans are made when they are needed, one for each group of outputs and each giant step, because vectors
+    are dense and the engine encodes those of a plan together (BERT-base: 1.5 GB a map, encoded 13 GB).
     """
 
     weight: Array
@@ -61,13 +60,42 @@ class Affine:
         """Rotations by whole diagonals that the plan combines."""
         return self.src.shape.places // (2 if self.halved else 1)
 
+    @property
+    def moves(self) -> range:
+        """Places by which heads move: those that bring a head of the input to one of the output."""
+        return range(1 - self.dst.heads, self.src.heads)
+
+    @cached_property
+    def babies(self) -> int:
+        """Turns that act on inputs (a power of two), of least cost: the rest act on outputs."""
+
+        def cost(babies: int) -> float:
+            hoisted = len(self.moves) * babies * (BABY_COST * self.operands + KEY_COST)
+            return hoisted + self.dst.count * (self.turns // babies - 1)
+
+        return min((1 << bit for bit in range(self.turns.bit_length())), key=cost)
+
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
-        """Ciphertexts of src -> ciphertexts of dst."""
-        inputs, out = self._complexified(be, x), list[Ct]()
-        for first, last in self._parts():
-            found = be.linear(inputs, plan_of(self, first, last))
-            out += found if self.src.count == 1 and not self.halved else [doubled_real(be, y) for y in found]
+        """Ciphertexts of src -> ciphertexts of dst.
+
+        Key switches: operands * (h b - 1) hoisted, and outputs * (turns / b - 1), for h moves of heads and b
+        babies; one conjugation an output.
+        """
+        step = self.src.shape.diagonal
+        steps = [turn * step + head for turn in range(self.babies) for head in self.moves]
+        turned = [ct for operand in self._complexified(be, x) for ct in be.rotate_many(operand, steps)]
+        out = [ct for group in range(self.dst.groups) for ct in self._group(be, turned, group)]
+        out = out if self.src.count == 1 and not self.halved else [doubled_real(be, y) for y in out]
         return tuple(be.add_vector(ct, b) for ct, b in zip(out, self.dst.vectors(self.bias), strict=True))
+
+    def _group(self, be: Backend, turned: Sequence[Ct], group: int) -> list[Ct]:
+        """The outputs of a group by Horner's rule: few plaintexts are there at once, and one key turns
+        all."""
+        step, total = self.babies * self.src.shape.diagonal, list[Ct]()
+        for giant in reversed(range(0, self.turns, self.babies)):
+            inner = be.linear(turned, plan_of(self, group, giant))
+            total = [be.add(be.rotate(a, step), b) for a, b in zip(total, inner, strict=False)] or inner
+        return total
 
     def _complexified(self, be: Backend, x: Sequence[Ct]) -> list[Ct]:
         shape = self.src.shape
@@ -78,65 +106,29 @@ class Affine:
             x[half : self.operands]
         )
 
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        """(first, last) outputs of each plan: whole groups, as many as there is room for."""
-        shape = self.dst.shape
-        each = (
-            self.operands
-            * self.turns
-            * (self.src.heads + self.dst.heads - 1)
-            * shape.period
-            * 16
-            * shape.count
-        )
-        step = shape.count * max(1, MOST_BYTES // each)
-        for first in range(0, self.dst.count, step):
-            yield first, min(first + step, self.dst.count)
-
 
 @lru_cache(maxsize=KEPT)
-def plan_of(affine: Affine, first: int, last: int) -> LinearPlan:
-    """The plan of some outputs: babies move features within a diagonal and by few diagonals, giants by many.
-
-    Key switches: operands * (h b - 1) hoisted, and outputs * (turns / b - 1), for h moves between heads and
-    the b of least cost.
-    """
-    shape, terms = affine.src.shape, list(_terms(affine, first, last))
-    babies = _babies(affine, last - first)
+def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
+    """Turned operands -> the outputs of a group, before they are turned by `giant` diagonals: no rotation."""
+    count, width = affine.dst.shape.count, affine.babies * len(affine.moves)
+    terms = list(_terms(affine, group * count, giant))
     rows = [
-        (
-            j - first,
-            (turn - turn % babies) * shape.diagonal,
-            operand,
-            turn % babies * shape.diagonal + head,
-            v,
-        )
+        (j % count, 0, operand * width + affine.moves.index(head) + (turn - giant) * len(affine.moves), 0, v)
         for v, (j, operand, turn, head) in enumerate(terms)
     ]
-    step = babies * shape.diagonal if babies < affine.turns else 0
-    table = np.array(sorted(rows, key=lambda t: (t[0], -t[1], t[2], t[3])), dtype=np.int32)
-    return LinearPlan(affine.operands, last - first, vectors_of(affine, terms, babies), table, step)
+    table = np.array(sorted(rows), dtype=np.int32)
+    return LinearPlan(affine.operands * width, count, vectors_of(affine, terms, giant), table)
 
 
-def _babies(affine: Affine, outputs: int) -> int:
-    """Turns that act on inputs (a power of two): the rest act on outputs."""
-    heads = affine.src.heads + affine.dst.heads - 1
-
-    def cost(babies: int) -> float:
-        hoisted = heads * babies * (BABY_COST * affine.operands + KEY_COST)
-        return hoisted + outputs * (affine.turns // babies - 1)
-
-    return min((1 << bit for bit in range(affine.turns.bit_length())), key=cost)
-
-
-def _terms(affine: Affine, first: int, last: int) -> Iterator[Term]:
+def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
     """Those in which a head of the output meets one of the input."""
     outputs, inputs = _heads(affine.dst), _heads(affine.src)
-    for head in range(1 - affine.dst.heads, affine.src.heads):
+    for head in affine.moves:
         for operand in range(affine.operands):
-            for turn in range(affine.turns):
+            for turn in range(giant, giant + affine.babies):
                 cts = {ct for ct, _, _ in _halves(affine, operand, turn)}
                 given = {z - head for ct in cts for z in inputs[ct]}
+                last = first + affine.dst.shape.count
                 yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & given)
 
 
@@ -146,8 +138,8 @@ def _heads(layout: Features) -> list[set[int]]:
     return [set(z[row >= 0].tolist()) for row in layout.index]
 
 
-def vectors_of(affine: Affine, terms: Sequence[Term], babies: int) -> Array:
-    """The vector of each term, moved as its giant wants it."""
+def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
+    """The vector of each term, moved as the giant wants it."""
     shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
     kind = np.float64 if affine.turns == shape.places and affine.src.count == 1 else np.complex128
     vectors, (_, _, z) = np.empty((len(terms), shape.period), kind), shape.coordinates
@@ -156,7 +148,7 @@ def vectors_of(affine: Affine, terms: Sequence[Term], babies: int) -> Array:
         for ct, by, factor in _halves(affine, operand, turn):
             brought = np.roll(affine.src.index[ct], -(by * shape.diagonal + head))
             total += factor * padded[affine.dst.index[j], np.where(there, brought, -1)]
-        vectors[v] = np.roll(total, (turn - turn % babies) * shape.diagonal)
+        vectors[v] = np.roll(total, giant * shape.diagonal)
     return vectors
 
 

@@ -27,6 +27,7 @@ def main() -> None:
     from tacita.placement.cost import Prices
     from tacita.placement.formulas import formula_prices
     from tacita.planning.circuit import make_plan
+    from tacita.planning.wish import Wish
 
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--preset", default="n16")
@@ -43,7 +44,8 @@ def main() -> None:
     info = describe(args.preset)
     prices = Prices.shipped(info.log_n) or formula_prices(info.log_n)
     copies = [pad_hidden(h, args.tokens) for h in arion.perturbed(example.hidden, args.copies, args.noise)]
-    plan = make_plan(example.checkpoint, info, prices, tokens=args.tokens, hidden_states=copies)
+    wish = Wish(preset=args.preset, prices=prices, tokens=args.tokens, hidden_states=copies)
+    plan = make_plan(example.checkpoint, wish)
     excess = excess_of(plan, example.checkpoint, hidden, mask)
     if args.plan_only:
         answer = classify_locally(plan, example.checkpoint, hidden_states=example.hidden, backend="sim")

@@ -12,8 +12,8 @@ from large_models import SHAPES, random_inputs, random_model
 
 from tacita.placement.cost import Prices
 from tacita.planning.circuit import make_plan
+from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
-from tacita.plans.presets import PRESETS
 
 # seconds per input at 256 inputs of 128 tokens on 64 threads, as printed: (MOAI, ARION), None where not given
 TABLE_7 = {
@@ -57,10 +57,11 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     args = options.parse_args()
     model = random_model(args.shape, layers=args.layers)
-    info, prices = PRESETS["n16"], Prices.shipped(16)
+    prices = Prices.shipped(16)
     assert prices is not None
     samples = random_inputs(model, args.tokens, 2)
-    plan = make_plan(model, info, prices, tokens=args.tokens, scheme=args.scheme, hidden_states=samples)
+    wish = Wish(prices=prices, tokens=args.tokens, scheme=args.scheme, hidden_states=samples)
+    plan = make_plan(model, wish)
     report = describe_plan(plan, prices, TABLE_7.get(args.shape, {}))
     text = json.dumps(report, indent=1)
     print(text)

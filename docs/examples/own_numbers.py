@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+import tacita
 from tacita import api
 from tacita.checkpoint import from_tensors, pad_hidden
 from tacita.models.bert import BertConfig
 from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
-from tacita.placement.formulas import formula_prices
-from tacita.planning.circuit import make_plan
-from tacita.plans.presets import PRESETS
 
 config = BertConfig(
     layers=1,
@@ -36,8 +34,7 @@ model = from_tensors(config, tensors, name="random")
 
 # plan it on inputs like those that it will see
 samples = [pad_hidden(rng.normal(size=(real, 16)), 8) for real in (5, 6, 7, 8, 8, 8)]
-ring = PRESETS["insecure_toy_n10"]
-plan = make_plan(model, ring, formula_prices(10), tokens=8, hidden_states=samples)
+plan = tacita.plan(model, preset="insecure_toy_n10", tokens=8, hidden_states=samples)
 
 # compare the circuit with the float reference
 hidden, mask = samples[0]

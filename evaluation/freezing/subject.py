@@ -36,10 +36,10 @@ from tacita.models.reference import reference
 from tacita.placement.cost import Prices
 from tacita.planning.build import RESPONSE
 from tacita.planning.circuit import circuit_of
+from tacita.plans.link import LINKS
 from tacita.plans.plan import PlacedStage, Plan, TensorInfo
 from tacita.plans.scheme import shape_of
-from tacita.plans.two_party.cost import LINKS, expected_bytes, expected_seconds, expected_transfers
-from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Party, pair
 from tacita.run import executor
 from tacita.two_party.fixed import FixedTensors
@@ -218,13 +218,13 @@ def float_logits(texts: Sequence[str]) -> list[list[float]]:
 @lru_cache
 def sst2_two_party() -> TwoPartyPlan:
     """The shipped model at 128 tokens, as `tacita serve` plans it."""
-    return api.make_two_party_plan(sst2_tiny(), TOKENS)
+    return api.plan(sst2_tiny(), scheme="bumblebee", tokens=TOKENS)
 
 
 @lru_cache
 def minilm_two_party() -> TwoPartyPlan:
     """At 128 tokens."""
-    return api.make_two_party_plan(minilm(), TOKENS, shipped_texts(MINILM_TEXTS))
+    return api.plan(minilm(), scheme="bumblebee", tokens=TOKENS, texts=shipped_texts(MINILM_TEXTS))
 
 
 def fixed_logits(texts: Sequence[str]) -> tuple[list[list[float]], int]:
@@ -244,9 +244,9 @@ def two_party_facts(plan: TwoPartyPlan) -> Facts:
     """What was asked, and what `tacita estimate --scheme bumblebee` would say of one text."""
     links = {"one machine": None, **LINKS}
     estimate = {
-        "bytes": expected_bytes(plan),
-        "transfers": expected_transfers(plan),
-        "seconds": {name: _rounded(expected_seconds(plan, link)) for name, link in links.items()},
+        "bytes": plan.predicted_bytes(),
+        "transfers": counted(plan).transfers,
+        "seconds": {name: _rounded(plan.predicted_seconds(link)) for name, link in links.items()},
     }
     asked = {"tokens": plan.tokens, "embeddings": plan.embeddings, "correlations": plan.correlations}
     return {"model": plan.name, "asked": asked, "formats": asdict(plan.formats), "estimate": estimate}

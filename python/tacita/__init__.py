@@ -1,8 +1,53 @@
 """Tacita classifies text that it never sees: a client encrypts, a server evaluates a transformer, the client
-decrypts."""
+decrypts.
 
+>>> import tacita
+>>> plan = tacita.plan(tacita.load(), tokens=16, preset="insecure_toy_n11", texts=["a fine film", "so dull"])
+>>> plan.labels
+('negative', 'positive')
+
+`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step.
+Importing this takes a tenth of a second: what a name needs is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacita import errors
 from tacita.errors import TacitaError
+from tacita.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from tacita.api import Answer, Client, Server, Wish, load, plan, publish
+    from tacita.ask import classify, embed
 
-__all__ = ["TacitaError", "__version__"]
+__all__ = [
+    "Answer",
+    "Client",
+    "Server",
+    "TacitaError",
+    "Wish",
+    "__version__",
+    "classify",
+    "embed",
+    "errors",
+    "load",
+    "plan",
+    "publish",
+]
+
+_HOMES = {"classify": "tacita.ask", "embed": "tacita.ask"}  # of the names that are not in tacita.api
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'tacita' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES.get(name, "tacita.api")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,57 +1,55 @@
-"""The Python interface: from a model folder to an encrypted answer.
+"""The Python interface: from a model folder to an encrypted answer. `import tacita` offers all of it.
 
 >>> import tempfile
->>> from tacita import api
->>> model, work = api.load(api.DEFAULT_MODEL), tempfile.mkdtemp()
+>>> import tacita
+>>> model, work, public = tacita.load(), tempfile.mkdtemp(), tempfile.mkdtemp()
 >>> texts = ["a film of quiet beauty", "a waste of time"]
->>> plan = api.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: "n16", 128 bits
->>> public = tempfile.mkdtemp()
->>> published = api.publish(plan, model, public)                            # what clients get: no weights
->>> client = api.Client(public, work, allow_insecure=True)                  # makes and keeps the secret key
+>>> plan = tacita.plan(model, tokens=16, preset="insecure_toy_n11", texts=texts)  # default: 128-bit security
+>>> published = tacita.publish(plan, model, public)                # what clients get: no weights
+>>> client = tacita.Client(public, work, allow_insecure=True)      # makes and keeps the secret key
 >>> client.keygen()
 >>> request = client.encrypt(texts[0])
->>> response = api.Server(plan, model, work, allow_insecure=True).evaluate()  # holds public material only
+>>> server = tacita.Server(plan, model, work, allow_insecure=True)  # holds public material only
+>>> response = server.evaluate()
 >>> client.decrypt().label
 'positive'
 
-`allow_insecure` is for the toy ring of this example, which runs in seconds; without it presets below 128 bits
-are refused.
+`allow_insecure` is for the toy ring of this example, which runs in seconds; without it presets below 128
+bits are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from tacita.approx.variants.functions import Functions
+from tacita import checkpoint
 from tacita.calibrate.calibrate import Sample
-from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint import Checkpoint
 from tacita.client import Answer, Client
-from tacita.client.session import embedded, judge
-from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.client.session import embedded
+from tacita.client.two_party import TwoPartyClient
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.models.reference import reference
-from tacita.placement.cost import Prices
-from tacita.planning.build import RESPONSE
-from tacita.planning.choose import Choice, Objective, Option, objective_of, plan_best
-from tacita.planning.circuit import circuit_of, make_plan, require_model
-from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.circuit import require_model
+from tacita.planning.wish import Fields, Objective, Wish
 from tacita.plans.plan import ParameterInfo, Plan
-from tacita.plans.presets import candidates, noise_of
-from tacita.plans.scheme import AUTO, SCHEMES, shape_of
+from tacita.plans.presets import candidates
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.public_folder import Public, open_public, public_of, write_public
-from tacita.run import executor
-from tacita.run.executor import Progress
+from tacita.schemes.base import AnyPlan, Report, silent
+from tacita.schemes.choose import Choice
+from tacita.schemes.choose import choose_plan as chosen
+from tacita.schemes.registry import scheme_of
 from tacita.server import Server
 from tacita.server.two_party import TwoPartyServer
-from tacita.slots.plain import PlainBackend
-from tacita.slots.sim import SimBackend
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -62,15 +60,14 @@ __all__ = [
     "Plan",
     "Public",
     "Server",
-    "TwoPartyAnswer",
     "TwoPartyClient",
     "TwoPartyPlan",
     "TwoPartyServer",
+    "Wish",
     "choose_plan",
     "classify_batch_locally",
     "classify_locally",
     "load",
-    "make_two_party_plan",
     "open_public",
     "plan",
     "public_of",
@@ -79,125 +76,104 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
+Model = Checkpoint | Path | str
+Files = Literal["thor", "arion", "moai"]
 
 
+def load(
+    folder: Path | str = DEFAULT_MODEL, *, pooling: str | None = None, embeddings: bool = True
+) -> Checkpoint:
+    """The model of a Hugging Face folder, by default the one that comes with the package.
+
+    pooling: what an embedding is read from: "pooler", "cls" or "mean" (default: what the folder says).
+    embeddings: False for a model that starts from hidden states. Raises CheckpointError.
+    """
+    return checkpoint.load(folder, pooling=pooling, embeddings=embeddings)
+
+
+class Making(Fields, total=False):
+    """Keywords of a call that plans, beside the fields of a wish; see `choose_plan`."""
+
+    progress: Report
+    processes: int
+
+
+@overload
 def plan(
-    model: Checkpoint | Path | str = DEFAULT_MODEL,
+    model: Model = ..., wish: None = ..., *, scheme: Literal["bumblebee"], **how: Unpack[Making]
+) -> TwoPartyPlan: ...
+@overload
+def plan(model: Model = ..., wish: None = ..., *, scheme: Files = ..., **how: Unpack[Making]) -> Plan: ...
+@overload
+def plan(
+    model: Model = ..., wish: Wish | None = ..., *, scheme: str | None = ..., **how: Unpack[Making]
+) -> AnyPlan: ...
+def plan(
+    model: Model = DEFAULT_MODEL,
+    wish: Wish | None = None,
     *,
-    tokens: int = 128,
-    preset: str = "n16",
-    scheme: str = "thor",
-    packing: str | None = None,
-    inputs: int | None = None,
-    objective: Objective = Objective.throughput,
-    functions: str = "tacita",
-    texts: Sequence[str] | None = None,
-    prices: Prices | None = None,
-    salt: str | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
-    processes: int = 1,
-) -> Plan:
-    """Calibrates, places and prices a run of `model` at `tokens` tokens; see `choose_plan`."""
-    return choose_plan(
-        model,
-        tokens=tokens,
-        preset=preset,
-        scheme=scheme,
-        packing=packing,
-        inputs=inputs,
-        objective=objective,
-        functions=functions,
-        texts=texts,
-        prices=prices,
-        salt=salt,
-        progress=progress,
-        processes=processes,
-    ).plan
+    scheme: str | None = None,
+    **how: Unpack[Making],
+) -> AnyPlan:
+    """Calibrates, places and prices a run of `model`.
+
+    The keywords are the fields of `Wish`, and change those of a wish that is given; without both the scheme
+    is thor. Returns a Plan, or a TwoPartyPlan where the scheme is bumblebee. Cost, errors: see
+    `choose_plan`.
+    """
+    return choose_plan(model, wish or Wish(scheme="thor"), scheme=scheme, **how).plan
 
 
 def choose_plan(
-    model: Checkpoint | Path | str = DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
+    wish: Wish | None = None,
     *,
-    tokens: int = 128,
-    preset: str = "n16",
-    scheme: str = "auto",
-    packing: str | None = None,
-    inputs: int | None = None,
-    objective: Objective = Objective.throughput,
-    functions: str = "tacita",
-    texts: Sequence[str] | None = None,
-    prices: Prices | None = None,
-    salt: str | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
-    processes: int = 1,
+    scheme: str | None = None,
+    **how: Unpack[Making],
 ) -> Choice:
-    """The plan of a scheme, or with "auto" of the quickest one, beside the numbers that decided.
+    """As `plan`, beside the numbers that decided; see `schemes.choose.choose_plan` for cost and errors.
 
-    scheme: thor (one text a request), arion, moai (a batch), auto. packing: rows (the default) or
-    multidiagonal for thor, auto for the quicker one. inputs: texts to expect (default: one for
-    auto and as many as one lane holds for a batch). objective: what auto keeps short. preset: a name, or
-    "leveled" for the smallest secure ring on which the circuit fits without bootstrapping. functions:
-    approximations of "tacita", "moai" or "arion".
-    texts: calibration sentences (default: those shipped with the model). processes: that calibrate on many
-    texts; a script that asks for more than one needs `if __name__ == "__main__"`. prices: default the
-    measured table for the ring, else formulas. salt: of the commitment to the weights, by default a fresh
-    one; with the same one the same input gives the same plan. Raises CheckpointError, InputError, ShapeError
-    (sizes that the packing does not admit), PlanError.
+    progress: called with reports. processes: that calibrate on many texts; a script that asks for more than
+    one needs `if __name__ == "__main__"`. Raises TypeError for a keyword that there is not.
     """
-    infos, chosen, objective = candidates(preset), Functions.of(functions), objective_of(objective)
-    checkpoint = model if isinstance(model, Checkpoint) else load(model)
-    if AUTO in (scheme, packing):
-        return plan_best(
-            checkpoint,
-            infos,
-            prices,
-            tokens=tokens,
-            inputs=inputs or 1,
-            schemes=tuple(SCHEMES) if scheme == AUTO else (scheme,),
-            packing=packing,
-            objective=objective,
-            texts=texts,
-            functions=chosen,
-            salt=salt,
-            progress=progress,
-            processes=processes,
-        )
-    made = make_plan(
-        checkpoint,
-        infos,
-        prices,
-        tokens=tokens,
-        scheme=scheme,
-        packing=packing,
-        inputs=inputs,
-        texts=texts,
-        functions=chosen,
-        salt=salt,
-        progress=progress,
-        processes=processes,
-    )
-    return Choice((Option(scheme, inputs or made.batch, made),), objective)
+    given: dict[str, Any] = {"progress": silent, "processes": 1, **how}
+    progress, processes = given.pop("progress"), given.pop("processes")
+    given |= {} if scheme is None else {"scheme": scheme}
+    loaded = model if isinstance(model, Checkpoint) else load(model)
+    return chosen(loaded, replace(wish or Wish(), **given), progress, processes)
 
 
-def publish(plan: Plan, model: Checkpoint, folder: Path | str) -> str:
+def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:
     """Writes what clients of this plan get: plan, tokenizer, embedding tables; returns the folder's sha256,
     hex.
 
     Everything in the folder is given away. Raises FileError for a folder that holds other files,
-    CheckpointError for a model without a tokenizer, PlanError for another model than the plan's.
+    CheckpointError for a model without a tokenizer, PlanError for another model than the plan's, InputError
+    for a plan of two parties.
     """
+    if not isinstance(plan, Plan):
+        raise unpublished(plan.scheme)
     require_model(plan, model)
     return write_public(public_of(plan, model), Path(folder))
 
 
+def unpublished(scheme: str) -> InputError:
+    """The error for publishing what two parties need."""
+    return InputError(
+        f"publish: {scheme} answers over a connection, and its server sends clients the public part itself",
+        hint="tacita serve, and tacita classify --connect",
+    )
+
+
 def describe(preset: str) -> ParameterInfo:
     """A preset's figures, from the table that the tests hold equal to the engine. Raises InputError for an
-    unknown name."""
+    unknown name.
+    """
     return candidates(preset)[0]
 
 
 def reference_logits(
-    plan: Plan, model: Checkpoint, text: Text | None = None, *, hidden_states: Array | None = None
+    plan: AnyPlan, model: Checkpoint, text: Text | None = None, *, hidden_states: Array | None = None
 ) -> Array:
     """The float64 model's answer, shape (outputs,)."""
     hidden, mask = embedded(plan, model, text, hidden_states)
@@ -205,33 +181,33 @@ def reference_logits(
 
 
 def classify_locally(
-    plan: Plan,
+    plan: AnyPlan,
     model: Checkpoint,
     text: Text | None = None,
     *,
     hidden_states: Array | None = None,
     backend: str = "plain",
     seed: int = 0,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Report = silent,
 ) -> Answer:
-    """The plan's circuit on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted.
+    """The plan on `plain` (its meaning) or `sim` (with the engine's noise); nothing is encrypted.
 
     Raises InputError for another backend: on `ckks`, where the text is a secret, `Client` and `Server` run
     the steps.
     """
     samples = [embedded(plan, model, text, hidden_states)]
-    return _classify_locally(plan, model, samples, backend, seed, progress)[0]
+    return _locally(plan, model, samples, backend, seed, progress)[0]
 
 
 def classify_batch_locally(
-    plan: Plan,
+    plan: AnyPlan,
     model: Checkpoint,
     texts: Sequence[Text] = (),
     *,
     hidden_states: Sequence[Array] = (),
     backend: str = "plain",
     seed: int = 0,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Report = silent,
 ) -> list[Answer]:
     """As `classify_locally`, for up to plan.batch texts or hidden states in one run."""
     samples = [embedded(plan, model, text, None) for text in texts]
@@ -240,43 +216,10 @@ def classify_batch_locally(
         raise InputError(
             f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them"
         )
-    return _classify_locally(plan, model, samples, backend, seed, progress)
+    return _locally(plan, model, samples, backend, seed, progress)
 
 
-def _classify_locally(
-    plan: Plan,
-    model: Checkpoint,
-    samples: Sequence[Sample],
-    backend: str,
-    seed: int,
-    progress: Callable[[Progress], None],
+def _locally(
+    plan: AnyPlan, model: Checkpoint, samples: Sequence[Sample], backend: str, seed: int, progress: Report
 ) -> list[Answer]:
-    """On the plan's circuit with no more sequences than hold the samples."""
-    shape = shape_of(plan).shrunk(len(samples))
-    circuit, be = circuit_of(plan, model, texts=len(samples)), _local(plan, backend, seed, shape.slots)
-    levels = {tensor.name: tensor.level for tensor in plan.request}
-    live = {n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(samples).items()}
-    predicted = plan.prediction.stage_seconds
-    with np.errstate(
-        all="ignore"
-    ):  # far outside the intervals polynomials overflow; the response's checks say so
-        out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
-    answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-    return [judge(plan, answer) for answer in answers[: len(samples)]]
-
-
-def _local(plan: Plan, backend: str, seed: int, slots: int) -> PlainBackend | SimBackend:
-    """A backend of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are
-    the plan's."""
-    full, top = plan.parameters.slots, plan.parameters.max_level
-    rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
-    match backend:
-        case "plain":
-            return PlainBackend(slots, top, rotations)
-        case "sim":
-            return SimBackend(
-                slots, top, inject=True, noise=noise_of(plan.parameters), rotations=rotations, seed=seed
-            )
-        case _:
-            hint = "plain or sim; Client and Server encrypt (ckks)"
-            raise InputError(f"classify_locally: backend {backend!r}", hint=hint)
+    return scheme_of(plan.scheme).in_the_clear(plan, model, samples, backend, seed, progress)

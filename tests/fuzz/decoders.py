@@ -27,8 +27,8 @@ from tacita.front.tensors import to_bytes
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.circuit import make_plan
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan, parse
-from tacita.plans.presets import PRESETS
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.typed_json import canonical
 from tacita.protocol import envelope, handshake, public_folder, public_part
@@ -41,8 +41,7 @@ def real_plan() -> Plan:
     """Of one tiny layer on a toy ring, made in a second."""
     model, tokens = tiny.checkpoint(), 8
     samples = tuple(tiny.inputs(model, tokens, real, seed) for seed, real in enumerate((8, 5, 8)))
-    ring = PRESETS["insecure_toy_n10"]
-    return make_plan(model, ring, tokens=tokens, scheme="thor", hidden_states=samples)
+    return make_plan(model, Wish(preset="insecure_toy_n10", tokens=tokens, hidden_states=samples))
 
 
 def shortened(plan: Plan) -> Plan:
@@ -65,7 +64,7 @@ SHORT_PLAN = shortened(PLAN)
 KEY = "ab" * 16
 RUN = resume.Run(PLAN.hash, KEY, "00" * 32, "0.1.0")
 CHECKPOINT = make_random_checkpoint()
-TWO_PARTY_PLAN = make_two_party_plan(CHECKPOINT, 16, TEXTS)
+TWO_PARTY_PLAN = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS))
 PUBLIC_PART = public_part.encode(public_part.public_part(TWO_PARTY_PLAN, CHECKPOINT))
 
 
@@ -214,7 +213,7 @@ def seeds(name: str) -> list[bytes]:
         shapes = table_shapes(CHECKPOINT.config, CHECKPOINT.config.hidden)
         return [to_bytes({name: CHECKPOINT.tensors[name] for name in shapes})]
     if name == "two_party_plan":
-        hidden = make_two_party_plan(CHECKPOINT, 16, TEXTS, embeddings="hidden")
+        hidden = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
         return [TWO_PARTY_PLAN.to_bytes(), hidden.to_bytes()]
     if name == "ckks_plan":
         return [canonical(json.loads(plan.to_text())) for plan in (SHORT_PLAN, PLAN)]

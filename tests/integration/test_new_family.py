@@ -22,6 +22,7 @@ from tacita.models import registry
 from tacita.models.reference import reference
 from tacita.planning.circuit import circuit_of
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.protocol import compiled
 from tacita.protocol.party import Party, pair
 from tacita.run import executor
@@ -67,7 +68,7 @@ def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp
 
 @pytest.mark.parametrize("embeddings", ["published", "hidden"])
 def test_between_two_parties(model: Checkpoint, embeddings: str) -> None:
-    plan = make_two_party_plan(model, 16, TEXTS, embeddings=embeddings)
+    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS, embeddings=embeddings))
     given = embed(model, TEXTS[0], 16)
     known = Known(plan.formats, plan.bounds, plan.tokens)
     words = given[0] - (

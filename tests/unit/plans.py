@@ -11,8 +11,8 @@ import tiny
 
 from tacita.checkpoint import Checkpoint
 from tacita.planning.circuit import make_plan
+from tacita.planning.wish import Wish
 from tacita.plans.plan import FORMAT, VERSION, Plan
-from tacita.plans.presets import PRESETS
 from tacita.plans.typed_json import from_json
 
 TOKENS = 8
@@ -28,9 +28,8 @@ def model() -> Checkpoint:
 def real_plan(scheme: str = "thor", preset: str = "insecure_toy_n10", packing: str | None = None) -> Plan:
     """Calibrated on three inputs."""
     samples = tuple(tiny.inputs(model(), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
-    return make_plan(
-        model(), PRESETS[preset], tokens=TOKENS, scheme=scheme, packing=packing, hidden_states=samples
-    )
+    wish = Wish(preset=preset, tokens=TOKENS, scheme=scheme, packing=packing, hidden_states=samples)
+    return make_plan(model(), wish)
 
 
 def altered(plan: Plan, change: Callable[[Any], None]) -> str:

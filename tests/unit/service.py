@@ -17,6 +17,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.protocol.party import Identity, Listener, Party, dial
 from tacita.server.admission import Admission, Caps
 from tacita.server.limits import limits_of
@@ -30,7 +31,7 @@ SECONDS = 60.0  # after which a test gives up
 
 def make_server(*, embeddings: str = "published", most: int | None = None, **limits: float) -> TwoPartyServer:
     """limits: those of `Limits` that the test wants otherwise."""
-    plan = make_two_party_plan(CHECKPOINT, 16, TEXTS, embeddings=embeddings)
+    plan = make_two_party_plan(CHECKPOINT, Wish(tokens=16, texts=TEXTS, embeddings=embeddings))
     usual = limits_of(plan, bits_per_second=1e9)
     return TwoPartyServer(plan, CHECKPOINT, replace(usual, **limits), most)
 

@@ -13,7 +13,7 @@ from tacita.cli.console import err, out
 from tacita.cli.two_party.log import MOST, ServeLog
 from tacita.errors import PeerError
 from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.two_party.cost import expected_bytes
+from tacita.planning.wish import Wish
 from tacita.protocol.refusal import Reason, Refusal
 from tacita.server.admission import Admission, Caps, Guest, network
 from tacita.server.limits import limits_of
@@ -133,16 +133,18 @@ def test_threads_that_do_not_end_are_bounded() -> None:
 
 
 def test_limits_follow_the_estimate() -> None:
-    small, large = (make_two_party_plan(make_random_checkpoint(), tokens, TEXTS) for tokens in (16, 64))
+    small, large = (
+        make_two_party_plan(make_random_checkpoint(), Wish(tokens=tokens, texts=TEXTS)) for tokens in (16, 64)
+    )
     usual, longer = (limits_of(plan, bits_per_second=1e9) for plan in (small, large))
     assert usual.text < longer.text
     assert limits_of(small, bits_per_second=1e6).text - usual.text == pytest.approx(
-        10 * 8 * expected_bytes(small) * (1e-6 - 1e-9)
+        10 * 8 * small.predicted_bytes() * (1e-6 - 1e-9)
     )
     assert limits_of(small, bits_per_second=1e9, crowding=8.0).text - 60 == pytest.approx(
         8 * (usual.text - 60)
     )
-    assert usual.queue >= expected_bytes(small) / small.config.layers
+    assert usual.queue >= small.predicted_bytes() / small.config.layers
     assert usual.part(10**8) == usual.greeting + 100.0
     assert limits_of(small, bits_per_second=8e6).part(10**8) == pytest.approx(1010.0)
 

@@ -27,9 +27,10 @@ from tacita.cli.report import Classified, run_report, show_lines, show_results, 
 from tacita.cli.steps import decrypt, demo, evaluate
 from tacita.cli.two_party import connect
 from tacita.errors import FileError
-from tacita.planning.choose import Choice, Objective, Option
+from tacita.planning.wish import Objective
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import from_json
+from tacita.schemes.choose import Choice, Option
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")
@@ -159,15 +160,14 @@ def test_no_display_lets_text_of_others_act(
     evaluate._notice(EVIL)
     console.fail(FileError(EVIL, hint=EVIL))
     evil = hostile(made)
-    monkeypatch.setattr(Plan, "load", staticmethod(lambda path: evil))
+    monkeypatch.setattr(plan_command, "load", lambda path: evil)
     plan_command.show(Path("plan.json"))
     estimate.show_stages(evil)
     estimate.show_estimate(evil)
     connect._show(
         connect.Result(lines.Line(1, EVIL), answer, {}, {"bytes_sent": 1, "bytes_received": 1, "rounds": 1})
     )  # type: ignore[arg-type]
-    plan: Any = made
-    refused = Choice((Option("thor", 1, plan), Option("arion", 1, None, EVIL)), Objective.latency)
+    refused = Choice((Option("thor", 1, made), Option("arion", 1, None, EVIL)), Objective.latency)
     console.out.print(why(refused))
     assert screen.getvalue().count(r"\x1b[2J\u202e\n\x9b31m\udcff[bold]") > 12
 

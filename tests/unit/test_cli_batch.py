@@ -19,8 +19,9 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.ask.lines import Line, checked
 from tacita.errors import InputError, PlanError
-from tacita.planning.choose import Objective, Option, choose
+from tacita.planning.wish import Objective
 from tacita.plans.plan import Plan
+from tacita.schemes.choose import Option, choose
 
 WORDS = ("a", "fine", "dull", "film", "the", "plot", "is", "never", "boring", "good", "bad", "very")
 SENTENCES = [" ".join(np.random.default_rng(seed).choice(WORDS, 1 + seed % 12)) for seed in range(20)]

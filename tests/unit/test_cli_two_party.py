@@ -13,7 +13,7 @@ from tacita.cli.two_party.connection import Stopwatch, address, cost_line, expec
 from tacita.errors import InputError
 from tacita.front.embed import embed
 from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.two_party.cost import expected_bytes
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.run.executor import Progress
 from tacita.two_party.fixed import FixedTensors
@@ -23,7 +23,7 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(make_random_checkpoint(), 16, TEXTS)
+    return make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS))
 
 
 def test_addresses() -> None:
@@ -50,7 +50,7 @@ def test_every_step_of_the_walk_is_known_to_the_progress_bar(plan: TwoPartyPlan)
     watch.stop()
     assert [now.index for now in told] == list(range(len(steps(plan))))
     assert set(watch.seconds) == set(steps(plan))
-    hidden = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings="hidden")
+    hidden = make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
     assert set(steps(hidden)) - set(steps(plan)) == {"embedding.positions"}
 
 
@@ -66,7 +66,7 @@ class Told(FixedTensors):
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
 def test_the_steps_are_those_that_a_walk_tells(pooling: str) -> None:
     model = make_random_checkpoint(pooling=pooling)
-    plan = make_two_party_plan(model, 16, TEXTS)
+    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS))
     hidden, mask = embed(model, TEXTS[0], 16)
     ops = Told(plan.formats, plan.bounds, Weights(model.tensors), mask)
     plan.run(ops, ops.input(hidden))
@@ -86,12 +86,12 @@ def test_costs_in_words() -> None:
 
 
 def test_expected_traffic_grows_with_tokens_and_shrinks_with_what_is_not_needed(plan: TwoPartyPlan) -> None:
-    longer = make_two_party_plan(make_random_checkpoint(), 64, TEXTS)
-    mean = make_two_party_plan(make_random_checkpoint(pooling="mean"), 16, TEXTS)
-    hidden = make_two_party_plan(make_random_checkpoint(), 16, TEXTS, embeddings="hidden")
-    assert expected_bytes(longer) > expected_bytes(plan)
-    assert expected_bytes(mean) > expected_bytes(plan)  # its last layer runs on all rows
-    assert expected_bytes(hidden) > expected_bytes(plan)
+    longer = make_two_party_plan(make_random_checkpoint(), Wish(tokens=64, texts=TEXTS))
+    mean = make_two_party_plan(make_random_checkpoint(pooling="mean"), Wish(tokens=16, texts=TEXTS))
+    hidden = make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS, embeddings="hidden"))
+    assert longer.predicted_bytes() > plan.predicted_bytes()
+    assert mean.predicted_bytes() > plan.predicted_bytes()  # its last layer runs on all rows
+    assert hidden.predicted_bytes() > plan.predicted_bytes()
     assert "MB a text" in expectation(plan)
 
 

@@ -14,7 +14,7 @@ from tacita.errors import FileError, PlanError
 from tacita.planning.circuit import circuit_of
 from tacita.plans import commitment
 from tacita.plans.plan import Plan, parse
-from tacita.protocol.plan_files import save
+from tacita.schemes.plan_files import save
 from tacita.server import Server
 
 

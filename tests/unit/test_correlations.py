@@ -9,15 +9,17 @@ import pytest
 from tacita import api
 from tacita.errors import FileError
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.correlations import KINDS, PRICES, quicker, seconds
-from tacita.plans.two_party.cost import expected_transfers, for_link
-from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.plans.two_party.plan import TwoPartyPlan, counted
 
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(api.load(api.DEFAULT_MODEL), 16, ["a film of quiet beauty", "a waste of time"])
+    return make_two_party_plan(
+        api.load(api.DEFAULT_MODEL), Wish(tokens=16, texts=["a film of quiet beauty", "a waste of time"])
+    )
 
 
 def test_every_kind_has_a_measured_price() -> None:
@@ -38,7 +40,7 @@ def test_the_quicker_kind_takes_less_time(speed: float) -> None:
 
 
 def test_the_plan_names_what_both_sides_use(plan: TwoPartyPlan) -> None:
-    slow = for_link(plan, 1e7)
+    slow = plan.for_link(1e7)
     assert slow.correlations == "ferret" and parse_plan(slow.to_bytes()) == slow
     with pytest.raises(FileError, match="correlations"):
         parse_plan(dataclasses.replace(plan, correlations="none").to_bytes())
@@ -46,4 +48,4 @@ def test_the_plan_names_what_both_sides_use(plan: TwoPartyPlan) -> None:
 
 def test_transfers_grow_with_the_model(plan: TwoPartyPlan) -> None:
     longer = dataclasses.replace(plan, tokens=32)
-    assert 1.5 * expected_transfers(plan) < expected_transfers(longer) < 4 * expected_transfers(plan)
+    assert 1.5 * counted(plan).transfers < counted(longer).transfers < 4 * counted(plan).transfers

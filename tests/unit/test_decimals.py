@@ -12,10 +12,10 @@ import tiny
 from plans import TOKENS, real_plan
 
 from tacita.checkpoint import Checkpoint, from_tensors
-from tacita.client import session, two_party
+from tacita.client.answer import judge
 from tacita.errors import PlanError
-from tacita.packings.response import Answer
 from tacita.planning.circuit import make_plan
+from tacita.planning.wish import Wish
 from tacita.plans.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS
@@ -31,7 +31,7 @@ def louder(factor: float) -> Checkpoint:
 @lru_cache
 def plan_of(factor: float) -> Plan:
     samples = tuple(tiny.inputs(louder(factor), TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
-    return make_plan(louder(factor), PRESETS["insecure_toy_n10"], tokens=TOKENS, hidden_states=samples)
+    return make_plan(louder(factor), Wish(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=samples))
 
 
 @pytest.mark.parametrize(("factor", "decimals"), [(1.0, 3), (100.0, 1), (1000.0, 0)])
@@ -76,28 +76,33 @@ def test_a_leveled_ring_with_large_answers_has_no_decimals_whatever_was_measured
         decimals_for(stated_noise(0.0, small, 2.0**24))
 
 
-def decoded(*values: float) -> Answer:
-    return Answer(np.array(values), 0.0, 0.0, 1.0)
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """As much of a plan of either kind as an answer is judged by."""
+
+    decimals: int = 3
+    answer: float = 10.0
+    labels: tuple[str, ...] = ("L0", "L1")
+    normalise: bool = False
 
 
-def test_the_label_is_that_of_the_rounded_logits_and_of_equals_the_first() -> None:
+@pytest.mark.parametrize("plan", [real_plan(), Head()], ids=["ciphertexts", "any other"])
+def test_the_label_is_that_of_the_rounded_logits_and_of_equals_the_first(plan: Plan | Head) -> None:
     """Before: a difference far below the last decimal chose the label, and so showed noise."""
-    plan = real_plan()
     assert plan.decimals == 3
     for values in ((1.0001, 1.0004), (1.0004, 1.0001), (1.0, 1.0)):
-        answer = session.judge(plan, decoded(*values))
+        answer = judge(plan, np.array(values))
         assert answer.logits == (1.0, 1.0)
         assert answer.label == "L0"
-    assert session.judge(plan, decoded(1.0004, 1.0006)).label == "L1"
+    assert judge(plan, np.array((1.0004, 1.0006))).label == "L1"
 
 
-def test_the_two_party_client_takes_it_from_rounded_logits_too() -> None:
-    class Config:
-        labels, normalise = ("L0", "L1"), False
-
-    class Stub:
-        decimals, answer, config = 3, 10.0, Config
-
-    for values in ((1.0001, 1.0004), (1.0004, 1.0001)):
-        assert two_party.judge(Stub, np.array(values)).label == "L0"
-    assert two_party.judge(Stub, np.array((1.0004, 1.0006))).label == "L1"
+def test_an_answer_is_doubted_by_its_size_its_checks_and_what_is_no_number() -> None:
+    assert judge(Head(), np.array((1.0, 10.0))).warnings == ()
+    (large,) = judge(Head(), np.array((1.0, -10.1))).warnings
+    assert "an answer of magnitude 10.1, calibrated up to 10.0; do not trust" in large
+    (unsound,) = judge(Head(), np.array((1.0, 2.0)), sound=False).warnings
+    assert "the response fails its own checks" in unsound
+    answer = judge(Head(labels=()), np.array((np.nan, 2.0)))
+    assert answer.warnings and answer.label is None and answer.logits == (0.0, 2.0)
+    assert answer.vector.tolist() == [0.0, 2.0]

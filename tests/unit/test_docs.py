@@ -1,4 +1,4 @@
-"""Every Python block of README, guides and the API's docstring runs; blocks of one page run in order, sharing
+"""Every Python block of README, guides and docstrings runs; blocks of one page run in order, sharing
 names.
 
 A guide that links to its example (docs/examples) shows pieces of it: the example runs, and every piece is in
@@ -8,18 +8,23 @@ it.
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
 import runpy
 from pathlib import Path
 
 import pytest
 
-from tacita import api
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+\.py)\)")
+PACKAGE = ROOT / "python"
+DOCTESTED = [
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -53,7 +58,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.native
-def test_the_example_of_the_interface_runs() -> None:
+@pytest.mark.parametrize("name", DOCTESTED)
+def test_the_examples_of_docstrings_run(name: str) -> None:
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    found = doctest.testmod(api)
-    assert found.attempted >= 8 and not found.failed
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted and not found.failed

@@ -14,7 +14,8 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
 from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.two_party.cost import LINKS, expected_bytes, expected_seconds, expected_transfers
+from tacita.planning.wish import Wish
+from tacita.plans.link import LINKS
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.plans.two_party.plan import counted as of_plan
 from tacita.protocol.party import Party, pair
@@ -24,7 +25,7 @@ TEXTS = ["a film of quiet beauty", "a waste of time"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(api.load(api.DEFAULT_MODEL), 128, TEXTS)
+    return make_two_party_plan(api.load(api.DEFAULT_MODEL), Wish(tokens=128, texts=TEXTS))
 
 
 @pytest.mark.native
@@ -45,15 +46,15 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
     """
     two_parties = pytest.importorskip("test_two_party_shares")
     found, text = checkpoint(), "the plot is never boring"
-    plan = make_two_party_plan(found, tokens, [text, "a fine film"])
+    plan = make_two_party_plan(found, Wish(tokens=tokens, texts=[text, "a fine film"]))
     with pair(timeout=60.0) as session:
         two_parties.both(session, lambda party: party.set_up())
         two_parties.both(session, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
         before = counted(session[0])
         two_parties.answers(session, plan, found, text)
         sent, used = (after - start for after, start in zip(counted(session[0]), before, strict=True))
-    assert sent == pytest.approx(expected_bytes(plan), rel=0.24)
-    assert used == pytest.approx(expected_transfers(plan), rel=0.3)
+    assert sent == pytest.approx(plan.predicted_bytes(), rel=0.24)
+    assert used == pytest.approx(of_plan(plan).transfers, rel=0.3)
 
 
 def counted(party: Party) -> tuple[int, int]:
@@ -72,10 +73,10 @@ def test_weights_are_counted_once_for_every_row(plan: TwoPartyPlan) -> None:
 
 
 def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:
-    here = expected_seconds(plan)
-    assert here < expected_seconds(plan, LINKS["LAN"]) < expected_seconds(plan, LINKS["WAN"])
+    here = plan.predicted_seconds()
+    assert here < plan.predicted_seconds(LINKS["LAN"]) < plan.predicted_seconds(LINKS["WAN"])
     slow = dataclasses.replace(LINKS["LAN"], bits_per_second=1e6, round_trip=0.0)
-    assert expected_seconds(plan, slow) - here == pytest.approx(8e-6 * expected_bytes(plan))
+    assert plan.predicted_seconds(slow) - here == pytest.approx(8e-6 * plan.predicted_bytes())
 
 
 def test_the_command_writes_the_fields(tmp_path: Path) -> None:

@@ -19,14 +19,15 @@ from tacita.blocks.floats import FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.cli.app import main
+from tacita.client.answer import judge
 from tacita.client.rounding import rounded
-from tacita.client.two_party import judge
 from tacita.errors import CheckpointError, FileError
 from tacita.front.embed import tokenize
 from tacita.models.bert import POOLINGS
 from tacita.models.reference import reference
 from tacita.models.registry import shapes
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
 from tacita.plans.two_party.check import check
 from tacita.two_party.fixed import FixedTensors
@@ -86,7 +87,7 @@ def test_ciphertext_schemes_answer_as_defined(
 @either_length
 def test_two_parties_answer_as_defined(pooling: str, normalise: bool, tmp_path: Path) -> None:
     model = model_of(tmp_path, pooling, normalise=normalise)
-    plan = make_two_party_plan(model, 16, TEXTS)
+    plan = make_two_party_plan(model, Wish(tokens=16, texts=TEXTS))
     for text in TEXTS:
         hidden, mask = embed(model, text, plan.tokens)
         wanted = by_hand(model, text, pooling, normalise=normalise)
@@ -292,7 +293,7 @@ def test_a_normalised_classifier_is_refused() -> None:
     wrong = replace(model.config, normalise=True)
     with pytest.raises(CheckpointError, match="normalised"):
         from_tensors(wrong, model.tensors)
-    plan = make_two_party_plan(model, 8, TEXTS)
+    plan = make_two_party_plan(model, Wish(tokens=8, texts=TEXTS))
     with pytest.raises(FileError, match="options is out of range"):
         check(replace(plan, config=wrong))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import grimp
 
-ENTRIES = ("tacita", "tacita.__main__", "tacita.cli", "tacita.api")
+ENTRIES = ("tacita", "tacita.__main__", "tacita.cli")
 # Why a module may stand alone.
 ALONE = {
     "tacita.blocks.conformance": "exported suite of interpreters",

@@ -12,14 +12,15 @@ import pytest
 
 from tacita import api
 from tacita.blocks.base import Norm
-from tacita.cli.plans.two_party_estimate import estimate
 from tacita.cli.two_party.connection import expectation
 from tacita.errors import FileError
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.two_party import failure as two_party_failure
 from tacita.plans.two_party.check import check
 from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
+from tacita.schemes.two_party_estimate import estimate
 from tacita.two_party.base import Bounds, Formats
 from tacita.two_party.count import CountTensors, Response
 
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
     return make_two_party_plan(
-        api.load(api.DEFAULT_MODEL), 128, ["a film of quiet beauty", "a waste of time"]
+        api.load(api.DEFAULT_MODEL), Wish(tokens=128, texts=["a film of quiet beauty", "a waste of time"])
     )
 
 

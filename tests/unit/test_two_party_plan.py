@@ -11,9 +11,10 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import from_tensors
-from tacita.errors import CheckpointError, FileError, InputError
+from tacita.errors import CheckpointError, FileError, ShapeError
 from tacita.models.retrained import Retrained
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.plans.typed_json import canonical
@@ -23,7 +24,7 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 @pytest.fixture(scope="module")
 def plan() -> TwoPartyPlan:
-    return make_two_party_plan(make_random_checkpoint(), 16, TEXTS)
+    return make_two_party_plan(make_random_checkpoint(), Wish(tokens=16, texts=TEXTS))
 
 
 def test_the_plan_survives_the_wire(plan: TwoPartyPlan) -> None:
@@ -44,7 +45,9 @@ def test_heads_with_peaked_scores_are_not_tempered() -> None:
     sharp["encoder.layer.0.attention.self.query.weight"] = (
         40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
     )
-    plan = make_two_party_plan(from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), 16, TEXTS)
+    plan = make_two_party_plan(
+        from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), Wish(tokens=16, texts=TEXTS)
+    )
     assert plan.bounds.attention["layer0.attention"].scores[1] > 50.0
 
 
@@ -123,7 +126,9 @@ def test_ranges_that_do_not_fit_are_found_at_conversion() -> None:
     big = dict(checkpoint.tensors)
     big["encoder.layer.1.output.LayerNorm.bias"] = big["encoder.layer.1.output.LayerNorm.bias"] + 1e10
     with pytest.raises(CheckpointError, match=r"layer1\.norm2: magnitude"):
-        make_two_party_plan(from_tensors(checkpoint.config, big, checkpoint.tokenizer), 16, TEXTS)
+        make_two_party_plan(
+            from_tensors(checkpoint.config, big, checkpoint.tokenizer), Wish(tokens=16, texts=TEXTS)
+        )
 
 
 def test_retrained_models_are_refused() -> None:
@@ -133,9 +138,9 @@ def test_retrained_models_are_refused() -> None:
         replace(checkpoint.config, retrained=batch), checkpoint.tensors, checkpoint.tokenizer
     )
     with pytest.raises(CheckpointError, match="retrained"):
-        make_two_party_plan(retrained, 16, TEXTS)
+        make_two_party_plan(retrained, Wish(tokens=16, texts=TEXTS))
 
 
 def test_too_many_tokens_are_refused() -> None:
-    with pytest.raises(InputError, match="64 positions"):
-        make_two_party_plan(make_random_checkpoint(), 128, TEXTS)
+    with pytest.raises(ShapeError, match="64 positions"):
+        make_two_party_plan(make_random_checkpoint(), Wish(tokens=128, texts=TEXTS))

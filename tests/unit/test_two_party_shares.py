@@ -21,7 +21,7 @@ from tacita.client.two_party import TwoPartyClient
 from tacita.front.embed import tokenize
 from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.two_party.cost import expected_bytes
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Party, pair
@@ -226,7 +226,7 @@ def test_an_opened_mean_is_the_mean_and_takes_more_bytes(session: Session) -> No
 def test_a_random_model(session: Session, pooling: str, activation: str) -> None:
     checkpoint = make_random_checkpoint(pooling=pooling, activation=activation)
     text = "the plot is never boring"
-    plan = make_two_party_plan(checkpoint, 12, [text, "a fine film"])
+    plan = make_two_party_plan(checkpoint, Wish(tokens=12, texts=[text, "a fine film"]))
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
     assert np.abs(by_shares - by_fixed).max() < 0.01
     assert np.abs(by_shares - by_float).max() < 0.03
@@ -236,16 +236,14 @@ def test_the_default_model(session: Session) -> None:
     checkpoint = api.load(api.DEFAULT_MODEL)
     text = "a film of quiet beauty"
     plan = make_two_party_plan(
-        checkpoint, 16, [text, "a waste of time", "it is neither good nor bad , only long"]
+        checkpoint, Wish(tokens=16, texts=[text, "a waste of time", "it is neither good nor bad , only long"])
     )
     both(session, lambda party: party.native.reserve_cots(1_000_000, 1_000_000))
     before = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received"))
     chance, other = (2.0**party.native.failure_log2 for party in session)
     by_shares, by_fixed, by_float = answers(session, plan, checkpoint, text)
     sent = sum(session[0].cost[name] for name in ("bytes_sent", "bytes_received")) - before
-    assert sent == pytest.approx(
-        expected_bytes(plan), rel=0.25
-    )  # the price of transfers is in the expectation
+    assert sent == pytest.approx(plan.predicted_bytes(), rel=0.25)  # with the price of transfers
     chance = 2.0 ** session[0].native.failure_log2 - chance
     assert chance == pytest.approx(2.0 ** session[1].native.failure_log2 - other)
     assert (
@@ -264,7 +262,10 @@ def test_a_session_gives_the_embedding_as_defined(pooling: str, normalise: bool)
     """Greeting, public part, one text: the client learns from the plan how a vector is pooled, and normalises
     it itself."""
     checkpoint = make_random_checkpoint(layers=1, labels=(), pooling=pooling, normalise=normalise)
-    plan, text = make_two_party_plan(checkpoint, 8, ["a fine film", "the plot is dull"]), "a fine film"
+    plan, text = (
+        make_two_party_plan(checkpoint, Wish(tokens=8, texts=["a fine film", "the plot is dull"])),
+        "a fine film",
+    )
     ids, config = tokenize(checkpoint, text)[0], checkpoint.config
     options = {"heads": config.heads, "layers": config.layers, "pooling": pooling, "normalise": normalise}
     wanted = bert_by_hand.embedding(checkpoint.tensors, ids, **options)

@@ -25,16 +25,17 @@ from tacita.measure.two_party.pair import Pair, _take
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.shape import Shape
-from tacita.planning.choose import Option, objective_of
 from tacita.planning.phases import Phases
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish, objective_of
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import scheme_named, shape_of
 from tacita.plans.two_party.check import check, parse_plan
-from tacita.plans.two_party.cost import expected_bytes
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol import envelope
 from tacita.protocol.public_part import table_shapes
+from tacita.schemes.choose import Option
+from tacita.schemes.registry import scheme_of
 from tacita.slots.linear import LinearPlan
 from tacita.two_party.base import Bounds, Formats
 from tacita.two_party.count import CountTensors
@@ -53,7 +54,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def two_party_plan() -> TwoPartyPlan:
-    return make_two_party_plan(MODEL, 8, TEXTS)
+    return make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS))
 
 
 def with_config(model, **changes):
@@ -118,7 +119,7 @@ def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: 
     wrong = replace(two_party_plan, config=config)
     told = f"function '{value}'" if name == "activation" else f"pooling '{value}'"
     with pytest.raises(PlanError, match=told):
-        expected_bytes(wrong)
+        wrong.predicted_bytes()
     with pytest.raises(FileError, match="activation is out of range"):
         check(wrong)
     with pytest.raises(FileError, match="activation is out of range"):
@@ -135,9 +136,9 @@ def test_a_pooler_without_its_interval_is_refused(two_party_plan: TwoPartyPlan) 
 
 def test_embeddings_and_forms_of_two_parties(two_party_plan: TwoPartyPlan) -> None:
     with pytest.raises(InputError, match="embeddings 'hiden'"):
-        make_two_party_plan(MODEL, 8, TEXTS, embeddings="hiden")
+        make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS, embeddings="hiden"))
     with pytest.raises(InputError, match="form 'abs6'"):
-        make_two_party_plan(MODEL, 8, TEXTS, formats=Formats(gelu="abs6"))
+        make_two_party_plan(MODEL, Wish(tokens=8, texts=TEXTS, formats=Formats(gelu="abs6")))
     with pytest.raises(FileError, match="embeddings 'hiden'"):
         table_shapes(replace(two_party_plan, embeddings="hiden"))
     for changes in ({"embeddings": "hiden"}, {"correlations": "silent"}, {"formats": Formats(gelu="abs6")}):
@@ -155,8 +156,11 @@ def test_schemes_packings_and_objectives(plan: Plan) -> None:
         Shape("rows", "double", 512, 16)
     with pytest.raises(PlanError, match="scheme 'columns'"):
         shape_of(replace(plan, scheme="columns"))
-    with pytest.raises(InputError, match="no scheme 'bumblebee'"):
-        api.plan(MODEL, tokens=16, scheme="bumblebee")
+    with pytest.raises(InputError, match="no scheme 'thorn'") as caught:
+        api.plan(MODEL, tokens=16, scheme="thorn")  # type: ignore[call-overload]
+    assert caught.value.hint == "one of thor, arion, moai, bumblebee, auto"
+    with pytest.raises(InputError, match="no scheme 'auto'"):
+        scheme_of("auto")
     for name in ("speed", ""):
         with pytest.raises(InputError, match=f"no objective '{name}'"):
             api.plan(MODEL, tokens=16, objective=name)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from tacita.api import DEFAULT_MODEL, Objective
 from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
 from tacita.placement import cost
+from tacita.plans.scheme import AUTO, NAMES
 
 
 class BackendName(StrEnum):
@@ -22,14 +23,6 @@ class BackendName(StrEnum):
     ckks = "ckks"
 
 
-class PoolingName(StrEnum):
-    """How a text's vector is read from the last hidden states."""
-
-    pooler = "pooler"
-    cls = "cls"
-    mean = "mean"
-
-
 class PackingName(StrEnum):
     """Packings of one text to choose from."""
 
@@ -38,13 +31,12 @@ class PackingName(StrEnum):
     multidiagonal = "multidiagonal"
 
 
-class SchemeName(StrEnum):
-    """Packings and circuits to choose from."""
+class PoolingName(StrEnum):
+    """How a text's vector is read from the last hidden states."""
 
-    auto = "auto"
-    thor = "thor"
-    arion = "arion"
-    moai = "moai"
+    pooler = "pooler"
+    cls = "cls"
+    mean = "mean"
 
 
 Model = Annotated[
@@ -107,11 +99,22 @@ TextFile = Annotated[
     typer.Option("--file", help="A file of texts, one a line (-: standard input).", show_default=False),
 ]
 Scheme = Annotated[
-    SchemeName | None,
+    str | None,
     typer.Option(
         "--scheme",
-        help="thor: one text a request; arion, moai: a batch; auto: the quickest by estimate "
-        "(default: auto for several texts, thor for one).",
+        metavar=f"[{'|'.join((AUTO, *NAMES))}]",
+        help="thor: one text a request; arion, moai: a batch; bumblebee: two parties over a connection; "
+        "auto: the quickest by estimate (default: auto for several texts, thor for one).",
+        show_default=False,
+    ),
+]
+Link = Annotated[
+    str | None,
+    typer.Option(
+        "--link",
+        metavar="lan|wan|MBIT,MS",
+        help="Connection between client and server: a name, or Mbit/s and ms of a round trip. "
+        "--scheme auto weighs bumblebee over it.",
         show_default=False,
     ),
 ]

@@ -15,7 +15,10 @@ from tacita.cli.answers import label_of, numbers
 from tacita.cli.console import duration, out, several, shown, size
 from tacita.errors import FileError
 from tacita.plans.plan import Plan
+from tacita.schemes.base import AnyPlan
+from tacita.schemes.ciphertext_estimate import parameters
 
+TWO_PARTIES = "128 bits, both parties following the protocol"
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
 
 
@@ -60,7 +63,7 @@ class Classified:
 
 
 def run_report(
-    plan: Plan,
+    plan: AnyPlan,
     results: Sequence[Classified],
     *,
     backend: str,
@@ -78,11 +81,11 @@ def run_report(
     requests = {result.request: result.seconds for result in results}
     taken = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
     wall = sum(sum(one.values()) for one in requests.values())
-    encrypted = backend == "ckks"
+    ciphertexts = plan if isinstance(plan, Plan) and backend == "ckks" else None
     return {
         **results[0].to_json(),
         "backend": backend,
-        "encrypted": encrypted,
+        "encrypted": ciphertexts is not None,
         "scheme": plan.scheme,
         "tokens": plan.tokens,
         "inputs": len(results),
@@ -97,23 +100,10 @@ def run_report(
         "seconds": {step: float(taken[step]) for step in STEPS},
         "bytes": {name: int(sizes.get(name, 0)) for name in ("evaluation_keys", "request", "response")},
         "peak_rss_gb": peak_rss_gb,
-        "parameters": parameters(plan) if encrypted else None,
-        "bootstraps": plan.bootstraps if encrypted else None,
+        "parameters": parameters(ciphertexts) if ciphertexts else None,
+        "bootstraps": ciphertexts.bootstraps if ciphertexts else None,
         "threads": threads,
         "results": [result.to_json() for result in results],
-    }
-
-
-def parameters(plan: Plan) -> dict[str, Any]:
-    """The parameters that a reader needs to judge the security of a run."""
-    p = plan.parameters
-    return {
-        "preset": p.preset,
-        "log_n": p.log_n,
-        "log_qp": p.log_qp,
-        "security_bits": p.security_bits,
-        "secret": p.secret,
-        "failure_log2": p.failure_log2,
     }
 
 
@@ -163,7 +153,9 @@ def show_run(report: Mapping[str, Any]) -> None:
 
 
 def security_of(report: Mapping[str, Any]) -> str:
-    """The parameters' line, or that a run in the clear has none."""
+    """The parameters' line, that of two parties, or that a run in the clear has none."""
+    if report["encrypted"] and report["parameters"] is None:
+        return TWO_PARTIES
     if report["parameters"] is None:
         return f"none: {report['backend']} encrypts nothing"
     return security_line(report["parameters"])

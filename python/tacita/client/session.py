@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.client import keystore
-from tacita.client.rounding import rounded
+from tacita.client.answer import Answer, judge
 from tacita.errors import FileError, InputError
 from tacita.front.embed import Text, embed, pad_hidden
 from tacita.front.front import Embedder
-from tacita.packings.response import Answer as Decoded
 from tacita.placement.predict import file_bytes
-from tacita.plans.plan import Plan
+from tacita.plans.head import Head
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
@@ -28,16 +26,6 @@ if TYPE_CHECKING:
     from tacita._native import SecretKey
 
 Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: see
-    `judge`."""
-
-    label: str | None
-    logits: tuple[float, ...]
-    warnings: tuple[str, ...]
 
 
 class Client:
@@ -94,7 +82,8 @@ class Client:
         )
         with engine.translated(FileError, str(self.work.response)):
             slots = list(_decrypt(secret, cts))
-        return [judge(self.plan, decoded) for decoded in self.plan.layout.response.read(slots)[:count]]
+        decoded = self.plan.layout.response.read(slots)[:count]
+        return [judge(self.plan, one.values, sound=one.sound()) for one in decoded]
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
@@ -109,7 +98,7 @@ class Client:
 
 
 def embedded(
-    plan: Plan, front: Embedder | None, text: Text | None, hidden_states: Array | None
+    plan: Head, front: Embedder | None, text: Text | None, hidden_states: Array | None
 ) -> tuple[Array, Array]:
     """(hidden states (tokens, hidden), mask (tokens,)) of either input. Raises InputError."""
     if (text is None) == (hidden_states is None):
@@ -119,39 +108,12 @@ def embedded(
             raise InputError("encrypt: the model starts from hidden states", hint="embed the text yourself")
         return embed(front, text, plan.tokens)
     states = np.asarray(hidden_states)
-    if states.ndim != 2 or states.shape[1] != plan.model.hidden:
+    if states.ndim != 2 or states.shape[1] != plan.hidden:
         raise InputError(
-            f"encrypt: hidden states of shape {states.shape}, the model has width {plan.model.hidden}",
+            f"encrypt: hidden states of shape {states.shape}, the model has width {plan.hidden}",
             hint="pass (tokens, hidden) after the embedding LayerNorm",
         )
     return pad_hidden(states, plan.tokens)
-
-
-def judge(plan: Plan, decoded: Decoded) -> Answer:
-    """Rounds the answer and says whether it can be trusted. The label is that of the largest *rounded* logit,
-    of several equal ones the first: the unrounded logits decide nothing that anybody sees.
-
-    An input that leaves the calibrated intervals makes polynomials grow. What is left of that after decoding
-    shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits beyond their
-    calibrated bound.
-    """
-    doubts = _doubts(plan, decoded)
-    warnings = (f"outside the calibrated intervals: {doubts[0]}; do not trust the answer",) if doubts else ()
-    values = np.nan_to_num(decoded.values)
-    logits = rounded(values, plan.decimals, plan.model.normalise)
-    labels = plan.model.labels
-    return Answer(labels[int(np.argmax(logits))] if labels else None, logits, warnings)
-
-
-def _doubts(plan: Plan, decoded: Decoded) -> list[str]:
-    bound = plan.answer
-    size = float(np.max(np.abs(decoded.values)))
-    found = []
-    if not decoded.sound():
-        found.append("the response fails its own checks")
-    if not size <= bound:
-        found.append(f"an answer of magnitude {size:.1f}, calibrated up to {bound:.1f}")
-    return found
 
 
 def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:

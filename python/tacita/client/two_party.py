@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tacita.client.rounding import rounded
+from tacita.client.answer import Answer, judge
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text, embed, padded_words, tokenize
 from tacita.front.front import Embedder
@@ -24,16 +21,6 @@ from tacita.two_party.shares import Known, SharedTensors, Watch
 
 if TYPE_CHECKING:
     from tacita._native import TableClient
-
-
-@dataclass(frozen=True)
-class TwoPartyAnswer:
-    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: reasons
-    not to trust it."""
-
-    label: str | None
-    logits: tuple[float, ...]
-    warnings: tuple[str, ...]
 
 
 class TwoPartyClient:
@@ -57,7 +44,7 @@ class TwoPartyClient:
         """The agreed plan."""
         return self.part.plan
 
-    def classify(self, text: Text, watch: Watch = lambda stage: None) -> TwoPartyAnswer:
+    def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
         """The server's model on a text that it does not see.
 
         Raises InputError before anything is sent, RefusedError.
@@ -104,18 +91,6 @@ class TwoPartyClient:
         """Says goodbye, so that the server turns to the next client at once."""
         with talking("end"):
             self._party.send(handshake.END)
-
-
-def judge(plan: TwoPartyPlan, values: Array) -> TwoPartyAnswer:
-    """Rounds the answer, and doubts one that lies outside what calibration says is possible.
-
-    The label is that of the largest rounded logit, of several equal ones the first.
-    """
-    size = float(np.max(np.abs(values)))
-    doubt = f"an answer of magnitude {size:.1f}, calibrated up to {plan.answer:.1f}: do not trust it"
-    logits = rounded(values, plan.decimals, plan.config.normalise)
-    label = plan.config.labels[int(np.argmax(logits))] if plan.config.labels else None
-    return TwoPartyAnswer(label, logits, (doubt,) if size > plan.answer else ())
 
 
 def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:

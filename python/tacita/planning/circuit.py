@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
@@ -22,14 +22,14 @@ from tacita.packings.base import Circuit
 from tacita.packings.lowered import build
 from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
-from tacita.placement.cost import Prices
 from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
 from tacita.planning.build import place_circuit, to_plan
 from tacita.planning.check_circuit import require_circuit
-from tacita.planning.fitting import Accuracy, fit_circuit
-from tacita.planning.phases import Phases
+from tacita.planning.fitting import fit_circuit
+from tacita.planning.phases import Phases, phase_label
 from tacita.planning.trial import run_trial
+from tacita.planning.wish import Wish
 from tacita.plans.commitment import SALT_FILE, commit, draw
 from tacita.plans.decimals import stated_noise
 from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
@@ -42,159 +42,114 @@ TRIALS = 2  # samples on which `sim` predicts the error of the answer
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What plans of all schemes start from. samples: of the first texts that fit, for the prediction of the
-    error.
+    """What plans of all schemes start from: a model, what is wished of it, and what was measured of it so
+    far.
 
-    measure: calibrates, with row estimates or without.
+    processes: that calibrate on many texts, see `calibrate.walk`. The salt is drawn here, once for all
+    schemes.
     """
 
     model: Checkpoint
-    tokens: int
-    measure: Callable[[bool], Survey]
-    samples: Sequence[Sample]
+    wish: Wish
+    phases: Phases
+    processes: int = 1
+    salt: str = field(default_factory=draw, repr=False)
     _found: dict[bool, Survey] = field(default_factory=dict)
+
+    def on(self, scheme: str, packing: str | None) -> Calibrated:
+        """The same for one scheme and one of its packings, by default its first."""
+        return replace(self, wish=replace(self.wish, scheme=scheme, packing=packing))
 
     def survey(self, shape: Shape) -> Survey:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
         scores."""
         estimates = shape.rules.row_estimates
         if estimates not in self._found:
-            self._found[estimates] = self.measure(estimates)
+            self._found[estimates] = self._measured(estimates)
         return self._found[estimates]
 
+    def _measured(self, row_estimates: bool) -> Survey:
+        self.phases.enter("calibrate", "batch" if row_estimates else "rows")
+        return survey(
+            self.model,
+            self.wish.tokens,
+            self.wish.texts,
+            hidden_states=self.wish.hidden_states,
+            progress=self.phases.part,
+            row_estimates=row_estimates,
+            processes=self.processes,
+        )
 
-@dataclass(frozen=True)
-class Goal:
-    """What a plan is made for; see `make_plan`. salt: of its commitment to the weights.
-    packing: one of the scheme's, by default its first."""
-
-    scheme: str
-    inputs: int | None = None
-    accuracy: Accuracy | None = None
-    functions: Functions | None = None
-    salt: str = field(default_factory=draw)
-    packing: str | None = None
-
-    @property
-    def label(self) -> str:
-        """By which its phases are told."""
-        return f"{self.scheme} {self.packing}" if self.packing else self.scheme
+    @cached_property
+    def samples(self) -> Sequence[Sample]:
+        """The first inputs that fit, on which `sim` predicts the error of the answer."""
+        given = self.wish.hidden_states[:TRIALS]
+        return given or _samples(self.model, self.wish.tokens, self.wish.texts)
 
 
 def make_plan(
     model: Checkpoint,
-    parameters: ParameterInfo | Sequence[ParameterInfo],
-    prices: Prices | None = None,
-    *,
-    tokens: int,
-    scheme: str = "thor",
-    packing: str | None = None,
-    inputs: int | None = None,
-    texts: Sequence[Text] | None = None,
-    hidden_states: Sequence[Sample] = (),
-    accuracy: Accuracy | None = None,
-    functions: Functions | None = None,
-    salt: str | None = None,
+    wish: Wish,
     progress: Callable[[Progress], None] = lambda _: None,
     processes: int = 1,
 ) -> Plan:
-    """Calibrates on texts (default: the package's) or hidden states, fits, places, predicts. See
-    `api.choose_plan`.
+    """Calibrates, fits, places and predicts one scheme of ciphertexts. processes: see `Calibrated`.
 
-    parameters: of several the first that the circuit fits. prices: see `leveled.prices_of`. scheme: thor,
-    arion or moai. packing: one of the scheme's, by default its first.
-    inputs: texts to expect, by which a batch chooses its lanes (default: as many as one lane holds).
-    functions: variants of the approximations. salt: of the commitment to the weights, by default a fresh one.
-    processes: for many texts, see `calibrate.walk`.
-
-    Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration.
+    Raises ShapeError for sizes that the packing does not admit, before the minutes of calibration;
+    InputError for another scheme; CheckpointError, PlanError.
     """
-    rings = [parameters] if isinstance(parameters, ParameterInfo) else parameters
-    first_shape(scheme, rings[-1].slots, tokens, packing)
-    goal = Goal(scheme, inputs, accuracy, functions, salt or draw(), packing)
-    phases = Phases(progress, [goal.label])
-    calibrated = calibrate_model(
-        model, tokens, phases, texts=texts, hidden_states=hidden_states, processes=processes
-    )
-    plan = plan_scheme(calibrated, rings, prices, phases, goal)
+    phases = Phases(progress, [phase_label(wish.scheme_name, wish.packing)])
+    plan = plan_scheme(Calibrated(model, wish, phases, processes), wish.scheme_name)
     phases.enter("done")
     return plan
 
 
-def calibrate_model(
-    model: Checkpoint,
-    tokens: int,
-    phases: Phases,
-    *,
-    texts: Sequence[Text] | None = None,
-    hidden_states: Sequence[Sample] = (),
-    processes: int = 1,
-) -> Calibrated:
-    """The part of planning that all schemes share. Calibration itself waits for the first plan that needs
-    it."""
-
-    def measure(row_estimates: bool) -> Survey:
-        phases.enter("calibrate", "batch" if row_estimates else "rows")
-        return survey(
-            model,
-            tokens,
-            texts,
-            hidden_states=hidden_states,
-            progress=phases.part,
-            row_estimates=row_estimates,
-            processes=processes,
-        )
-
-    return Calibrated(model, tokens, measure, hidden_states[:TRIALS] or _samples(model, tokens, texts))
-
-
-def plan_scheme(
-    calibrated: Calibrated, rings: Sequence[ParameterInfo], prices: Prices | None, phases: Phases, goal: Goal
-) -> Plan:
-    """Fits, places and predicts one scheme on the first of `rings` that it fits; raises the last one's
+def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
+    """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
     ShapeError or PlanError, and FitError."""
+    rings = calibrated.wish.rings
     for info in rings[:-1]:
         try:
-            return _plan_on(info, calibrated, prices, phases, goal)
+            return _plan_on(info, calibrated, scheme)
         except (ShapeError, PlanError):  # too few slots or levels
             continue
-    return _plan_on(rings[-1], calibrated, prices, phases, goal)
+    return _plan_on(rings[-1], calibrated, scheme)
 
 
-def _plan_on(
-    info: ParameterInfo, calibrated: Calibrated, prices: Prices | None, phases: Phases, goal: Goal
-) -> Plan:
-    model, table = calibrated.model, prices_of(info, prices)
-    one = first_shape(goal.scheme, info.slots, calibrated.tokens, goal.packing)
-    wanted = shapes(one, model.config.heads, goal.inputs)
+def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
+    model, wish, phases = calibrated.model, calibrated.wish, calibrated.phases
+    table, label = prices_of(info, wish.prices), phase_label(scheme, wish.packing)
+    one = first_shape(scheme, info.slots, wish.tokens, wish.packing)
+    wanted = shapes(one, model.config.heads, wish.inputs)
     survey = calibrated.survey(one)
     calibration = survey.calibration
-    phases.enter("fit", goal.label)
-    specs = fit_circuit(calibration, model.config, goal.accuracy, goal.functions)
+    phases.enter("fit", label)
+    specs = fit_circuit(calibration, model.config, wish.accuracy, Functions.named(wish.functions))
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
-    phases.enter("place", goal.label)
+    phases.enter("place", label)
     placed = place_circuit(circuit, info, table)
-    phases.enter("predict", goal.label)
+    phases.enter("predict", label)
     small = shape.shrunk(len(calibrated.samples))
     trial = circuit if small == shape else build(soft, specs, small)
     seen = run_trial(model, placed, trial, small, calibrated.samples)
-    commitment = commit(goal.salt, model.sha256)
+    salt = wish.salt or calibrated.salt
+    commitment = commit(salt, model.sha256)
     data = {"calibration": replace(calibration, sha256=commitment).to_dict(), "specs": specs.to_dict()}
     plan = to_plan(
         placed,
         model_info(model, commitment),
-        calibrated.tokens,
+        wish.tokens,
         data,
         table,
         answer=calibration.answer,
         noise=stated_noise(seen.noise, info, calibration.answer),
         max_abs_error=seen.error,
-        scheme=goal.scheme,
+        scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
     )
-    return _readable(replace(plan, salt=goal.salt))
+    return _readable(replace(plan, salt=salt))
 
 
 def _readable(plan: Plan) -> Plan:
@@ -213,7 +168,7 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Ci
     """
     require_model(plan, model)
     shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
-    return _circuit(plan.hash, shape, _Key(plan, model))
+    return _circuit(_Made(plan.hash, shape, plan, model))
 
 
 def require_model(plan: Plan, model: Checkpoint) -> None:
@@ -262,29 +217,28 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
     )
 
 
-class _Key:
-    """Arguments of `_circuit` that do not take part in its cache key (the plan's hash stands for them)."""
+@dataclass(frozen=True)
+class _Made:
+    """What a circuit is built from. Equal where the plan's hash and the shape are: model and plan follow
+    from them.
+    """
 
-    def __init__(self, plan: Plan, model: Checkpoint) -> None:
-        self.plan, self.model = plan, model
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key)
-
-    def __hash__(self) -> int:
-        return 0
+    hash: str
+    shape: Shape
+    plan: Plan = field(compare=False)
+    model: Checkpoint = field(compare=False)
 
 
 @lru_cache(maxsize=4)
-def _circuit(_: str, shape: Shape, key: _Key) -> Circuit:
+def _circuit(made: _Made) -> Circuit:
     """Raises FileError for numbers of the circuit outside their limits, and PlanError where they make no
     circuit together or another one than the plan lists."""
-    plan = key.plan
+    plan, shape = made.plan, made.shape
     require_circuit(plan)
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             specs = CircuitSpecs.from_json(plan.circuit["specs"])
-            model = tempered(key.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+            model = tempered(made.model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
             circuit = build(model, specs, shape)
             if shape == shape_of(plan):  # of a smaller one for interpreters in the clear, nobody makes keys
                 require_agreement(plan, circuit)

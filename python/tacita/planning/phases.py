@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tacita.errors import PlanError
-from tacita.plans.scheme import scheme_named
+from tacita.plans.scheme import BUMBLEBEE, scheme_named
 from tacita.run.executor import Progress
 
 CALIBRATE = 6.0
@@ -26,9 +26,7 @@ class Phases:
         self._progress = progress
         self._shares: list[tuple[str, float]] = []
         for scheme in schemes:
-            kind, shares = (
-                ("batch", BATCH) if scheme_named(scheme.partition(" ")[0]).several else ("rows", ONE)
-            )
+            kind, shares = _shares(scheme.partition(" ")[0])
             measured = (f"calibrate {kind}", CALIBRATE)
             self._shares += [] if measured in self._shares else [measured]
             self._shares += [(f"{phase} {scheme}", share) for phase, share in shares.items()]
@@ -64,3 +62,15 @@ class Phases:
         done = sum(weights[: self._index]) + (share * weights[self._index] if inside else 0.0)
         name = self._shares[self._index][0] if inside else "done"
         self._progress(Progress(name, self._index, len(weights), done, sum(weights) - done))
+
+
+def phase_label(scheme: str, packing: str | None) -> str:
+    """By which the phases of a scheme on one of its packings are told."""
+    return f"{scheme} {packing}" if packing else scheme
+
+
+def _shares(scheme: str) -> tuple[str, Mapping[str, float]]:
+    """What is calibrated for a scheme, and its phases after that: two parties fit and place nothing."""
+    if scheme == BUMBLEBEE:
+        return BUMBLEBEE, {}
+    return ("batch", BATCH) if scheme_named(scheme).several else ("rows", ONE)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
 from tacita.calibrate.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.calibrate.hidden_embedding import hidden_embedding, power_above
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, FileError, InputError
-from tacita.front.embed import Text
+from tacita.errors import CheckpointError, FileError, ShapeError
 from tacita.models.registry import Config, family_of, nodes
+from tacita.planning.wish import Wish
 from tacita.plans.strict_json import printable
 from tacita.plans.two_party.check import MOST_TOKENS, check, ordinary
-from tacita.plans.two_party.plan import EMBEDDINGS, TwoPartyPlan
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.base import (
-    GELU_FORMS,
     AttentionBounds,
     Bounds,
+    EmbeddingBounds,
     Formats,
     NormBounds,
 )
@@ -26,40 +26,22 @@ from tacita.two_party.base import (
 DECIMALS = 3
 
 
-def make_two_party_plan(
-    checkpoint: Checkpoint,
-    tokens: int,
-    texts: Iterable[Text] | None = None,
-    *,
-    embeddings: str = "published",
-    formats: Formats | None = None,
-    margin: float = MARGIN,
-    progress: Progress | None = None,
-) -> TwoPartyPlan:
+def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress | None = None) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 
-    tokens: of every request. texts: calibration sentences (default: the shipped ones). margin: see
-    `calibrate.calibrate`. Raises CheckpointError (a retrained model, a range that does not fit), InputError.
+    Raises CheckpointError (a retrained model, a range that does not fit), ShapeError (more tokens than
+    positions).
     """
     require_ordinary(checkpoint.config)
-    _require_tokens(checkpoint.config, tokens)
-    _require_names(embeddings, formats)
-    embedding, norms = None, dict[str, NormBounds]()
-    if embeddings == "hidden":
-        texts = list(load_texts() if texts is None else texts)
-        embedding, norms, samples = hidden_embedding(checkpoint, tokens, texts, margin)
-        found = calibrate(
-            checkpoint, tokens, hidden_states=samples, margin=margin, progress=progress, temper=False
-        )
-    else:
-        found = calibrate(checkpoint, tokens, texts, margin=margin, progress=progress, temper=False)
+    _require_tokens(checkpoint.config, wish.tokens)
+    embedding, found, norms = _calibrated(checkpoint, wish, progress)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
         family=family_of(checkpoint.config),
         config=checkpoint.config,
-        tokens=tokens,
-        embeddings=embeddings,
-        formats=formats or Formats(),
+        tokens=wish.tokens,
+        embeddings=wish.embeddings,
+        formats=wish.formats or Formats(),
         embedding=embedding,
         bounds=node_bounds(checkpoint, found, norms),
         magnitudes=magnitudes(checkpoint.config, found),
@@ -75,6 +57,24 @@ def make_two_party_plan(
     return plan
 
 
+def _calibrated(
+    checkpoint: Checkpoint, wish: Wish, progress: Progress | None
+) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
+    """What is public of a hidden embedding, the intervals of all nodes, and the bounds of the embedding's
+    norm.
+    """
+    if wish.embeddings == "published":
+        given = wish.hidden_states
+        found = calibrate(
+            checkpoint, wish.tokens, wish.texts, hidden_states=given, progress=progress, temper=False
+        )
+        return None, found, {}
+    texts = load_texts() if wish.texts is None else wish.texts
+    embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
+    found = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
+    return embedding, found, norms
+
+
 def require_ordinary(config: Config) -> None:
     """Raises CheckpointError for models with replaced softmax or LayerNorm."""
     if not ordinary(config):
@@ -84,19 +84,9 @@ def require_ordinary(config: Config) -> None:
         )
 
 
-def _require_names(embeddings: str, formats: Formats | None) -> None:
-    """Before the minutes of calibration."""
-    if embeddings not in EMBEDDINGS:
-        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=f"one of {', '.join(EMBEDDINGS)}")
-    if formats and formats.gelu not in GELU_FORMS:
-        raise InputError(
-            f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}"
-        )
-
-
 def _require_tokens(config: Config, tokens: int) -> None:
     if not 2 <= tokens <= min(MOST_TOKENS, config.positions):
-        raise InputError(
+        raise ShapeError(
             f"two-party mode: {tokens} tokens, the model has {config.positions} positions",
             hint="use fewer tokens",
         )
@@ -105,8 +95,7 @@ def _require_tokens(config: Config, tokens: int) -> None:
 def node_bounds(
     checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
 ) -> Bounds:
-    """What the two-party mode publishes of calibrated nodes. norms: of the embedding, where that is
-    hidden."""
+    """What the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
     attention, functions, normed = {}, {}, dict(norms or {})
     for name, node in nodes(checkpoint.config).items():
         match node:

@@ -20,10 +20,12 @@ from tacita.front.front import FrontConfig
 from tacita.packings.layouts import Layout
 from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
+from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
 from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
 
 FORMAT = "tacita-plan"
+TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
 VERSION = 4
 MAX_BYTES = 64 << 20
 REMAKE = "make it again with `tacita plan`"
@@ -153,9 +155,43 @@ class Plan:
         return hashlib.sha256(canonical(data)).hexdigest()
 
     @property
+    def name(self) -> str:
+        """The model's."""
+        return self.model.name
+
+    @property
+    def family(self) -> str:
+        """The model's."""
+        return self.model.architecture
+
+    @property
+    def hidden(self) -> int:
+        """Width of the model's hidden states."""
+        return self.model.hidden
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The model's; none where it has no classifier."""
+        return self.model.labels
+
+    @property
+    def normalise(self) -> bool:
+        """Whether the client divides an answer by its length."""
+        return self.model.normalise
+
+    @property
     def packing(self) -> str:
         """Of the circuit: that of its layouts."""
         return self.layout.request.tag
+
+    def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
+        """Of the server's evaluation of a request and, over a link, of sending request and response."""
+        evaluate = self.prediction.seconds["evaluate"]
+        return evaluate + (link.seconds(self.predicted_bytes(), 1) if link else 0.0)
+
+    def predicted_bytes(self) -> int:
+        """Of request and response; the evaluation keys are sent once."""
+        return self.prediction.bytes["request"] + self.prediction.bytes["response"]
 
     @property
     def bootstraps(self) -> int:
@@ -174,7 +210,7 @@ class Plan:
         Raises FileError: missing, too large, no plan, of another version, altered; or no salt in the salt's
         place.
         """
-        return parse(_read_capped(path), str(path), salt_beside(path))
+        return parse(read_capped(path), str(path), salt_beside(path))
 
 
 def parse(text: str, where: str, salt: str = "") -> Plan:
@@ -190,7 +226,12 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
         data = strict_json.loads(text)
     except ValueError as error:
         raise FileError(f"{where}: not a complete plan ({error})", hint=REMAKE) from error
-    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+    found = data.pop("format", None) if isinstance(data, dict) else None
+    if found == TWO_PARTIES:
+        raise FileError(
+            f"{where}: a plan of two parties, who pass no files", hint="tacita serve, classify --connect"
+        )
+    if found != FORMAT:
         raise FileError(f"{where}: not a plan file", hint="expected a file made by `tacita plan`")
     if (version := data.pop("version", None)) != VERSION:
         raise FileError(
@@ -209,7 +250,8 @@ def parse(text: str, where: str, salt: str = "") -> Plan:
     return replace(plan, salt=salt)
 
 
-def _read_capped(path: Path) -> str:
+def read_capped(path: Path) -> str:
+    """The text of a plan file. Raises FileError: missing, too large, not UTF-8."""
     try:
         if (size := path.stat().st_size) > MAX_BYTES:
             raise FileError(

@@ -1,4 +1,7 @@
-"""Schemes by name, and the packings and rotations that each one means."""
+"""The schemes by name; of those on ciphertexts the packings and rotations that each one means.
+
+`tacita.schemes.registry` has an object for every name, in this order; plans are checked by what stands here.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,20 @@ SCHEMES: Mapping[str, Scheme] = {
     "arion": Scheme(("columns",), "double", several=True),
     "moai": Scheme(("columns",), "single", several=True),
 }
+BUMBLEBEE = "bumblebee"  # two parties that talk while they compute: it has no packing
+NAMES = (*SCHEMES, BUMBLEBEE)
+
+
+def require_name(name: str) -> None:
+    """Raises InputError for a name that is no scheme's, nor `AUTO`."""
+    if name not in (*NAMES, AUTO):
+        raise InputError(f"no scheme {name!r}", hint=f"one of {', '.join((*NAMES, AUTO))}")
 
 
 def scheme_named(name: str) -> Scheme:
     """Raises InputError for an unknown name."""
     if name not in SCHEMES:
-        raise InputError(f"no scheme {name!r}", hint=f"one of {', '.join(SCHEMES)}")
+        raise InputError(f"no scheme {name!r} on ciphertexts", hint=f"one of {', '.join(SCHEMES)}")
     return SCHEMES[name]
 
 

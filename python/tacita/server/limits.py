@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacita.plans.two_party.cost import LINKS, LinkSpeed, expected_bytes, expected_seconds
+from tacita.plans.link import LINKS, LinkSpeed
 from tacita.plans.two_party.plan import TwoPartyPlan
 
 GREETING = 10.0  # seconds from the connection to the choice of a plan, TLS included
@@ -48,6 +48,6 @@ def limits_of(plan: TwoPartyPlan, *, bits_per_second: float, crowding: float = 1
     messages of one round, of which a layer has many.
     """
     link = LinkSpeed(bits_per_second, LINKS["WAN"].round_trip)
-    text = FLOOR + FACTOR * max(1.0, crowding) * expected_seconds(plan, link)
-    queue = max(LEAST_QUEUE, 2 * expected_bytes(plan) // plan.config.layers)
+    text = FLOOR + FACTOR * max(1.0, crowding) * plan.predicted_seconds(link)
+    queue = max(LEAST_QUEUE, 2 * plan.predicted_bytes() // plan.config.layers)
     return Limits(text, queue, loading=max(LOADING, FACTOR * 8 / bits_per_second))

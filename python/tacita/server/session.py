@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacita import __version__
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, KeyMissingError, PlanError
 from tacita.placement.predict import file_bytes
@@ -31,6 +30,7 @@ from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
+from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita._native import Ciphertext, EvaluationKeys, Parameters

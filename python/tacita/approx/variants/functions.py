@@ -49,6 +49,11 @@ class Functions:
         """All functions of one variant."""
         return Functions(variant, variant, variant, variant)
 
+    @staticmethod
+    def named(given: str | Functions) -> Functions:
+        """Of a variant's name, or itself."""
+        return Functions.of(given) if isinstance(given, str) else given
+
     def fit(self, name: str, *args: Any, **options: Any) -> Spec:
         """The approximation of a function in `FITS` or `SHARED` to the given interval and error, and to the
         density for those in `WEIGHTED`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,30 +19,19 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.in_the_clear import Answered, answered_locally
 from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
 from tacita.cli.ask.lines import report_problems
+from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, progress, reporting, several
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    BackendName,
-    Insecure,
-    Json,
-    Model,
-    Pooling,
-    Preset,
-    Texts,
-    Threads,
-    Tokens,
-    load_model,
-    read_texts,
-)
-from tacita.cli.report import parameters, security_of
+from tacita.cli.options import BackendName, Insecure, Json, Threads
+from tacita.cli.plans.making import planned
+from tacita.cli.report import security_of
 from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.plans.plan import Plan
-from tacita.protocol.files import Workdir
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
+from tacita.schemes.base import AnyPlan, Place, Private
+from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.registry import scheme_of
 
 Data = Annotated[Path, typer.Option("--data", help="A .tsv file: header, then sentence, tab, label number.")]
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
@@ -66,17 +55,14 @@ class Row:
     warnings: int
 
 
+@asking("scheme", "packing", "tokens", "preset", "calibration")
 def run(
     data: Data,
+    asked: Asked,
     backend: Annotated[
         BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
     ] = BackendName.sim,
     limit: Limit = 0,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
-    calibration: Texts = None,
     threads: Threads = 0,
     work: Keep = None,
     json: Json = None,
@@ -86,32 +72,31 @@ def run(
 
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
-    checkpoint = load_model(model, pooling)
-    examples = fitted(checkpoint, read_labelled(data)[: limit or None], tokens)
+    checkpoint = asked.load()
+    examples = fitted(checkpoint, read_labelled(data)[: limit or None], asked.wish.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(UNTRUSTED)
-    with progress("plan") as report:
-        plan = api.plan(
-            checkpoint, tokens=tokens, preset=preset, texts=read_texts(calibration), progress=report
-        )
+    plan, texts = planned(checkpoint, asked.wish), [example.line.text for example in good]
     with (
         nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
     ):
-        texts = [example.line.text for example in good]
         if backend is BackendName.ckks:
-            answers = _encrypted(plan, checkpoint, texts, Path(folder), threads, allow_insecure)
+            place = Place(Path(folder), threads, allow_insecure=allow_insecure, keep_key=True)
+            answers = stack.enter_context(_privately(plan, checkpoint, texts, place))
         else:
-            processes = threads or all_threads()
-            local = answered_locally(plan, model, texts, backend=backend.value, processes=processes)
+            processes, pooling = threads or all_threads(), asked.pooling and asked.pooling.value
+            local = answered_locally(
+                plan, asked.folder, pooling, texts, backend=backend.value, processes=processes
+            )
             answers = stack.enter_context(local)
         with progress(f"accuracy on {backend.value}") as report:
             rows = _rows(good, answers, report)
-    encrypted = backend is BackendName.ckks
-    figures = {**summary(rows), "backend": backend.value, "encrypted": encrypted, "tokens": tokens}
-    figures |= {"model": checkpoint.name, "plan_hash": plan.hash, "peak_rss_gb": peak_memory_gb()}
-    figures["parameters"] = parameters(plan) if encrypted else None
+    figures = {**summary(rows), "backend": backend.value, "encrypted": backend is BackendName.ckks}
+    figures |= {"tokens": plan.tokens, "model": checkpoint.name, "plan_hash": plan.hash}
+    figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
+    figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None
     bad = [example.line for example in examples if example.line.problem]
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
     with reporting(json, figures):
@@ -138,20 +123,18 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _encrypted(
-    plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], folder: Path, threads: int, allow_insecure: bool
-) -> Iterator[Answered]:
-    files = Workdir(folder)
-    client = api.Client(api.public_of(plan, checkpoint), files, allow_insecure=allow_insecure)
-    server = api.Server(plan, checkpoint, files, threads=threads, allow_insecure=allow_insecure)
-    if not files.secret_key.exists():
-        client.keygen()
-    for text in texts:
-        began = time.monotonic()
-        client.encrypt(text)
-        server.evaluate()
-        answer, seconds = client.decrypt(), time.monotonic() - began
-        yield Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)
+@contextmanager
+def _privately(
+    plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[str], place: Place
+) -> Iterator[Iterator[Answered]]:
+    """One text a request, both sides on this machine."""
+    with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
+        yield (_answered(private, plan, checkpoint, text) for text in texts)
+
+
+def _answered(private: Private, plan: AnyPlan, checkpoint: Checkpoint, text: str) -> Answered:
+    (answer,), seconds = private.answer([text], "")
+    return Answered(answer, api.reference_logits(plan, checkpoint, text), sum(seconds.values()))
 
 
 def _rows(

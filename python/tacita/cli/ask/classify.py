@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,29 +15,9 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.lines import Line, checked, read_lines, report_problems
-from tacita.cli.console import progress, reporting
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    VARIANT_DEFAULT,
-    BackendName,
-    Goal,
-    Insecure,
-    Json,
-    Model,
-    Packing,
-    Pooling,
-    Preset,
-    Scheme,
-    TextFile,
-    Texts,
-    Threads,
-    Tokens,
-    Variant,
-    load_model,
-    read_texts,
-)
+from tacita.cli.asked import Asked, asking
+from tacita.cli.console import out, progress, reporting
+from tacita.cli.options import BackendName, Insecure, Json, TextFile, Threads
 from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.cli.steps.decrypt import UNTRUSTED
@@ -53,12 +33,14 @@ from tacita.cli.two_party.connection import (
     identity_of,
 )
 from tacita.errors import InputError
-from tacita.plans.plan import Plan
-from tacita.protocol import engine
+from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.files import Workdir
-from tacita.protocol.plan_files import save
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
+from tacita.schemes.base import AnyPlan, Place, Seconds
+from tacita.schemes.loopback import listening
+from tacita.schemes.plan_files import save
+from tacita.schemes.registry import scheme_of
 from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
@@ -99,38 +81,21 @@ Name = Annotated[
         show_default=False,
     ),
 ]
-Seconds = dict[str, float]
 Answerer = Callable[
     [Sequence[str], str], tuple[list[api.Answer], Seconds]
 ]  # texts of one request, title of its bar
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """Cores and GB of memory for the server, and whether insecure parameters are admitted."""
-
-    threads: int
-    memory: float
-    allow_insecure: bool
-
-
+@asking("scheme", "packing", "objective", "tokens", "preset", "functions", "calibration", "link")
 def run(
+    asked: Asked,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT...]", help="Texts to classify.", show_default=False)
     ] = None,
     file: TextFile = None,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
     backend: Annotated[
         BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")
     ] = BackendName.ckks,
-    scheme: Scheme = None,
-    packing: Packing = None,
-    objective: Goal = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
-    functions: Variant = VARIANT_DEFAULT,
-    calibration: Texts = None,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
     work: Keep = None,
@@ -153,33 +118,28 @@ def run(
         whom = connection.Trusted(trust, fingerprint, name, insecure_plain_tcp)
         how = connection.Connection(connect, whom, identity, timeout, threads, profile)
         return connection.classify(lines, file, how, json)
-    checkpoint = load_model(model, pooling)
-    lines = checked(checkpoint, lines, tokens) if file else lines
+    checkpoint = asked.load()
+    lines = checked(checkpoint, lines, asked.wish.tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False
     if not (good := [line for line in lines if not line.problem]):
         raise typer.Exit(UNTRUSTED)
     began = time.monotonic()
-    plan = planned(
-        checkpoint,
-        tokens=tokens,
-        preset=preset,
-        functions=functions,
-        scheme=scheme,
-        packing=packing,
-        inputs=len(good) if file or scheme else None,
-        objective=objective,
-        texts=read_texts(calibration),
-    )
+    wish = replace(asked.wish, inputs=len(good) if file or asked.wish.scheme else None)
+    plan = planned(checkpoint, wish)
     seconds = {"plan": time.monotonic() - began}
-    if backend is BackendName.ckks:
-        engine.require_secure(plan.parameters, allow_insecure=allow_insecure)
+    if isinstance(plan, TwoPartyPlan) and backend is BackendName.ckks:
+        with _own_server(plan, checkpoint, threads) as (target, whom):
+            how = connection.Connection(target, whom, None, timeout, threads, profile)
+            connection.classify(good, file, how, json)
+        if spoiled:
+            raise typer.Exit(UNTRUSTED)
+        return
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        files = Workdir(Path(folder))
-        save(plan, files.plan) if work else None
-        limits = _Limits(threads, memory, allow_insecure)
-        answerer = _answerer(backend, plan, checkpoint, files, limits, seconds)
-        results = _classify(plan, checkpoint, good, answerer)
-        sizes = _sizes(files)
+        place = Place(Path(folder), threads, memory, allow_insecure, bar=progress)
+        save(plan, Workdir(Path(folder)).plan) if work else None
+        with _answerer(backend, plan, checkpoint, place, seconds) as answerer:
+            results = _classify(plan, checkpoint, good, answerer)
+        sizes = _sizes(Workdir(Path(folder)))
     figures = run_report(
         plan,
         results,
@@ -208,7 +168,7 @@ def _lines(texts: Sequence[str], file: Path | None) -> list[Line]:
 
 
 def _classify(
-    plan: Plan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer
+    plan: AnyPlan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer
 ) -> list[Classified]:
     """The texts, as many a request as the plan holds."""
     groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
@@ -222,54 +182,41 @@ def _classify(
     return results
 
 
+@contextmanager
+def _own_server(
+    plan: TwoPartyPlan, checkpoint: Checkpoint, threads: int
+) -> Iterator[tuple[str, connection.Trusted]]:
+    """A server on this machine, for want of one to connect to, and whom to trust there."""
+    with listening(scheme_of(plan.scheme).server(plan, checkpoint), threads) as address:
+        target = f"{address.host}:{address.port}"
+        out.print(
+            f"no --connect: both parties run here; a server of our own listens on {target}, "
+            f"certificate SHA-256 {address.fingerprint}",
+            soft_wrap=True,
+        )
+        yield target, connection.Trusted(None, address.fingerprint, None, False)
+
+
+@contextmanager
 def _answerer(
-    backend: BackendName,
-    plan: Plan,
-    checkpoint: Checkpoint,
-    files: Workdir,
-    limits: _Limits,
-    seconds: Seconds,
-) -> Answerer:
+    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, place: Place, seconds: Seconds
+) -> Iterator[Answerer]:
+    """In the clear, or with both sides on this machine; what is done once is added to the seconds."""
     if backend is not BackendName.ckks:
-        return lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
-    client = api.Client(api.public_of(plan, checkpoint), files, allow_insecure=limits.allow_insecure)
-    server = api.Server(
-        plan,
-        checkpoint,
-        files,
-        threads=limits.threads,
-        memory=limits.memory,
-        allow_insecure=limits.allow_insecure,
-    )
-    with progress("keygen") as report:
-        seconds["keygen"] = _timed(lambda: client.keygen(report))
-    return lambda texts, title: _encrypted(client, server, texts, title)
+        yield lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
+        return
+    with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
+        seconds |= private.seconds
+        yield private.answer
 
 
 def _locally(
-    backend: BackendName, plan: Plan, checkpoint: Checkpoint, texts: Sequence[str], title: str
+    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[str], title: str
 ) -> tuple[list[api.Answer], Seconds]:
     began = time.monotonic()
     with progress(f"{title}{backend.value}") as report:
         answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend.value, progress=report)
     return answers, {"evaluate": time.monotonic() - began}
-
-
-def _encrypted(
-    client: api.Client, server: api.Server, texts: Sequence[str], title: str
-) -> tuple[list[api.Answer], Seconds]:
-    seconds = {"encrypt": _timed(lambda: client.encrypt_batch(texts))}
-    with progress(f"{title}evaluate") as report:
-        seconds["evaluate"] = _timed(lambda: server.evaluate(report))
-    answers: list[api.Answer] = []
-    seconds["decrypt"] = _timed(lambda: answers.extend(client.decrypt_batch(len(texts))))
-    return answers, seconds
-
-
-def _timed(action: Callable[[], object]) -> float:
-    began = time.monotonic()
-    action()
-    return time.monotonic() - began
 
 
 def _sizes(files: Workdir) -> dict[str, int]:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita import api
-from tacita.checkpoint import Checkpoint, load
-from tacita.plans.plan import Plan, parse
+from tacita.checkpoint import load
+from tacita.schemes.base import AnyPlan
 
 BLAS_THREADS = (
     "OPENBLAS_NUM_THREADS",
@@ -41,10 +41,10 @@ class Answered:
 
 @contextmanager
 def answered_locally(
-    plan: Plan, model: Path, texts: Sequence[str], *, backend: str, processes: int
+    plan: AnyPlan, model: Path, pooling: str | None, texts: Sequence[str], *, backend: str, processes: int
 ) -> Iterator[Iterator[Answered]]:
     """Answers in the order of the texts, as they come. The processes end with the block."""
-    work = partial(_answered, plan.to_text(), plan.salt, str(model), backend)
+    work = partial(_answered, plan, str(model), pooling, backend)
     with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
         with _one_thread_each():  # processes start when work is handed in
             found = workers.map(work, enumerate(texts))
@@ -63,17 +63,15 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-@lru_cache(maxsize=1)
-def _opened(plan: str, salt: str, model: str) -> tuple[Plan, Checkpoint]:
-    """Plan and model of a process."""
-    found = parse(plan, "plan", salt)
-    return found, load(model, pooling=found.model.pooling)
+_opened = lru_cache(maxsize=1)(load)  # the model of a process
 
 
-def _answered(plan: str, salt: str, model: str, backend: str, numbered: tuple[int, str]) -> Answered:
+def _answered(
+    plan: AnyPlan, model: str, pooling: str | None, backend: str, numbered: tuple[int, str]
+) -> Answered:
     seed, text = numbered
-    found, checkpoint = _opened(plan, salt, model)
+    checkpoint = _opened(model, pooling=pooling)
     began = time.monotonic()
-    answer = api.classify_locally(found, checkpoint, text, backend=backend, seed=seed)
+    answer = api.classify_locally(plan, checkpoint, text, backend=backend, seed=seed)
     seconds = time.monotonic() - began
-    return Answered(answer, api.reference_logits(found, checkpoint, text), seconds)
+    return Answered(answer, api.reference_logits(plan, checkpoint, text), seconds)

@@ -32,12 +32,11 @@ from tacita.cli.options import (
     Model,
     Pooling,
     Preset,
-    SchemeName,
     Threads,
     Tokens,
     load_model,
 )
-from tacita.cli.report import parameters, security_of
+from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory, usage_fields
 from tacita.errors import InputError
 from tacita.front.embed import tokenize
@@ -46,17 +45,17 @@ from tacita.measure.dashformer import split
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
-from tacita.protocol.plan_files import save
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
+from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.plan_files import save
+from tacita.schemes.registry import scheme_of
 from tacita.server.session import MEMORY_GB, Usage
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
 
-BatchScheme = Annotated[
-    SchemeName, typer.Option("--scheme", help="arion or moai (thor: one text a request).")
-]
+BatchScheme = Annotated[str, typer.Option("--scheme", help="arion or moai (thor: one text a request).")]
 Labelled = Annotated[
     Path | None,
     typer.Option(
@@ -124,7 +123,7 @@ class Ran:
 
 
 def batch(
-    scheme: BatchScheme = SchemeName.arion,
+    scheme: BatchScheme = "arion",
     tokens: Tokens = TOKENS_DEFAULT,
     inputs: Inputs = None,
     model: Model = MODEL_DEFAULT,
@@ -149,7 +148,7 @@ def batch(
     chosen = _repeated(fitting, inputs)
     labels = [label for _, label in chosen] if texts else None
     calibration = None if texts else load_texts()[::2]
-    task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme.value, preset)
+    task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work)
     with reporting(json, figures):
         _show(figures)
@@ -159,7 +158,7 @@ def dashformer(
     model: Converted = None,
     data: Sequences = None,
     inputs: Inputs = None,
-    scheme: BatchScheme = SchemeName.arion,
+    scheme: BatchScheme = "arion",
     backend: Backend = BackendName.ckks,
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
@@ -183,7 +182,7 @@ def dashformer(
         [label for _, label in chosen],
         [text for text, _ in calibrating],
         DASHFORMER_TOKENS,
-        scheme.value,
+        scheme,
         preset,
     )
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work, softmax=True)
@@ -217,8 +216,12 @@ def _measured(task: Task, machine: Machine, work: Path | None, *, softmax: bool 
 
 
 def _planned(task: Task) -> Plan:
+    if scheme_of(task.scheme).connected:
+        raise InputError(
+            f"bench batch: {task.scheme} has no requests", hint="tacita bench two-party measures it"
+        )
     with progress("plan") as report:
-        return api.plan(
+        plan = api.plan(
             task.model,
             tokens=task.tokens,
             preset=task.preset,
@@ -227,6 +230,8 @@ def _planned(task: Task) -> Plan:
             texts=task.calibration,
             progress=report,
         )
+    assert isinstance(plan, Plan)  # of a scheme with requests
+    return plan
 
 
 def _encrypted(plan: Plan, task: Task, machine: Machine, files: Workdir) -> Ran:

@@ -1,60 +1,35 @@
-"""Making a plan for a command: which scheme by default, and the line that says why it was chosen."""
+"""Planning with a progress bar, and the line that says why this scheme and no other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from tacita import api
-from tacita.api import Choice, Objective
+from tacita.api import Choice, Objective, Wish
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, several, shown
-from tacita.cli.options import PackingName, SchemeName
-from tacita.placement.cost import Prices
-from tacita.planning.choose import Option
-from tacita.plans.plan import Plan
+from tacita.plans.scheme import AUTO
 from tacita.run.resources import threads
+from tacita.schemes.base import AnyPlan
+from tacita.schemes.choose import UNWEIGHED, Option
+from tacita.schemes.registry import scheme_of
+
+CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 
 
-def planned(
-    model: Checkpoint | Path,
-    *,
-    tokens: int,
-    preset: str,
-    scheme: SchemeName | None,
-    packing: PackingName | None = None,
-    inputs: int | None,
-    objective: Objective | None,
-    functions: str,
-    texts: Sequence[str] | None = None,
-    prices: Prices | None = None,
-    salt: str | None = None,
-) -> Plan:
-    """Plans with a progress bar; salt: of the commitment to the weights. Says in one line why, when the
-    scheme or its packing was ours to choose."""
-    several = (inputs or 1) > 1
-    name = scheme or (SchemeName.auto if several and packing is None else SchemeName.thor)
-    goal = objective or (Objective.throughput if several else Objective.latency)
+def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
+    """Plans; says in one line why, when the scheme or its packing was ours to choose. Raises what
+    `choose_plan` raises.
+    """
     with progress("plan") as report:
-        choice = api.choose_plan(
-            model,
-            tokens=tokens,
-            preset=preset,
-            scheme=name.value,
-            packing=packing.value if packing else None,
-            inputs=inputs,
-            objective=goal,
-            functions=functions,
-            texts=texts,
-            prices=prices,
-            salt=salt,
-            progress=report,
-            processes=threads(),
-        )
-    if name is SchemeName.auto or packing is PackingName.auto:
-        what = "scheme" if name is SchemeName.auto else "packing"
-        out.print(why(choice, what), soft_wrap=True)
+        choice = api.choose_plan(model, wish, progress=report, processes=threads())
+    if AUTO in (wish.scheme_name, wish.packing):
+        out.print(why(choice, "scheme" if wish.scheme_name == AUTO else "packing"), soft_wrap=True)
     return choice.plan
+
+
+def tell_connection(plan: AnyPlan) -> None:
+    """Says of a scheme that needs a connection how to have one."""
+    if scheme_of(plan.scheme).connected:
+        out.print(f"{plan.scheme} {CONNECTED}", soft_wrap=True)
 
 
 def why(choice: Choice, what: str = "scheme") -> str:
@@ -69,6 +44,8 @@ def why(choice: Choice, what: str = "scheme") -> str:
 
 
 def _told(option: Option, objective: Objective) -> str:
+    if option.refused == UNWEIGHED:
+        return f"{option.scheme}: {UNWEIGHED}"
     if option.plan is None:
         return f"{option.name} not possible: {shown(str(option.refused))}"
     until = (

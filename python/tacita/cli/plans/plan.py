@@ -3,109 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, shown
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    VARIANT_DEFAULT,
-    WORK_DEFAULT,
-    Goal,
-    Inputs,
-    Json,
-    Model,
-    Packing,
-    Pooling,
-    Preset,
-    Prices,
-    Scheme,
-    Texts,
-    Tokens,
-    Variant,
-    Work,
-    load_model,
-    read_prices,
-    read_texts,
-)
-from tacita.cli.plans.estimate import ciphertext_products, key_switches, show_estimate
-from tacita.cli.plans.making import planned
+from tacita.cli.options import WORK_DEFAULT, Json, Work
+from tacita.cli.plans.estimate import show_estimate
+from tacita.cli.plans.making import planned, tell_connection
 from tacita.cli.plans.population import told
 from tacita.cli.steps.step import step
 from tacita.plans.commitment import salt_beside
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import to_json
 from tacita.protocol.files import Workdir
-from tacita.protocol.plan_files import save
+from tacita.schemes.base import AnyPlan
+from tacita.schemes.ciphertext_estimate import ciphertext_products, key_switches
+from tacita.schemes.plan_files import load, save
 
 WIDEST = 500  # characters of a stage's levels: long plans have many live tensors
 app = typer.Typer(help="Make or show the public plan of a run.", invoke_without_command=True)
 
 
 @app.callback()
-def run(
-    context: typer.Context,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
-    scheme: Scheme = None,
-    packing: Packing = None,
-    inputs: Inputs = None,
-    objective: Goal = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
-    functions: Variant = VARIANT_DEFAULT,
-    texts: Texts = None,
-    prices: Prices = None,
-    work: Work = WORK_DEFAULT,
-    json: Json = None,
-) -> None:
+@asking()
+def run(context: typer.Context, asked: Asked, work: Work = WORK_DEFAULT, json: Json = None) -> None:
     """Calibrate intervals, fit approximations, place levels and bootstraps; write plan.json."""
     if context.invoked_subcommand is not None:
         return
     path = Workdir(work).plan
     with step("plan", json) as timed:
-        plan = planned(
-            load_model(model, pooling),
-            tokens=tokens,
-            preset=preset,
-            functions=functions,
-            scheme=scheme,
-            packing=packing,
-            inputs=inputs,
-            objective=objective,
-            texts=read_texts(texts),
-            prices=read_prices(prices),
-            salt=salt_beside(path),
-        )
+        plan = planned(asked.load(), replace(asked.wish, salt=salt_beside(path)))
         save(plan, path)
-        timed.fields |= {"plan_hash": plan.hash, "bootstraps": plan.bootstraps, "scheme": plan.scheme}
-        timed.fields["population"] = to_json(plan.population)
-    evaluate = duration(plan.prediction.seconds["evaluate"])
+        timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme, **_figures(plan)}
     texts_in = f" for a batch of {plan.batch}" if plan.batch > 1 else ""
-    out.print(
-        f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; evaluate should take "
-        f"{evaluate}{texts_in}",
-        soft_wrap=True,
-    )
-    for line in told(plan):
+    should = f"evaluate should take {duration(plan.predicted_seconds())}{texts_in}"
+    made = f"{shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}"
+    out.print(f"plan: {made}; {should}", soft_wrap=True)
+    tell_connection(plan)
+    _tell_population(plan)
+
+
+def _figures(plan: AnyPlan) -> dict[str, Any]:
+    """What a report has of a plan of ciphertexts alone."""
+    if not isinstance(plan, Plan):
+        return {}
+    return {"bootstraps": plan.bootstraps, "population": to_json(plan.population)}
+
+
+def _tell_population(plan: AnyPlan) -> None:
+    for line in told(plan) if isinstance(plan, Plan) else ():
         out.print(line, soft_wrap=True)
 
 
 @app.command("show")
 def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAULT / "plan.json") -> None:
     """Print stages, levels, counts and predictions of a plan."""
-    plan = Plan.load(path)
-    shape = f"{plan.tokens} tokens, scheme {plan.scheme} in {plan.packing}, {plan.batch} texts a request"
-    out.print(f"plan {plan.hash[:12]}: {shown(plan.model.name)}, {shape}", soft_wrap=True)
-    for line in _stages(plan):
+    plan = load(path)
+    packed = f" in {plan.packing}" if isinstance(plan, Plan) else ""
+    shape = f"{plan.tokens} tokens, scheme {plan.scheme}{packed}, {plan.batch} texts a request"
+    out.print(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}", soft_wrap=True)
+    for line in _stages(plan) if isinstance(plan, Plan) else ():
         out.print(line, soft_wrap=True)
     show_estimate(plan)
-    for line in told(plan):
-        out.print(line, soft_wrap=True)
+    _tell_population(plan)
 
 
 def _stages(plan: Plan) -> Iterator[str]:

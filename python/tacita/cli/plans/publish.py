@@ -3,44 +3,26 @@ folder."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacita import api
+from tacita.api import unpublished
+from tacita.checkpoint import Checkpoint
+from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, shown, size
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    PRESET_DEFAULT,
-    PUBLIC_DEFAULT,
-    TOKENS_DEFAULT,
-    VARIANT_DEFAULT,
-    WORK_DEFAULT,
-    Goal,
-    Inputs,
-    Json,
-    Model,
-    Packing,
-    Pooling,
-    Preset,
-    Prices,
-    Scheme,
-    Texts,
-    Tokens,
-    Variant,
-    Work,
-    load_model,
-    read_prices,
-    read_texts,
-)
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Work
 from tacita.cli.plans.making import planned
 from tacita.cli.plans.population import told
 from tacita.cli.steps.step import opened, step
 from tacita.plans.commitment import salt_beside
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol.files import Workdir
-from tacita.protocol.plan_files import save
+from tacita.schemes.plan_files import save
 
 Output = Annotated[
     Path, typer.Option("--output", help="Folder to publish: all that a client needs, no weights.")
@@ -53,19 +35,10 @@ Again = Annotated[
 ]
 
 
+@asking()
 def run(
+    asked: Asked,
     output: Output = PUBLIC_DEFAULT,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
-    scheme: Scheme = None,
-    packing: Packing = None,
-    inputs: Inputs = None,
-    objective: Goal = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
-    functions: Variant = VARIANT_DEFAULT,
-    texts: Texts = None,
-    prices: Prices = None,
     work: Work = WORK_DEFAULT,
     planned_before: Again = False,
     json: Json = None,
@@ -74,27 +47,25 @@ def run(
     encoder."""
     with step("publish", json) as timed:
         if planned_before:
-            plan, checkpoint, _ = opened(work, model)
+            plan, checkpoint, _ = opened(work, asked.folder)
         else:
-            checkpoint = load_model(model, pooling)
-            plan = planned(
-                checkpoint,
-                tokens=tokens,
-                preset=preset,
-                functions=functions,
-                scheme=scheme,
-                packing=packing,
-                inputs=inputs,
-                objective=objective,
-                texts=read_texts(texts),
-                prices=read_prices(prices),
-                salt=salt_beside(Workdir(work).plan),
-            )
-            save(plan, Workdir(work).plan)
+            plan, checkpoint = _made(asked, Workdir(work).plan)
         whole = api.publish(plan, checkpoint, output)
         timed.fields |= {"plan_hash": plan.hash, "public_hash": whole, "scheme": plan.scheme}
         timed.fields["bytes"] = {"public": sum(path.stat().st_size for path in output.iterdir())}
     _tell(plan, output, Workdir(work), whole, timed.seconds)
+
+
+def _made(asked: Asked, path: Path) -> tuple[Plan, Checkpoint]:
+    """A plan that can be published, in its file. Raises InputError for one of two parties."""
+    if asked.wish.scheme == BUMBLEBEE:
+        raise unpublished(BUMBLEBEE)
+    checkpoint = asked.load()
+    plan = planned(checkpoint, replace(asked.wish, salt=salt_beside(path)))
+    if not isinstance(plan, Plan):
+        raise unpublished(plan.scheme)
+    save(plan, path)
+    return plan, checkpoint
 
 
 def _tell(plan: Plan, output: Path, work: Workdir, whole: str, seconds: float) -> None:

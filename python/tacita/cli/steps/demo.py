@@ -13,25 +13,14 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.cli.asked import Asked, asking
 from tacita.cli.console import out, reporting, shown
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    PRESET_DEFAULT,
-    TOKENS_DEFAULT,
-    Insecure,
-    Json,
-    Model,
-    Packing,
-    Pooling,
-    Preset,
-    Scheme,
-    Threads,
-    Tokens,
-)
+from tacita.cli.options import Insecure, Json, Threads
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
-from tacita.errors import TacitaError
+from tacita.errors import InputError, TacitaError
 from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir
+from tacita.schemes.registry import REGISTRY
 
 SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
@@ -42,31 +31,29 @@ PUBLIC = "public"  # what the client gets, inside the demo's folder
 MAKING = ("plan", "publish")  # steps whose arguments are options
 
 
+@asking("scheme", "packing", "tokens", "preset")
 def run(
+    asked: Asked,
     json: Json = None,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
-    scheme: Scheme = None,
-    packing: Packing = None,
-    tokens: Tokens = TOKENS_DEFAULT,
-    preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
     text: Annotated[list[str] | None, typer.Option("--text", help="Texts instead of the demo's own.")] = None,
     allow_insecure: Insecure = False,
 ) -> None:
     """Encrypt sentences, classify them on a server that cannot read them, decrypt the answers."""
+    if (scheme := REGISTRY.get(asked.wish.scheme_name)) and scheme.connected:
+        raise InputError(
+            f"demo: {scheme.name} passes no files, which is what the demo's steps do",
+            hint=f"tacita classify TEXT --scheme {scheme.name} runs both of its sides here",
+        )
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
-        steps = _Steps(Path(folder), model, threads, allow_insecure)
+        steps = _Steps(Path(folder), asked.folder, threads, allow_insecure)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")
-        asked = ["--pooling", pooling.value] if pooling else []
-        asked += ["--scheme", scheme.value] if scheme else []
-        asked += ["--packing", packing.value] if packing else []
-        steps.call("plan", "--tokens", str(tokens), "--preset", preset, *asked)
+        steps.call("plan", *_planning(asked))
         steps.call("publish", "--planned")
         out.print("[bold]client[/bold]")
         steps.call("keygen")
         plan = Plan.load(Workdir(Path(folder)).plan)
-        checkpoint = load(model, pooling=plan.model.pooling)
+        checkpoint = load(asked.folder, pooling=plan.model.pooling)
         sentences = enumerate(text or SENTENCES, 1)
         results = [_classify(steps, plan, checkpoint, sentence, number) for number, sentence in sentences]
         figures = run_report(
@@ -84,6 +71,14 @@ def run(
         show_run(figures)
     if any(result.answer.warnings for result in results):
         raise typer.Exit(UNTRUSTED)
+
+
+def _planning(asked: Asked) -> list[str]:
+    """The options of `tacita plan`."""
+    wish = asked.wish
+    options = ["--scheme", wish.scheme_name, "--tokens", str(wish.tokens), "--preset", wish.preset]
+    options += ["--pooling", asked.pooling.value] if asked.pooling else []
+    return options + (["--packing", wish.packing] if wish.packing else [])
 
 
 def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Classified:

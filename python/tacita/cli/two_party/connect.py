@@ -17,8 +17,9 @@ from tacita.cli.console import err, out, progress, reporting, several, shown, si
 from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connection import address, cost_line, expectation, show_profile, watching
 from tacita.cli.two_party.renewable import RenewableSession
+from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
-from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError, TacitaError
 from tacita.front.embed import tokenize
 from tacita.protocol.party import Identity, Party, dial
@@ -55,7 +56,7 @@ class Result:
     """One text's answer, its seconds by step, and bytes and rounds of it alone."""
 
     line: Line
-    answer: TwoPartyAnswer
+    answer: Answer
     steps: dict[str, float]
     cost: dict[str, float]
 

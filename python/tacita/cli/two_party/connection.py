@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tacita.cli.console import duration, out, progress, size
 from tacita.errors import InputError
-from tacita.plans.two_party.cost import SET_UP, expected_bytes
+from tacita.plans.two_party.cost import SET_UP
 from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Identity
@@ -118,7 +118,8 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
 
 def expectation(plan: TwoPartyPlan) -> str:
     """What a text will send, in words."""
-    sent = f"about {size(expected_bytes(plan))} a text in both directions, and {size(SET_UP)} once to set up"
+    text, once = size(plan.predicted_bytes()), size(SET_UP)
+    sent = f"about {text} a text in both directions, and {once} once to set up"
     return (
         f"{sent}; wrong by chance with probability below 2^{failure_log2(counted(plan).responses):.1f} a text"
     )

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tacita.client.two_party import TwoPartyAnswer, TwoPartyClient
+from tacita.client.answer import Answer
+from tacita.client.two_party import TwoPartyClient
 from tacita.errors import PeerError, RefusedError
 from tacita.protocol.party import Party
 from tacita.protocol.refusal import Reason
@@ -25,7 +26,7 @@ class RenewableSession:
         self._party = connect()
         self.client = self._greeted()
 
-    def classify(self, text: str, watch: Watch) -> TwoPartyAnswer:
+    def classify(self, text: str, watch: Watch) -> Answer:
         """As `TwoPartyClient.classify`, under a new key of the server's table if need be."""
         for _ in range(TRIES - 1):
             try:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tacita.checkpoint import Checkpoint
+from tacita import api
+from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, err, out, progress, several, shown, size
-from tacita.cli.options import (
-    MODEL_DEFAULT,
-    TOKENS_DEFAULT,
-    Model,
-    Pooling,
-    Texts,
-    Threads,
-    load_model,
-    read_texts,
-)
+from tacita.cli.options import Threads
 from tacita.cli.two_party.connection import (
     TIMEOUT_DEFAULT,
     Certificate,
@@ -35,11 +26,11 @@ from tacita.cli.two_party.connection import (
 from tacita.cli.two_party.identity import beyond_loopback, identity
 from tacita.cli.two_party.log import ServeLog
 from tacita.errors import InputError
-from tacita.planning.two_party import make_two_party_plan
-from tacita.plans.two_party.cost import for_link
+from tacita.plans.link import LinkSpeed
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.party import Identity, Listener, fingerprint, share_threads
-from tacita.run.executor import Progress
+from tacita.schemes.registry import scheme_of
 from tacita.server.admission import Admission, Caps
 from tacita.server.limits import limits_of
 from tacita.server.publication import LONGEST_SAFE, texts_of_a_key
@@ -49,25 +40,13 @@ from tacita.server.two_party import TwoPartyServer
 BANDWIDTH = 1000.0
 
 
-class ServedScheme(StrEnum):
-    """Schemes with a server that listens."""
-
-    bumblebee = "bumblebee"
-
-
+@asking("scheme", "tokens", "calibration")
 def run(
-    scheme: Annotated[
-        ServedScheme, typer.Option("--scheme", help="Two-party protocol.")
-    ] = ServedScheme.bumblebee,
-    model: Model = MODEL_DEFAULT,
-    pooling: Pooling = None,
+    asked: Asked,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)
     ] = 0,
-    tokens: Annotated[
-        int, typer.Option("--tokens", help="Tokens of every request, so that its length does not show.")
-    ] = TOKENS_DEFAULT,
     certificate: Certificate = None,
     key: Key = None,
     new_certificate: Annotated[
@@ -157,16 +136,20 @@ def run(
     ] = False,
     timeout: Timeout = TIMEOUT_DEFAULT,
     profile: Profile = False,
-    calibration: Texts = None,
     threads: Threads = 0,
 ) -> None:
     """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
+    _require_connected(asked.wish.scheme or BUMBLEBEE)
     own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
     _require_known_clients(public_embeddings, client_ca, insecure_any_client)
     cores = share_threads(threads)
     embeddings = "published" if public_embeddings else "hidden"
-    checkpoint = load_model(model, pooling)
-    plan = _planned(checkpoint, tokens, read_texts(calibration), embeddings, 1e6 * bandwidth)
+    checkpoint = asked.load()
+    link = LinkSpeed(1e6 * bandwidth, 0.0)
+    wish = replace(asked.wish, scheme=BUMBLEBEE, embeddings=embeddings, link=link)
+    with progress("calibrate") as report:
+        plan = api.plan(checkpoint, wish, progress=report)
+    assert isinstance(plan, TwoPartyPlan)  # as its scheme says
     caps = Caps(1 if once else clients, clients_per_address, max_texts)
     limits = limits_of(plan, bits_per_second=1e6 * bandwidth, crowding=caps.sessions / cores)
     server = TwoPartyServer(plan, checkpoint, limits, _texts_of_a_key(plan, max_texts_per_key))
@@ -174,6 +157,15 @@ def run(
     _announce(server, caps, host, listener.port, own)
     _warn(plan, host, client_ca)
     _receive(server, caps, listener, timeout, profile=profile, once=once)
+
+
+def _require_connected(scheme: str) -> None:
+    """Raises InputError for a scheme whose server answers files."""
+    if not scheme_of(scheme).connected:
+        raise InputError(
+            f"serve: a server of {scheme} waits for no connection, it answers files",
+            hint=f"tacita publish --scheme {scheme}, then tacita evaluate",
+        )
 
 
 def _require_known_clients(public_embeddings: bool, client_ca: Path | None, anybody: bool) -> None:
@@ -205,20 +197,6 @@ def _receive(
 
     reception = Reception(server, Admission(caps), timeout, told)
     accept_until(over.is_set, listener, reception.receive, log.accepting)
-
-
-def _planned(
-    checkpoint: Checkpoint, tokens: int, texts: list[str] | None, embeddings: str, link: float
-) -> TwoPartyPlan:
-    began = time.monotonic()
-    with progress("calibrate") as report:
-
-        def seen(done: int, total: int) -> None:
-            spent = time.monotonic() - began
-            report(Progress("text", done, total, spent, spent / done * (total - done)))
-
-        plan = make_two_party_plan(checkpoint, tokens, texts, embeddings=embeddings, progress=seen)
-    return for_link(plan, link)
 
 
 def _announce(server: TwoPartyServer, caps: Caps, host: str, port: int, own: Identity | None) -> None:

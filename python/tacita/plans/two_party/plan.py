@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
 from tacita.models.registry import forward, front
+from tacita.plans.link import LinkSpeed
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.plans.two_party import cost
+from tacita.plans.two_party.correlations import quicker
 from tacita.plans.typed_json import canonical, to_json
 from tacita.two_party.base import (
     Bounds,
@@ -62,6 +66,36 @@ class TwoPartyPlan:
     def hash(self) -> str:
         """sha256, hex, of the canonical JSON with format and version."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    scheme: ClassVar[str] = BUMBLEBEE
+    batch: ClassVar[int] = 1
+
+    @property
+    def hidden(self) -> int:
+        """Width of the model's hidden states."""
+        return int(self.config.hidden)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The model's; none where it has no classifier."""
+        return tuple(self.config.labels)
+
+    @property
+    def normalise(self) -> bool:
+        """Whether the client divides an answer by its length."""
+        return bool(self.config.normalise)
+
+    def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
+        """Of one text; see `cost.seconds`."""
+        return cost.seconds(counted(self), int(self.config.layers), link)
+
+    def predicted_bytes(self) -> int:
+        """Of one text, without the set-up of the session."""
+        return int(counted(self).bits / 8)
+
+    def for_link(self, bits_per_second: float) -> TwoPartyPlan:
+        """With the correlated transfers that are quicker over such a link, for a session of one text."""
+        return replace(self, correlations=quicker(counted(self).transfers, bits_per_second))
 
     def to_bytes(self) -> bytes:
         """Canonical JSON."""

@@ -21,6 +21,7 @@ from tacita.measure.two_party.cases.case import Array, Floats, Options, Prepared
 from tacita.measure.two_party.cases.models import DefaultModel, Walk, agreed
 from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.plan import TwoPartyPlan
 
 BUCKETS = (32, 64, 128)  # fixed numbers of tokens; a sentence by the protocol takes the least that holds it
@@ -56,7 +57,7 @@ class Accuracy(DefaultModel):
         return Prepared(lambda: None, run)
 
     def _walk(self, party: Any, model: Checkpoint, tokens: int) -> Walk:
-        plan = make_two_party_plan(model, tokens)
+        plan = make_two_party_plan(model, Wish(tokens=tokens))
         return Walk(
             party, agreed(plan, model, client=party.is_client), model.config.hidden, lambda stage, done: None
         )
@@ -64,7 +65,7 @@ class Accuracy(DefaultModel):
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, float]:
         model = load(DEFAULT_MODEL)
         examples = read(options)
-        plan = make_two_party_plan(model, self.tokens)
+        plan = make_two_party_plan(model, Wish(tokens=self.tokens))
         labels = np.array([label for _, label in examples])
         wanted = np.array([reference(model, *embed(model, text, self.tokens)).logits for text, _ in examples])
         fixed, overflows = by_interpreter(plan, model, [text for text, _ in examples])

@@ -22,6 +22,7 @@ from tacita.models.base import Config
 from tacita.models.reference import reference
 from tacita.models.registry import FAMILIES, forward, shapes, tensor_shapes
 from tacita.planning.two_party import make_two_party_plan, node_bounds
+from tacita.planning.wish import Wish
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.base import Formats
 from tacita.two_party.shares import Known, SharedTensors
@@ -63,7 +64,7 @@ class Model(Case):
 
     def agreed(self, model: Checkpoint, *, client: bool) -> Agreed:
         """Calibrated on the shipped sentences, as `tacita serve` does."""
-        plan = make_two_party_plan(model, self.tokens)
+        plan = make_two_party_plan(model, Wish(tokens=self.tokens))
         return agreed(plan, model, client=client)
 
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:

@@ -1,0 +1,173 @@
+"""Answers in one line: the plan is made at the first call and kept for the next ones.
+
+>>> import tacita
+>>> texts = ["a film of quiet beauty", "a waste of time"]
+>>> small = {"tokens": 16, "preset": "insecure_toy_n11", "texts": texts}    # for seconds in place of minutes
+>>> tacita.classify("a film of quiet beauty", **small).label
+'positive'
+>>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
+['positive', 'negative']
+
+Kept are the last few plans, in the memory of the process, by the hash of the model and the wish. No file: a
+plan has a salt that belongs into its server's folder, and what nobody keeps nobody need clean up.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Unpack, overload
+
+from tacita.api import Model, choose_plan, classify_batch_locally, load
+from tacita.checkpoint import Checkpoint
+from tacita.client import Answer
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.planning.wish import Fields, Wish
+from tacita.plans.plan import Plan
+from tacita.plans.scheme import AUTO, BUMBLEBEE
+from tacita.protocol.engine import require_secure
+from tacita.run.executor import Progress
+from tacita.run.resources import GB
+from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, silent
+from tacita.schemes.registry import scheme_of
+
+REAL = "ckks"  # the backend that stands for the real thing of any scheme
+KEPT = 4  # plans
+Texts = list[str] | list[tuple[str, str]] | list[Text]
+
+
+class How(Fields, total=False):
+    """Keywords of a call, beside the fields of a wish; see `classify`."""
+
+    scheme: str
+    backend: str
+    allow_insecure: bool
+    progress: Report
+
+
+@overload
+def classify(text: Text, *, model: Model = ..., **how: Unpack[How]) -> Answer: ...
+@overload
+def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Answer]: ...
+def classify(
+    text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]
+) -> Answer | list[Answer]:
+    """The label of a text, or of each text of a list.
+
+    backend: "sim" (default) computes what encryption would answer, noise included, and "plain" what the
+    circuit means: neither encrypts anything. "ckks" is the real thing, both sides on this machine: keys are
+    made in a temporary folder for the call, or under bumblebee a server of its own is asked over TLS.
+    allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
+    the fields of `Wish`. progress: called with reports; under "ckks" the first says what the call will
+    take.
+
+    Cost: at the first call some 15 s for the plan at full size; on plain and sim seconds a text; encrypted
+    what the first report says, with the default plan about 10 GB of memory, 2 GB of disk and a minute.
+    Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
+    ResourceError.
+    """
+    call = _Call.of(model, how)
+    if not call.model.config.labels:
+        raise InputError("classify: the model answers with a vector, not a label", hint="tacita.embed")
+    return _asked(call, text)
+
+
+@overload
+def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+@overload
+def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
+def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+    """As `classify`, of a model without labels: the embedding of a text is the answer's `vector`,
+    (outputs,).
+    """
+    call = _Call.of(model, how)
+    if call.model.config.labels:
+        raise InputError("embed: the model answers with a label, not a vector", hint="tacita.classify")
+    return _asked(call, text)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Equal to another where weights, configuration and wish are: then its plan is."""
+
+    sha256: str
+    wish: Wish
+    model: Checkpoint = field(compare=False)
+    backend: str = field(compare=False)
+    allow_insecure: bool = field(compare=False)
+    progress: Report = field(compare=False)
+
+    @staticmethod
+    def of(model: Model, how: How) -> _Call:
+        """Raises CheckpointError, InputError, TypeError for a keyword that there is not."""
+        found = model if isinstance(model, Checkpoint) else load(model)
+        given: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": silent, **how}
+        own = {name: given.pop(name) for name in ("backend", "allow_insecure", "progress")}
+        return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
+
+
+def _asked(call: _Call, text: Text | Texts) -> Answer | list[Answer]:
+    if not isinstance(text, list):
+        return _answered(call, [text])[0]
+    if not text:
+        raise InputError("classify: no text", hint="pass a text, or a list of them")
+    return _answered(call, text)
+
+
+def _answered(call: _Call, texts: Sequence[Text]) -> list[Answer]:
+    _require_allowed(call)
+    if call.wish.scheme_name == AUTO and call.wish.inputs is None:
+        call = replace(call, wish=replace(call.wish, inputs=len(texts)))
+    calibrated_on_arrays = bool(call.wish.hidden_states)  # which have no equality to keep a plan by
+    plan = _planned.__wrapped__(call) if calibrated_on_arrays else _planned(call)
+    groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
+    if call.backend == REAL:
+        return _privately(plan, call, groups)
+    clear = partial(classify_batch_locally, plan, call.model, backend=call.backend, progress=call.progress)
+    return [answer for group in groups for answer in clear(group)]
+
+
+def _require_allowed(call: _Call) -> None:
+    """Before the plan is made. Raises InputError for a backend that there is not, PlanError: see
+    `classify`.
+    """
+    if call.backend not in (*CLEAR, REAL):
+        raise InputError(f"no backend {call.backend!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
+    if call.backend == REAL and call.wish.scheme_name != BUMBLEBEE:
+        for ring in call.wish.rings:
+            require_secure(ring, allow_insecure=call.allow_insecure)
+
+
+@lru_cache(maxsize=KEPT)
+def _planned(call: _Call) -> AnyPlan:
+    return choose_plan(call.model, call.wish, progress=call.progress).plan
+
+
+def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]]) -> list[Answer]:
+    call.progress(cost_of(plan, len(groups)))
+    with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+        bar = partial(_bar, call.progress)
+        place = Place(Path(folder), allow_insecure=call.allow_insecure, bar=bar)
+        with scheme_of(plan.scheme).private(plan, call.model, place) as private:
+            return [answer for group in groups for answer in private.answer(group, "")[0]]
+
+
+def _bar(progress: Report, _: str) -> nullcontext[Report]:
+    return nullcontext(progress)
+
+
+def cost_of(plan: AnyPlan, requests: int) -> Progress:
+    """What so many requests will take, as the report before the first: in words and in seconds."""
+    once, each = 0.0, plan.predicted_seconds()
+    words = f"{plan.scheme}: {requests} x {each:.1f} s"
+    if isinstance(plan, Plan):
+        once, sizes = plan.prediction.seconds["keygen"], plan.prediction.bytes
+        memory, keys = (sizes[name] / GB for name in ("server_memory", "evaluation_keys"))
+        words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
+    return Progress(words, 0, requests, 0.0, once + requests * each)

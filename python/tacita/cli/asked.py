@@ -1,0 +1,108 @@
+"""The options by which commands ask for a plan, declared once: a command takes `asked: Asked` in their place.
+
+>>> import typer
+>>> app = typer.Typer()
+>>> @app.command()
+... @asking("scheme", "tokens")    # without names: all of them
+... def command(asked: Asked) -> None:
+...     print(asked.wish.scheme_name, asked.wish.tokens)
+>>> app(["--tokens", "16"], standalone_mode=False)
+thor 16
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from tacita.checkpoint import Checkpoint
+from tacita.cli import options
+from tacita.cli.options import PoolingName, load_model, read_prices, read_texts
+from tacita.planning.wish import Wish
+from tacita.plans.link import link_of
+
+ASKED = "asked"  # the parameter that the options stand for
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which model a command is about, and what is wished of its plan."""
+
+    folder: Path
+    pooling: PoolingName | None
+    wish: Wish
+
+    def load(self) -> Checkpoint:
+        """The model. Raises CheckpointError."""
+        return load_model(self.folder, self.pooling)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An option: its declaration, its default, the wish's field, and how that is read from what was given."""
+
+    declared: Any
+    default: Any
+    field: str
+    read: Callable[[Any], Any] = lambda given: given
+
+
+SHARED: Mapping[str, Shared] = {
+    "scheme": Shared(options.Scheme, None, "scheme"),
+    "packing": Shared(options.Packing, None, "packing", lambda given: given and given.value),
+    "inputs": Shared(options.Inputs, None, "inputs"),
+    "objective": Shared(options.Goal, None, "objective"),
+    "tokens": Shared(options.Tokens, options.TOKENS_DEFAULT, "tokens"),
+    "preset": Shared(options.Preset, options.PRESET_DEFAULT, "preset"),
+    "functions": Shared(options.Variant, options.VARIANT_DEFAULT, "functions"),
+    "calibration": Shared(options.Texts, None, "texts", read_texts),
+    "prices": Shared(options.Prices, None, "prices", read_prices),
+    "link": Shared(options.Link, None, "link", lambda given: link_of(given) if given else None),
+}
+MODEL = (("model", options.Model, options.MODEL_DEFAULT), ("pooling", options.Pooling, None))
+
+
+def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: the options of these names (default: all) and of the model become its parameter
+    `asked`.
+
+    Typer reads a command's signature, so the options are put there in the place of that parameter. Raises
+    what `Wish` and the readers of the options raise, when the command is called.
+    """
+    chosen = names or tuple(SHARED)
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            wished = {SHARED[name].field: SHARED[name].read(given.pop(name)) for name in chosen}
+            given[ASKED] = Asked(given.pop("model"), given.pop("pooling"), Wish(**wished))
+            command(**given)
+
+        signature = _signature(command, chosen)
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        return run
+
+    return decorated
+
+
+def _signature(command: Callable[..., None], chosen: tuple[str, ...]) -> inspect.Signature:
+    """The command's own, `asked` replaced by its options; all by keyword, as Typer calls it."""
+    found: list[inspect.Parameter] = []
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        found += (
+            _options(chosen) if each.name == ASKED else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        )
+    return inspect.Signature(found)
+
+
+def _options(chosen: tuple[str, ...]) -> list[inspect.Parameter]:
+    declared = [*MODEL, *((name, SHARED[name].declared, SHARED[name].default) for name in chosen)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, keyword, default=value, annotation=kind) for name, kind, value in declared
+    ]

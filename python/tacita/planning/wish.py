@@ -1,0 +1,181 @@
+"""What a plan is wished to be: one frozen object that every function on the way to a plan passes on.
+
+>>> wish = Wish(tokens=16, inputs=40)
+>>> (wish.scheme_name, wish.goal.value)    # named by nobody, so meant by the number of texts
+('auto', 'throughput')
+>>> Wish(scheme="thorn")
+Traceback (most recent call last):
+tacita.errors.InputError: no scheme 'thorn'
+
+A name that there is not (of a scheme, an objective, a preset, ...) is refused here, before any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypedDict
+
+from tacita.approx.variants.functions import Functions
+from tacita.calibrate.calibrate import Sample
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.placement.cost import Prices
+from tacita.planning.fitting import Accuracy
+from tacita.plans.link import LinkSpeed
+from tacita.plans.plan import ParameterInfo
+from tacita.plans.presets import candidates
+from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, packings_of, require_name, scheme_named
+from tacita.plans.two_party.plan import EMBEDDINGS
+from tacita.two_party.base import GELU_FORMS, Formats
+
+
+class Objective(StrEnum):
+    """What to keep short: the time until the last answer, or until the first."""
+
+    throughput = "throughput"
+    latency = "latency"
+
+
+def objective_of(name: str) -> Objective:
+    """Of a name, or of itself. Raises InputError for an unknown one."""
+    try:
+        return Objective(name)
+    except ValueError:
+        raise InputError(f"no objective {name!r}", hint=f"one of {', '.join(Objective)}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What all schemes read comes first, then what those on ciphertexts read, then what two parties read.
+
+    tokens: of every text, padding included. scheme: thor (one text a request), arion, moai (a batch),
+    bumblebee (two parties), auto (the quickest by estimate); None for thor, or auto where several texts are
+    expected. inputs: texts to expect; a batch is shaped for them (default: one for auto, and as many as one
+    lane holds for a batch). objective: what auto keeps short; None for throughput of several texts, latency
+    of one. texts: calibration sentences (default: those shipped with the package). hidden_states: (states,
+    mask) pairs to calibrate on in place of texts. link: between client and server; without one auto cannot
+    weigh bumblebee.
+
+    preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
+    fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
+    quicker one. functions: approximations of "tacita", "moai" or "arion". accuracy: stated errors of these.
+    prices: default the measured table for the ring, else formulas. salt: of the commitment to the weights,
+    by default a fresh one; with the same one the same wish gives the same plan.
+
+    embeddings: "published" or "hidden". formats: of fixed-point numbers.
+
+    Raises InputError for a name that there is not, and for sizes below one.
+    """
+
+    tokens: int = 128
+    scheme: str | None = None
+    inputs: int | None = None
+    objective: Objective | None = None
+    texts: Sequence[Text] | None = None
+    hidden_states: Sequence[Sample] = field(default=(), hash=False)
+    link: LinkSpeed | None = None
+    preset: str = "n16"
+    packing: str | None = None
+    functions: str | Functions = "tacita"
+    accuracy: Accuracy | None = None
+    prices: Prices | None = field(default=None, hash=False)
+    salt: str | None = field(default=None, repr=False)
+    embeddings: str = "published"
+    formats: Formats | None = None
+
+    def __post_init__(self) -> None:
+        _require_sizes(self.tokens, self.inputs)
+        require_name(self.scheme_name)
+        self._set(objective=objective_of(self.objective) if self.objective is not None else None)
+        self._set(
+            texts=None if self.texts is None else tuple(self.texts), hidden_states=tuple(self.hidden_states)
+        )
+        _require_two_party(self.embeddings, self.formats)
+        candidates(self.preset)
+        _wanted(self.scheme_name, self.packing)
+        Functions.named(self.functions)
+
+    def _set(self, **checked: object) -> None:
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def scheme_name(self) -> str:
+        """The scheme that is meant where none was named."""
+        if self.scheme is not None:
+            return self.scheme
+        return AUTO if self._several and self.packing is None else "thor"
+
+    @property
+    def goal(self) -> Objective:
+        """The objective that is meant where none was named."""
+        if self.objective is not None:
+            return self.objective
+        return Objective.throughput if self._several else Objective.latency
+
+    @property
+    def wanted(self) -> Sequence[tuple[str, str | None]]:
+        """(scheme, packing) pairs to plan; of several the quickest is chosen."""
+        return _wanted(self.scheme_name, self.packing)
+
+    @property
+    def rings(self) -> Sequence[ParameterInfo]:
+        """What the preset stands for, the smallest ring first."""
+        return candidates(self.preset)
+
+    @property
+    def _several(self) -> bool:
+        return (self.inputs or 1) > 1
+
+
+class Fields(TypedDict, total=False):
+    """The fields of a wish but its scheme, as keywords of a call."""
+
+    tokens: int
+    inputs: int | None
+    objective: Objective | None
+    texts: Sequence[Text] | None
+    hidden_states: Sequence[Sample]
+    link: LinkSpeed | None
+    preset: str
+    packing: str | None
+    functions: str | Functions
+    accuracy: Accuracy | None
+    prices: Prices | None
+    salt: str | None
+    embeddings: str
+    formats: Formats | None
+
+
+def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
+    """Of auto the schemes that have the packing. Raises InputError where none has it."""
+    names = NAMES if scheme == AUTO else (scheme,)
+    if found := [(name, one) for name in names for one in _packings(name, packing)]:
+        return found
+    if scheme == BUMBLEBEE:
+        raise InputError(f"scheme {scheme} on packing {packing!r:.40}", hint="two parties fill no slots")
+    return [(names[0], one) for one in packings_of(names[0], packing)]  # which raises
+
+
+def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
+    """Those of a scheme that are asked for; None stands for a scheme that packs nothing."""
+    if scheme == BUMBLEBEE:
+        return (None,) if packing in (None, AUTO) else ()
+    known = packing in (None, AUTO, *scheme_named(scheme).packings)
+    return packings_of(scheme, packing) if known else ()
+
+
+def _require_sizes(tokens: int, inputs: int | None) -> None:
+    if tokens < 1 or (inputs is not None and inputs < 1):
+        raise InputError(f"a plan for {tokens} tokens and {inputs} texts", hint="at least one of each")
+
+
+def _require_two_party(embeddings: str, formats: Formats | None) -> None:
+    if embeddings not in EMBEDDINGS:
+        raise InputError(f"two-party mode: embeddings {embeddings!r}", hint=f"one of {', '.join(EMBEDDINGS)}")
+    if formats and formats.gelu not in GELU_FORMS:
+        raise InputError(
+            f"two-party mode: form {formats.gelu!r} of gelu", hint=f"one of {', '.join(GELU_FORMS)}"
+        )

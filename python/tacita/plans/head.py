@@ -1,0 +1,57 @@
+"""What every plan says in the same words, whether its answers come from ciphertexts or from two parties.
+
+>>> import tacita
+>>> plan = tacita.plan(scheme="bumblebee", tokens=16, texts=["a film of quiet beauty", "a waste of time"])
+>>> (plan.scheme, plan.family, plan.labels, plan.batch)
+('bumblebee', 'bert', ('negative', 'positive'), 1)
+
+It is how plans are read in Python, not a format: plan.json and the two-party plan keep their own bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tacita.plans.link import LinkSpeed
+
+
+class Head(Protocol):
+    """scheme: a name in `plans.scheme`. name, family, hidden (its width): of the model. labels: none for a
+    model without a classifier.
+
+    normalise: whether the client divides an answer by its length. tokens: of every text. batch: texts in a
+    request. answer: bound of an answer's magnitude, by calibration. decimals: to which answers are rounded
+    before anyone sees them. hash: sha256, hex, by which both sides know that they hold the same plan.
+    """
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def normalise(self) -> bool: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def answer(self) -> float: ...
+    @property
+    def decimals(self) -> int: ...
+    @property
+    def hash(self) -> str: ...
+
+    def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
+        """Of a request, on the machine of the prices; the link carries what `predicted_bytes` counts.
+
+        Left out is what is done once: keys, the set-up of a session. None: both sides on one machine.
+        """
+
+    def predicted_bytes(self) -> int:
+        """Sent for a request, both directions together."""

@@ -1,0 +1,128 @@
+"""What a scheme is: how to plan for it, what a run would cost, and both of its sides.
+
+>>> import tempfile
+>>> import tacita
+>>> from tacita.schemes.registry import scheme_of
+>>> model, texts = tacita.load(), ["a film of quiet beauty", "a waste of time"]
+>>> plan = tacita.plan(model, scheme="bumblebee", tokens=16, texts=texts)
+>>> scheme = scheme_of(plan.scheme)
+>>> (scheme.several, scheme.connected, scheme.estimate(plan, 3)["inputs"])
+(False, True, 3)
+>>> with scheme.private(plan, model, Place(Path(tempfile.mkdtemp()))) as private:    # both sides, here
+...     answers, seconds = private.answer(texts[:1], "")
+>>> answers[0].label
+'positive'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from tacita.calibrate.calibrate import Sample
+from tacita.checkpoint import Checkpoint
+from tacita.client.answer import Answer
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.planning.circuit import Calibrated
+from tacita.plans.link import LinkSpeed
+from tacita.plans.plan import Plan
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.run.executor import Progress
+from tacita.server.session import MEMORY_GB
+
+AnyPlan = Plan | TwoPartyPlan
+P = TypeVar("P", Plan, TwoPartyPlan)
+Report = Callable[[Progress], None]
+Seconds = dict[str, float]  # by step
+CLEAR = ("plain", "sim")  # interpreters that encrypt nothing
+
+
+def silent(_: Progress) -> None:
+    """A report that nobody reads."""
+
+
+def no_bar(_: str) -> AbstractContextManager[Report]:
+    """Progress that nobody sees."""
+    return nullcontext(silent)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where both sides of a run work, and with what.
+
+    folder: of plan, keys, requests and responses, where the scheme has any. threads: 0 for all cores.
+    memory: GB. allow_insecure: admits parameters below 128 bits. keep_key: use the secret key that is in
+    the folder already. bar: progress of a step by its title.
+    """
+
+    folder: Path
+    threads: int = 0
+    memory: float = MEMORY_GB
+    allow_insecure: bool = False
+    keep_key: bool = False
+    bar: Callable[[str], AbstractContextManager[Report]] = no_bar
+
+
+@dataclass(frozen=True)
+class Private:
+    """Both sides on this machine, the client's secrets with them.
+
+    answer: texts of one request, at most `plan.batch`, and a title for its progress -> answers and seconds
+    by step. seconds: of what was done once, before the first request.
+    """
+
+    answer: Callable[[Sequence[Text], str], tuple[list[Answer], Seconds]]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Scheme(Protocol[P]):
+    """name: in `plans.scheme`. several: a request holds many texts. connected: both sides compute together,
+    message by message, so that a connection takes the place of files and keys.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def several(self) -> bool: ...
+    @property
+    def connected(self) -> bool: ...
+
+    def plan(self, calibrated: Calibrated) -> P:
+        """Fits, places, predicts. Raises ShapeError, PlanError, FitError, CheckpointError: see
+        `choose.REFUSALS`.
+        """
+
+    def estimate(
+        self, plan: P, inputs: int | None = None, *, link: LinkSpeed | None = None, memory: float = MEMORY_GB
+    ) -> dict[str, Any]:
+        """JSON fields of what a run would cost. inputs: texts to classify (default: one request full)."""
+
+    def client(self, *place: Any, **options: Any) -> Any:
+        """The side that holds the text: of a public folder and a work folder, or of a connection."""
+
+    def server(self, plan: P, model: Checkpoint, *place: Any, **options: Any) -> Any:
+        """The side that holds the weights."""
+
+    def in_the_clear(
+        self, plan: P, model: Checkpoint, samples: Sequence[Sample], backend: str, seed: int, progress: Report
+    ) -> list[Answer]:
+        """Answers on "plain" (the meaning) or "sim" (with the noise or the roundings); nothing is encrypted.
+
+        samples: (hidden states (tokens, hidden), mask (tokens,)), at most `plan.batch`. Raises InputError.
+        """
+
+    def private(self, plan: P, model: Checkpoint, place: Place) -> AbstractContextManager[Private]:
+        """The real thing, both sides on this machine. Raises PlanError for parameters below 128 bits unless
+        the place allows them, ResourceError.
+        """
+
+
+def unknown_backend(backend: str) -> InputError:
+    """The error for a backend that is none in the clear."""
+    return InputError(
+        f"no backend {backend!r} in the clear", hint=f"{' or '.join(CLEAR)}; ckks is the real thing"
+    )

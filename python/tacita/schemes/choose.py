@@ -1,0 +1,117 @@
+"""The plan that a wish asks for; of all schemes the one that is quickest by estimate, with the numbers that
+decided.
+
+Throughput is the time until the last answer, latency the time until the first one; both are the server's
+predicted seconds on the machine of the price table, and over the wish's link what is sent. Keys and
+encryption are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+
+from tacita.approx.fit import FitError
+from tacita.checkpoint import Checkpoint
+from tacita.errors import CheckpointError, PlanError, ShapeError
+from tacita.planning.circuit import Calibrated
+from tacita.planning.phases import Phases, phase_label
+from tacita.planning.wish import Objective, Wish, objective_of
+from tacita.plans.link import LinkSpeed
+from tacita.plans.scheme import AUTO
+from tacita.schemes.base import AnyPlan, Report, silent
+from tacita.schemes.registry import scheme_of
+
+REFUSALS = (ShapeError, PlanError, FitError, CheckpointError)  # of one scheme, where another may be possible
+UNWEIGHED = "needs a connection; pass --link to weigh it"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A scheme on one of its packings for so many texts: its plan, or why there is none. link: that it is
+    weighed over. packing: told where it was to be chosen.
+    """
+
+    scheme: str
+    inputs: int
+    plan: AnyPlan | None
+    refused: str = ""
+    packing: str = ""
+    link: LinkSpeed | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, and of the packing where that was to be chosen."""
+        return f"{self.scheme} in {self.packing}" if self.packing else self.scheme
+
+    @property
+    def requests(self) -> int:
+        """Requests that the texts take."""
+        return ceil(self.inputs / self.plan.batch) if self.plan else 0
+
+    def seconds(self, objective: Objective) -> float:
+        """Predicted seconds until the last or the first answer; infinite without a plan."""
+        if self.plan is None:
+            return inf
+        one = self.plan.predicted_seconds(self.link)
+        return one * self.requests if objective_of(objective) is Objective.throughput else one
+
+
+@dataclass(frozen=True)
+class Choice:
+    """All options, the chosen one first, and what they were compared by."""
+
+    options: tuple[Option, ...]
+    objective: Objective
+
+    @property
+    def plan(self) -> AnyPlan:
+        """The chosen plan."""
+        plan = self.options[0].plan
+        assert plan is not None  # `choose` refuses otherwise
+        return plan
+
+
+def choose(options: Sequence[Option], objective: Objective) -> Choice:
+    """The quickest option first. Raises PlanError when no scheme has a plan."""
+    ordered = sorted(options, key=lambda option: option.seconds(objective))
+    if ordered[0].plan is None:
+        reasons = "; ".join(f"{option.name}: {option.refused}" for option in ordered)
+        raise PlanError(f"no scheme admits this model ({reasons})", hint="use other tokens or a larger ring")
+    return Choice(tuple(ordered), objective)
+
+
+def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, processes: int = 1) -> Choice:
+    """Plans the wish's scheme, or with "auto" every one that can be weighed, and keeps the quickest.
+
+    Calibrates once for each packing. processes: that calibrate on many texts; a script that asks for more
+    than one needs `if __name__ == "__main__"`. Cost: see `planning.phases`; a minute at full size for all.
+    Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
+    """
+    auto = AUTO in (wish.scheme_name, wish.packing)
+    pairs = [pair for pair in wish.wanted if not auto or wish.link or not scheme_of(pair[0]).connected]
+    labels = [phase_label(scheme, packing) for scheme, packing in pairs]
+    calibrated = Calibrated(model, wish, Phases(progress, labels), processes)
+    if auto:
+        options = [_option(scheme, packing, calibrated) for scheme, packing in pairs]
+        left_out = [pair[0] for pair in wish.wanted if pair not in pairs]
+        options += [Option(scheme, wish.inputs or 1, None, UNWEIGHED) for scheme in left_out]
+        found = choose(options, wish.goal)
+    else:
+        ((scheme, packing),) = pairs
+        plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
+        found = Choice((Option(scheme, wish.inputs or plan.batch, plan, link=wish.link),), wish.goal)
+    calibrated.phases.enter("done")
+    return found
+
+
+def _option(scheme: str, packing: str | None, calibrated: Calibrated) -> Option:
+    inputs, link = calibrated.wish.inputs or 1, calibrated.wish.link
+    undecided = sum(wanted == scheme for wanted, _ in calibrated.wish.wanted) > 1
+    told = packing or "" if undecided else ""
+    try:
+        plan = scheme_of(scheme).plan(calibrated.on(scheme, packing))
+    except REFUSALS as error:
+        return Option(scheme, inputs, None, str(error), told)
+    return Option(scheme, inputs, plan, packing=told, link=link)

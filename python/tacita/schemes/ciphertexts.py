@@ -1,0 +1,143 @@
+"""thor, arion and moai: the client encrypts, the server computes on ciphertexts, the client decrypts.
+
+They differ in data alone: the packing and the rotations that `plans.scheme` lists for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacita.calibrate.calibrate import Sample
+from tacita.checkpoint import Checkpoint
+from tacita.client.answer import Answer, judge
+from tacita.client.session import Client
+from tacita.front.embed import Text
+from tacita.planning.build import RESPONSE
+from tacita.planning.circuit import Calibrated, circuit_of, plan_scheme
+from tacita.plans.link import LinkSpeed
+from tacita.plans.plan import Plan
+from tacita.plans.presets import noise_of
+from tacita.plans.scheme import scheme_named, shape_of
+from tacita.protocol import engine
+from tacita.protocol.files import Workdir
+from tacita.protocol.public_folder import Public, public_of
+from tacita.run import executor
+from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
+from tacita.schemes.ciphertext_estimate import estimate
+from tacita.server.session import MEMORY_GB, Server
+from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
+
+
+@dataclass(frozen=True)
+class Ciphertexts:
+    """A scheme of `plans.scheme.SCHEMES`."""
+
+    name: str
+    connected: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether a request holds many texts."""
+        return scheme_named(self.name).several
+
+    def plan(self, calibrated: Calibrated) -> Plan:
+        """See `planning.circuit.plan_scheme`."""
+        return plan_scheme(calibrated, self.name)
+
+    def estimate(
+        self,
+        plan: Plan,
+        inputs: int | None = None,
+        *,
+        link: LinkSpeed | None = None,
+        memory: float = MEMORY_GB,
+    ) -> dict[str, Any]:
+        """See `ciphertext_estimate`."""
+        return estimate(plan, inputs, link=link, memory=memory)
+
+    def client(self, public: Public | Path | str, work: Workdir | Path | str, **options: Any) -> Client:
+        """Of what the server published, and a folder of its own for the keys."""
+        return Client(public, work, **options)
+
+    def server(self, plan: Plan, model: Checkpoint, work: Workdir | Path | str, **options: Any) -> Server:
+        """Of a folder with the client's evaluation keys and request."""
+        return Server(plan, model, work, **options)
+
+    def in_the_clear(
+        self,
+        plan: Plan,
+        model: Checkpoint,
+        samples: Sequence[Sample],
+        backend: str,
+        seed: int,
+        progress: Report,
+    ) -> list[Answer]:
+        """On the plan's circuit with no more sequences than hold the samples."""
+        shape = shape_of(plan).shrunk(len(samples))
+        circuit, be = circuit_of(plan, model, texts=len(samples)), _backend(plan, backend, seed, shape.slots)
+        levels = {tensor.name: tensor.level for tensor in plan.request}
+        live = {
+            n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(samples).items()
+        }
+        predicted = plan.prediction.stage_seconds
+        with np.errstate(
+            all="ignore"
+        ):  # far outside the intervals polynomials overflow; the response's checks say so
+            out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
+        found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+        return [judge(plan, one.values, sound=one.sound()) for one in found[: len(samples)]]
+
+    @contextmanager
+    def private(self, plan: Plan, model: Checkpoint, place: Place) -> Iterator[Private]:
+        """Client and server on one folder; the keys are made first."""
+        engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
+        files, insecure, seconds = Workdir(place.folder), place.allow_insecure, Seconds()
+        client = self.client(public_of(plan, model), files, allow_insecure=insecure)
+        options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}
+        server = self.server(plan, model, files, **options)
+        if not (place.keep_key and files.secret_key.exists()):
+            with place.bar("keygen") as report:
+                seconds["keygen"] = _timed(lambda: client.keygen(report))
+        yield Private(lambda texts, title: _answered(client, server, texts, title, place), seconds)
+
+
+def _answered(
+    client: Client, server: Server, texts: Sequence[Text], title: str, place: Place
+) -> tuple[list[Answer], Seconds]:
+    """One request through the files of its folder."""
+    seconds = {"encrypt": _timed(lambda: client.encrypt_batch(texts))}
+    with place.bar(f"{title}evaluate") as report:
+        seconds["evaluate"] = _timed(lambda: server.evaluate(report))
+    answers: list[Answer] = []
+    seconds["decrypt"] = _timed(lambda: answers.extend(client.decrypt_batch(len(texts))))
+    return answers, seconds
+
+
+def _timed(action: Callable[[], object]) -> float:
+    began = time.monotonic()
+    action()
+    return time.monotonic() - began
+
+
+def _backend(plan: Plan, name: str, seed: int, slots: int) -> PlainBackend | SimBackend:
+    """Of the plan's levels and noise; it holds the circuit to the plan's keys where the slots are the
+    plan's.
+    """
+    full, top = plan.parameters.slots, plan.parameters.max_level
+    rotations = frozenset(step for step, _ in plan.rotations) if slots == full else None
+    match name:
+        case "plain":
+            return PlainBackend(slots, top, rotations)
+        case "sim":
+            noise = noise_of(plan.parameters)
+            return SimBackend(slots, top, inject=True, noise=noise, rotations=rotations, seed=seed)
+        case _:
+            raise unknown_backend(name)

@@ -128,6 +128,11 @@ def test_auto_passes_over_two_parties_where_they_are_not_possible() -> None:
     assert "the model has 12 positions" in refused
 
 
+def test_a_scheme_that_was_named_needs_no_link() -> None:
+    choice = choose_plan(MODEL, Wish(scheme="bumblebee", packing="auto", **TOY))
+    assert [option.scheme for option in choice.options] == ["bumblebee"]
+
+
 def test_a_link_decides_how_transfers_are_made() -> None:
     wish = Wish(scheme="bumblebee", **TOY)
     kinds = {api.plan(MODEL, wish, link=link_of(text)).correlations for text in ("100000,0", "1,100")}

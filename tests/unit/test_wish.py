@@ -56,6 +56,7 @@ def test_what_is_meant_follows_a_changed_wish() -> None:
         ({"embeddings": "hiden"}, "embeddings 'hiden'", "published, hidden"),
         ({"formats": Formats(gelu="abs6")}, "form 'abs6'", "abs4"),
         ({"tokens": 0}, "0 tokens", "at least one"),
+        ({"texts": "a fine film"}, "a single string", "a list of sentences"),
         ({"inputs": 0}, "0 texts", "at least one"),
     ],
 )

@@ -87,6 +87,8 @@ class Wish:
 
     def __post_init__(self) -> None:
         _require_sizes(self.tokens, self.inputs)
+        if isinstance(self.texts, str):
+            raise InputError("calibration texts: a single string", hint="pass a list of sentences")
         require_name(self.scheme_name)
         self._set(objective=objective_of(self.objective) if self.objective is not None else None)
         self._set(

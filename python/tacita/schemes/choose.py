@@ -90,7 +90,8 @@ def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, proces
     Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
     auto = AUTO in (wish.scheme_name, wish.packing)
-    pairs = [pair for pair in wish.wanted if not auto or wish.link or not scheme_of(pair[0]).connected]
+    weighed = wish.link is not None or wish.scheme_name != AUTO  # what needs a connection
+    pairs = [pair for pair in wish.wanted if weighed or not scheme_of(pair[0]).connected]
     labels = [phase_label(scheme, packing) for scheme, packing in pairs]
     calibrated = Calibrated(model, wish, Phases(progress, labels), processes)
     if auto:

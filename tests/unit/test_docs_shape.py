@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WIDEST, LONGEST = 110, 400
+WIDEST, LONGEST, MOST_FILES = 110, 400, 12
 FOLDERS = ("docs", "evaluation", "python", "requirements", "training")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
@@ -57,6 +57,14 @@ def test_files_of_code_stay_short() -> None:
     files = [path for path in files if not BUILT & set(path.parts)]
     long = [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
     assert files and not long, long
+
+
+def test_folders_of_the_package_can_be_overlooked() -> None:
+    """Of more than twelve files, some are grouped in a folder."""
+    package = ROOT / "python" / "tacita"
+    folders = {path.parent for path in package.rglob("*.py")}
+    flat = [d for d in folders if not any((sub / "__init__.py").exists() for sub in d.iterdir())]
+    assert flat and not [d.name for d in flat if len(list(d.glob("*.py"))) > MOST_FILES]
 
 
 def too_wide(path: Path) -> list[int]:

@@ -9,8 +9,8 @@ import pytest
 from tacita.errors import PlanError, ShapeError
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
 from tacita.packings.multidiagonal.linear import Affine, residual
-from tacita.packings.multidiagonal.product import Product
-from tacita.packings.multidiagonal.transpose import transpose
+from tacita.packings.multidiagonal.products.product import Product
+from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.packings.shape import Shape, rules_of
 from tacita.slots.plain import PlainBackend
 

@@ -18,8 +18,8 @@ from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import Affine, over_heads, totals
 from tacita.packings.multidiagonal.parts import DiagonalParts
-from tacita.packings.multidiagonal.product import Product
-from tacita.packings.multidiagonal.transpose import transpose
+from tacita.packings.multidiagonal.products.product import Product
+from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.slots.sim import SimBackend
 
 SLOTS, TOP = 1 << 15, 30

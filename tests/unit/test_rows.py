@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.packings.rows.heads import folded_layout, pack_plan, repeat_copies, unpack_anchors, unpack_plan
+from tacita.packings.rotations import rotate_range
+from tacita.packings.rows.heads.maps import (
+    folded_layout,
+    pack_plan,
+    repeat_copies,
+    unpack_anchors,
+    unpack_plan,
+)
+from tacita.packings.rows.heads.windows import head_windows, mask_numbers, pack_masks
 from tacita.packings.rows.layout import (
     FeatureLayout,
     RowsShape,
@@ -12,10 +20,8 @@ from tacita.packings.rows.layout import (
     restore_copies,
 )
 from tacita.packings.rows.linear import Affine, residual
-from tacita.packings.rows.windows import head_windows, mask_numbers, pack_masks
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
-from tacita.slots.rotations import rotate_range
 from tacita.slots.sim import SimBackend
 
 SHAPE = RowsShape(512, 16)  # windows of 32 positions

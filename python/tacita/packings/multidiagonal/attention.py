@@ -18,12 +18,12 @@ from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
 from tacita.packings.multidiagonal.linear import Affine, residual
-from tacita.packings.multidiagonal.product import Product
-from tacita.packings.multidiagonal.transpose import transpose
+from tacita.packings.multidiagonal.products.product import Product
+from tacita.packings.multidiagonal.products.transpose import transpose
+from tacita.packings.rotations import rotate_sum
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum
 
 Cts = tuple[Ct, ...]
 

@@ -17,9 +17,9 @@ import numpy as np
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.pairs import doubled_real
+from tacita.packings.rotations import rotate_sum
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
-from tacita.slots.rotations import rotate_sum
 
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
 KEPT = 16  # plans: a stage is simulated several times in a row, and runs once

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from tacita.packings.arrays import Array, Diagonal
+from tacita.packings.rotations import rotate_sum
 from tacita.packings.rows.layout import FeatureLayout
 from tacita.packings.rows.response import RowsResponse
 from tacita.packings.vector.answer import Answering, answer_features, answer_logits, block
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum
 
 Cts = tuple[Ct, ...]
 

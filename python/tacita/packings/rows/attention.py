@@ -14,7 +14,8 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
-from tacita.packings.rows.heads import (
+from tacita.packings.rotations import rotate_range
+from tacita.packings.rows.heads.maps import (
     context_layout,
     fold_copies,
     fold_heads,
@@ -25,14 +26,13 @@ from tacita.packings.rows.heads import (
     unpack_anchors,
     unpack_plan,
 )
+from tacita.packings.rows.heads.windows import HeadWindow, mask_numbers
 from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
 from tacita.packings.rows.linear import Affine, residual
-from tacita.packings.rows.windows import HeadWindow, mask_numbers
 from tacita.packings.stored import Stored, apply, divide, divide_factor, reach
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
-from tacita.slots.rotations import rotate_range
 
 Cts = tuple[Ct, ...]
 

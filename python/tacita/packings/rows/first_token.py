@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.packings.arrays import Array
+from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.attention import AttentionSpecs, context_scale
-from tacita.packings.rows.heads import context_layout
+from tacita.packings.rows.heads.maps import context_layout
+from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.rows.layout import FeatureLayout, carried_index
 from tacita.packings.rows.linear import Affine
-from tacita.packings.rows.windows import HeadWindow
 from tacita.packings.stored import Stored, apply, divide, divide_factor
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
 from tacita.packings.vector.norm import summand
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum, spread
 
 Cts = tuple[Ct, ...]
 

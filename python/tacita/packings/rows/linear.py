@@ -14,9 +14,9 @@ import numpy as np
 
 from tacita.packings.arrays import Array
 from tacita.packings.complexify import RealMap
+from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum, spread
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
+from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.layout import FeatureLayout, restore_copies
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum, spread
 
 Cts = tuple[Ct, ...]
 

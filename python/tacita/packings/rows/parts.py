@@ -26,12 +26,12 @@ from tacita.packings.rows.answer import mean, row_features, row_logits
 from tacita.packings.rows.attention import Attention, AttentionSpecs
 from tacita.packings.rows.feed_forward import FeedForward
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
+from tacita.packings.rows.heads.windows import head_windows
 from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry, restore_copies
 from tacita.packings.rows.linear import residual as residual_of
 from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
 from tacita.packings.rows.response import RowsResponse
-from tacita.packings.rows.windows import head_windows
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering, vector_features, vector_logits
 from tacita.packings.vector.feed_forward import VectorForward

@@ -12,8 +12,8 @@ import numpy as np
 from tacita.errors import InputError
 from tacita.packings.arrays import Array
 from tacita.packings.request import Sample
+from tacita.packings.rows.heads.windows import HeadWindow, head_windows, mask_numbers, pack_masks
 from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry, carry
-from tacita.packings.rows.windows import HeadWindow, head_windows, mask_numbers, pack_masks
 from tacita.packings.sizes import refuse
 
 HIDDEN, MASK, MEAN = "hidden", "mask", "average"  # a node of a model may be called mean

@@ -9,12 +9,12 @@ import numpy as np
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array, Diagonal
 from tacita.packings.one_text import OneTextResponse
+from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import refuse
 from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.layout import VectorLayout
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
-from tacita.slots.rotations import rotate_sum
 
 Cts = tuple[Ct, ...]
 

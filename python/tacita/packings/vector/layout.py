@@ -16,9 +16,9 @@ import numpy as np
 from tacita.errors import ShapeError
 from tacita.packings.arrays import Array, Diagonal, IntArray
 from tacita.packings.complexify import RealMap
+from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import ceil_power, refuse
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
+from tacita.packings.rotations import rotate_sum
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.vector.layout import VectorLayout
 from tacita.slots.base import Backend, Ct
-from tacita.slots.rotations import rotate_sum
 
 Cts = tuple[Ct, ...]
 

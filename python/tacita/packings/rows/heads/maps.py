@@ -17,12 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from tacita.packings.arrays import Array, Diagonal
+from tacita.packings.rotations import rotate_sum
+from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.rows.layout import FeatureLayout
-from tacita.packings.rows.windows import HeadWindow
 from tacita.packings.sizes import ceil_power
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
-from tacita.slots.rotations import rotate_sum
 
 
 def folded_layout(windows: tuple[HeadWindow, ...]) -> FeatureLayout:

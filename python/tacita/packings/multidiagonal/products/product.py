@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from tacita.packings.multidiagonal.layout import MultiDiagonal
-from tacita.packings.multidiagonal.transpose import sides, steps, with_spill
+from tacita.packings.multidiagonal.products.transpose import sides, steps, with_spill
 from tacita.packings.pairs import doubled_real
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan

@@ -180,10 +180,10 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 MODULES: dict[str, list[str]] = {
     "client_greeting": ["protocol/handshake.py"],
     "server_greeting": ["protocol/handshake.py"],
-    "public_part": ["protocol/public_part.py", "plans/two_party/plan.py"],
+    "public_part": ["protocol/public_part.py", "plans/two_party/check.py"],
     "public_list": ["protocol/public_folder.py", "plans/strict_json.py"],
     "embedding_tables": ["front/tensors.py"],
-    "two_party_plan": ["plans/two_party/plan.py", "plans/typed_json.py"],
+    "two_party_plan": ["plans/two_party/check.py", "plans/typed_json.py"],
     "ckks_plan": ["plans/plan.py", "plans/typed_json.py"],
     "request_file": ["protocol/envelope.py"],
     "response_file": ["protocol/envelope.py"],

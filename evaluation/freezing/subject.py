@@ -42,6 +42,7 @@ from tacita.plans.scheme import shape_of
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Party, pair
 from tacita.run import executor
+from tacita.schemes.ciphertexts import _backend
 from tacita.two_party.fixed import FixedTensors
 
 Facts = dict[str, Any]
@@ -200,7 +201,7 @@ def circuit_logits(scheme: str, texts: Sequence[str], backend: str) -> list[list
 def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
     """As `api.classify_batch_locally` does it, which rounds."""
     model = sst2_tiny()
-    be: Any = api._local(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
+    be: Any = _backend(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
     circuit, levels = circuit_of(plan, model, texts=len(texts)), {t.name: t.level for t in plan.request}
     packed = circuit.request.pack([embed(model, text, plan.tokens) for text in texts])
     live = {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}

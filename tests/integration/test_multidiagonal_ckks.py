@@ -9,8 +9,11 @@ import tiny
 from greedy import run_greedily
 from test_circuit_ckks import PRESET, engine, native
 
+from tacita.approx.variants.functions import Functions
+from tacita.calibrate.calibrate import calibrate
 from tacita.packings.lowered import build
 from tacita.packings.shape import Shape
+from tacita.planning.fitting import fit_circuit
 
 pytestmark = pytest.mark.native
 TOKENS = 32  # 2^11 slots
@@ -36,18 +39,34 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_encrypted_circuit_equals_the_reference(name, tmp_path):
     model = tiny.checkpoint(**SHAPES[name])
-    params = native.Parameters.preset(PRESET, allow_insecure=True)
     hidden, mask = tiny.inputs(model, TOKENS, 21)
     reference = tiny.run_reference(model, hidden, mask)
     specs = tiny.specs(model, reference, mask, 1e-4)
+    tolerance = 0.1 if "relu" in SHAPES[name].values() else 0.01
+    found = encrypted_answer(model, specs, hidden, mask, tmp_path)
+    assert np.max(np.abs(found - reference.logits)) < tolerance
+
+
+def test_softmax_in_two_phases_equals_the_reference(tmp_path):
+    """Every token in the first layer, the first alone in the second."""
+    model = tiny.checkpoint(**SHAPES["one ciphertext, first token"])
+    hidden, mask = tiny.inputs(model, TOKENS, 21)
+    calibration = calibrate(model, TOKENS, hidden_states=[(hidden, mask)])
+    specs = fit_circuit(calibration, model.config, None, Functions.of("thor"), tokens=TOKENS)
+    assert all(specs.attention(f"layer{i}.attention").first for i in range(2))
+    found = encrypted_answer(model, specs, hidden, mask, tmp_path)
+    assert np.max(np.abs(found - tiny.run_reference(model, hidden, mask).logits)) < 0.02
+
+
+def encrypted_answer(model, specs, hidden, mask, folder):
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
     circuit = build(model, specs, Shape("multidiagonal", "hoisted", params.slots, TOKENS))
-    be, secret = engine(params, circuit, tmp_path)
+    be, secret = engine(params, circuit, folder)
     live = {
         name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
         for name, vectors in circuit.request.pack([(hidden, mask)]).items()
     }
     out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
     (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
-    tolerance = 0.1 if "relu" in SHAPES[name].values() else 0.01
-    assert np.max(np.abs(answer.values - reference.logits)) < tolerance
     assert answer.sound()
+    return answer.values

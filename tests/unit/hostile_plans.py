@@ -239,6 +239,9 @@ CIRCUIT_TABLE = [
         put(*FITTED, "rows", value={**ROWS, "x": 1}),
         "fields of the approximations",
     ),
+    ("two phases of softmax in rows", copied((*FITTED, "inverse"), (*FITTED, "first")), "phases of softmax"),
+    ("a first phase of nothing", put(*FITTED, "first", value=None), "fields of the approximations"),
+    ("a first phase that is a number", put(*FITTED, "first", value=1.0), "fields of the approximations"),
     ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),
     ("an approximated node of another model", put(*SPECS, "nodes", "x", value=TANH), "approximated nodes"),
     (

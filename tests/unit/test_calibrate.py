@@ -12,11 +12,12 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.approx.activations import gelu
 from tacita.approx.inverses import inverse, rsqrt
-from tacita.calibrate.calibrate import calibrate, load_texts
+from tacita.calibrate.calibrate import calibrate, load_texts, survey
 from tacita.calibrate.calibration import AttentionCalibration, Calibration
-from tacita.calibrate.excesses import BOUNDS, INTERVALS
+from tacita.calibrate.excesses import BOUNDS, INTERVALS, excesses
 from tacita.calibrate.outwards import outwards, up
 from tacita.calibrate.temper import LIMIT, tempered
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import embed, from_tensors, pad_hidden
 from tacita.errors import InputError, PlanError
 from tacita.models.reference import reference
@@ -77,13 +78,41 @@ def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean, rel=2.0**-6)
 
 
-def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
+def peaked_model():
+    """The second head of the second layer looks at nearly one token."""
     model = make_random_checkpoint()
     tensors = dict(model.tensors)
     for name in ("query", "key"):
         key = f"encoder.layer.1.attention.self.{name}.weight"
         tensors[key] = np.where(np.arange(16)[:, None] >= 8, 3.0 * tensors[key], tensors[key])
-    peaked = from_tensors(model.config, tensors, model.tokenizer)
+    return from_tensors(model.config, tensors, model.tokenizer)
+
+
+def test_softmax_in_two_phases_is_tempered_less():
+    peaked = peaked_model()
+    one, two = (survey(peaked, 16, TEXTS, margin=0.0, two_phases=t).calibration for t in (False, True))
+    assert two.temperatures["layer1.attention"][1] > one.temperatures["layer1.attention"][1]
+    lo, hi = two.attention("layer1.attention").means[1]
+    assert math.log(hi / lo) <= LIMIT
+
+
+def test_two_phases_rely_on_the_means_of_half_the_scores():
+    """Intervals of one text hold another one's means of the first phase or not, whatever those of one."""
+    peaked = peaked_model()
+    found = calibrate(peaked, 16, TEXTS[:1], margin=0.0, temper=False)
+    ranges = walk(peaked, [embed(peaked, TEXTS[1], 16)], 1, rows={})
+    one, two = (excesses(ranges, found, two_phases=t) for t in (False, True))
+    name = "layer1.attention"
+    assert f"{name}.mixed" in one and f"{name}.mixed" not in two
+    means = found.attention(name).means
+    for k, seen in enumerate((one, two)):
+        logs = ranges.each_log_mean(name, 0.5**k)[0] - found.attention(name).shift / 2**k
+        inside = means[k][0] <= math.exp(logs[0]) and math.exp(logs[1]) <= means[k][1]
+        assert (seen[f"{name}.means"][0] <= 1.0) == inside
+
+
+def test_a_peaked_head_is_tempered_and_the_intervals_are_the_tempered_models():
+    peaked = peaked_model()
     calibration = calibrate(peaked, 16, TEXTS, margin=0.0)
     assert calibration.temperatures["layer0.attention"] == (1.0, 1.0)
     cold, beta = calibration.temperatures["layer1.attention"]

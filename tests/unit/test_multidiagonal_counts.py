@@ -142,16 +142,39 @@ BLOCKS = {
 def test_blocks_of_a_little_model():
     """A snapshot by stage of the suite's averaged model, 24 features in three heads: (key switches,
     products of two ciphertexts, encoded vectors)."""
+    assert little_blocks() == BLOCKS
+
+
+def test_a_second_phase_of_softmax():
+    """Three stages more: a product of each ciphertext of exponentials with the mask and a sum of them, the
+    inverse, and three products of each; V and the sums are not masked again."""
+    found = little_blocks(two_phases=True)
+    own = {name: found.pop(name) for name in found.keys() - BLOCKS.keys()}
+    assert own == {
+        "attention.halves": (4, 2, 0),
+        "attention.half_inverse": (4, 4, 0),
+        "attention.squares": (6, 6, 0),
+    }
+    assert (found["attention.mix"], found["attention.scores"]) == ((44, 16, 44), BLOCKS["attention.scores"])
+    assert {name for name, counts in found.items() if counts != BLOCKS[name]} <= {
+        "attention.exp",
+        "attention.mix",
+        "attention.invert",
+    }
+
+
+def little_blocks(*, two_phases: bool = False) -> dict[str, tuple[int, int, int]]:
     case = next(
         case for case in CASES if case.name == "norms after, averaged, classified" and case.heads == 3
     )
-    circuit = circuit_of(world_of(case, 16), lambda *made: DiagonalParts(*made, 512, 16))
-    be, live = SimBackend(512, 400), {}
+    world = world_of(case, 16)
+    circuit = circuit_of(world, lambda *made: DiagonalParts(*made, 512, 16), two_phases=two_phases)
+    be = SimBackend(512, 400)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:
         with be.stage(stage.name):
             live = stage.run(be, dict(live))
-    assert {stage.name: by_stage(be.counts, stage.name) for stage in circuit.stages} == BLOCKS
+    return {stage.name: by_stage(be.counts, stage.name) for stage in circuit.stages}
 
 
 def by_stage(counts: Mapping[tuple[str, int, str], int], name: str) -> tuple[int, int, int]:

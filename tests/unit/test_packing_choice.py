@@ -113,6 +113,47 @@ def test_the_commands_take_it(folder: Path, tmp_path: Path) -> None:
     assert (status, "diagonals" in err) == (2, True)
 
 
+@pytest.fixture(scope="module")
+def two_phases(checkpoint: Checkpoint) -> Plan:
+    return api.plan(checkpoint, scheme="thor", packing="multidiagonal", functions="thor", **TOY)
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+def test_softmax_in_two_phases_answers_as_the_float_model(
+    two_phases: Plan, checkpoint: Checkpoint, backend: str
+) -> None:
+    for text in TEXTS:
+        found = api.classify_locally(two_phases, checkpoint, text, backend=backend)
+        wanted = api.reference_logits(two_phases, checkpoint, text)
+        assert np.abs(np.array(found.logits) - wanted).max() < 0.02
+        assert not found.warnings
+
+
+def test_the_phases_are_stages_and_survive_the_plans_file(two_phases: Plan, plan: Plan) -> None:
+    again = parse(two_phases.to_text(), "here", two_phases.salt)
+    assert again.circuit == two_phases.circuit
+    names = {stage.name for stage in two_phases.stages} - {stage.name for stage in plan.stages}
+    assert {name.rpartition(".")[2] for name in names} == {"halves", "half_inverse", "squares"}
+    assert "first" not in plan.circuit["specs"]["nodes"]["layer0.attention"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "packing"), [("thor", None), ("thor", "rows"), ("arion", None), ("auto", None)]
+)
+def test_two_phases_are_refused_where_no_packing_has_them(
+    checkpoint: Checkpoint, scheme: str, packing: str | None
+) -> None:
+    with pytest.raises(InputError, match="softmax in two phases on packing") as refusal:
+        api.plan(checkpoint, scheme=scheme, packing=packing, functions="thor", **TOY)
+    assert refusal.value.hint == "--packing multidiagonal"
+
+
+def test_auto_weighs_only_packings_that_have_two_phases(checkpoint: Checkpoint) -> None:
+    choice = api.choose_plan(checkpoint, scheme="thor", packing="auto", functions="thor", **TOY)
+    assert len(choice.options) == 1
+    assert choice.plan.packing == "multidiagonal"
+
+
 KIND = ("layout", "request", "kind")
 HOSTILE: dict[str, tuple[Change, str]] = {
     "of another scheme": (put("scheme", value="arion"), "packing out of range"),

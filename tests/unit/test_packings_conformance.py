@@ -39,6 +39,14 @@ def test_multidiagonal(case: Case, slots: int) -> None:
 
 
 @every_case
+def test_multidiagonal_with_softmax_in_two_phases(case: Case) -> None:
+    def build(graph: Any, weights: Any, specs: Any) -> DiagonalParts:
+        return DiagonalParts(graph, weights, specs, 256, TOKENS)
+
+    check(case, build, PlainBackend(256, LEVELS), TOKENS, tolerance(case), two_phases=True)
+
+
+@every_case
 @pytest.mark.parametrize("rotations", ["double", "single"])
 def test_columns(case: Case, rotations: str) -> None:
     def build(graph: Any, weights: Any, specs: Any) -> ColumnParts:

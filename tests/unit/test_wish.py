@@ -52,7 +52,7 @@ def test_what_is_meant_follows_a_changed_wish() -> None:
         ({"scheme": ""}, "no scheme ''", "bumblebee"),
         ({"objective": "speed"}, "no objective 'speed'", "throughput, latency"),
         ({"preset": "n18"}, "no preset 'n18'", "leveled, "),
-        ({"functions": "thor"}, "no variant 'thor'", "tacita, moai, arion"),
+        ({"functions": "nexus"}, "no variant 'nexus'", "tacita, moai, arion, thor"),
         ({"embeddings": "hiden"}, "embeddings 'hiden'", "published, hidden"),
         ({"formats": Formats(gelu="abs6")}, "form 'abs6'", "abs4"),
         ({"tokens": 0}, "0 tokens", "at least one"),

@@ -96,21 +96,23 @@ def survey(
     margin: float = MARGIN,
     progress: Progress | None = None,
     row_estimates: bool = False,
+    two_phases: bool = False,
     processes: int = 1,
 ) -> Survey:
     """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds
     (`calibrate.excesses`).
 
+    two_phases: whether softmax is found in two, which need less tempering and rely on other means.
     processes: see `calibrate.walk`; the result is the same for any number.
     """
     samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
-    how = _How(row_estimates, True, margin, progress or (lambda done, total: None), processes)
+    how = _How(row_estimates, True, margin, progress or (lambda done, total: None), processes, two_phases)
     held = held_out(len(samples))
     kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
     measured = _measured(checkpoint, samples, kept, how)
     calibration = _made(measured, how)
     if held:
-        tested = [largest_excess(measured.ranges.of(held), calibration)]
+        tested = [largest_excess(measured.ranges.of(held), calibration, two_phases=two_phases)]
         return Survey(calibration, counted(HELD_OUT, tested))
     tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
@@ -150,6 +152,7 @@ class _How:
     margin: float
     progress: Progress
     processes: int = 1
+    two_phases: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,8 @@ def _samples(
 def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
     ranges, rows = _walked(checkpoint, samples, kept, how)
     config = checkpoint.config
-    temperatures = choose_temperatures(ranges.of(kept), config) if how.temper else untempered(config)
+    share = 0.5 if how.two_phases else 1.0
+    temperatures = choose_temperatures(ranges.of(kept), config, share) if how.temper else untempered(config)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         ranges, rows = _walked(model, samples, kept, how)
     return _Measured(checkpoint, ranges, kept, rows, temperatures)
@@ -218,7 +222,8 @@ def _fitted_rows(model: Checkpoint, samples: Samples, kept: Sequence[int]) -> Ro
 
 def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
     """Excesses of some samples over intervals of others."""
-    return largest_excess(measured.ranges.of(test), _made(replace(measured, kept=made), how))
+    calibration = _made(replace(measured, kept=made), how)
+    return largest_excess(measured.ranges.of(test), calibration, two_phases=how.two_phases)
 
 
 def _made(measured: _Measured, how: _How) -> Calibration:

@@ -71,16 +71,16 @@ def counted(method: str, excesses: Sequence[Array]) -> Counts:
     return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()))
 
 
-def excesses(ranges: Ranges, calibration: Calibration) -> dict[str, Array]:
+def excesses(ranges: Ranges, calibration: Calibration, *, two_phases: bool = False) -> dict[str, Array]:
     """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
-    outside. (samples,) each."""
+    outside. (samples,) each. two_phases: of softmax (`approx.softmax`)."""
     with np.errstate(over="ignore"):
-        return dict(_excesses(ranges, calibration))
+        return dict(_excesses(ranges, calibration, two_phases))
 
 
-def largest_excess(ranges: Ranges, calibration: Calibration) -> Array:
+def largest_excess(ranges: Ranges, calibration: Calibration, *, two_phases: bool = False) -> Array:
     """Over all stages: (samples,)."""
-    return np.asarray(np.max(list(excesses(ranges, calibration).values()), axis=0))
+    return np.asarray(np.max(list(excesses(ranges, calibration, two_phases=two_phases).values()), axis=0))
 
 
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
@@ -117,22 +117,27 @@ def _any(share: float, batch: int) -> float:
     return float(1.0 - (1.0 - share) ** batch)
 
 
-def _excesses(ranges: Ranges, calibration: Calibration) -> Iterator[tuple[str, Array]]:
+def _excesses(ranges: Ranges, calibration: Calibration, two_phases: bool) -> Iterator[tuple[str, Array]]:
     """What circuits bound: intervals and magnitudes of stored tensors."""
     yield INPUT, _above(ranges.each(INPUT), calibration.entry)
     for name, node in calibration.nodes.items():
         for key in INTERVALS[node.tag]:
             yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), getattr(node, key))
         if isinstance(node, AttentionCalibration):
-            yield from _mean_excesses(ranges, name, node)
+            yield from _mean_excesses(ranges, name, node, int(two_phases))
         for key in BOUNDS[node.tag]:
             yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
     yield "answer", _above(ranges.each("answer"), calibration.answer)
 
 
-def _mean_excesses(ranges: Ranges, name: str, node: AttentionCalibration) -> Iterator[tuple[str, Array]]:
-    """Of the exponentials' means over the real keys, alone and times the values."""
-    yield f"{name}.means", _beyond(np.exp(ranges.each_log_mean(name, 1.0) - node.shift), node.means[0])
+def _mean_excesses(
+    ranges: Ranges, name: str, node: AttentionCalibration, k: int
+) -> Iterator[tuple[str, Array]]:
+    """Of the means over the real keys of exp(score / 2^k), alone and, for k = 0, times the values."""
+    logs = ranges.each_log_mean(name, 0.5**k) - node.shift / 2**k
+    yield f"{name}.means", _beyond(np.exp(logs), node.means[k])
+    if k:
+        return  # what is mixed with the values is bounded whatever the scores
     mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - node.shift)
     yield f"{name}.mixed", _above(mixed, node.mixed_mean)
 

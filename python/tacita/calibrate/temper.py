@@ -34,11 +34,14 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
     return {name: (1.0,) * a.heads for name, a in attentions(config).items()}
 
 
-def choose_temperatures(ranges: Ranges, config: Config) -> dict[str, tuple[float, ...]]:
+def choose_temperatures(ranges: Ranges, config: Config, share: float = 1.0) -> dict[str, tuple[float, ...]]:
     """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
     down through TEMPERATURES until it fits or no lower beta is left. An attention without exponentials keeps
-    1."""
-    return {name: _betas(ranges, name, a) for name, a in attentions(config).items()}
+    1.
+
+    share: of a score, what exp is applied to (1/2 in two phases, `approx.softmax`).
+    """
+    return {name: _betas(ranges, name, a, share) for name, a in attentions(config).items()}
 
 
 def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
@@ -57,13 +60,14 @@ def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
     return replace(checkpoint, tensors=MappingProxyType(tensors))
 
 
-def _betas(ranges: Ranges, name: str, a: Attention) -> tuple[float, ...]:
+def _betas(ranges: Ranges, name: str, a: Attention, share: float) -> tuple[float, ...]:
+    betas = [beta for beta in TEMPERATURES if beta * share in TEMPERATURES]
     steps = [0] * a.heads
     while not isinstance(a.weights, Powers):
-        intervals = [ranges.log_mean(name, TEMPERATURES[step], head) for head, step in enumerate(steps)]
+        intervals = [ranges.log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
         highest = max(range(a.heads), key=lambda head: intervals[head][1])
         span = intervals[highest][1] - min(lo for lo, _ in intervals)
-        if span <= LIMIT or steps[highest] == len(TEMPERATURES) - 1:
+        if span <= LIMIT or steps[highest] == len(betas) - 1:
             break
         steps[highest] += 1
-    return tuple(TEMPERATURES[step] for step in steps)
+    return tuple(betas[step] for step in steps)

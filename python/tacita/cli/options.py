@@ -69,7 +69,11 @@ Preset = Annotated[
 ]
 Variant = Annotated[
     str,
-    typer.Option("--functions", help="Approximations of softmax, LayerNorm, GELU: tacita, moai or arion."),
+    typer.Option(
+        "--functions",
+        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, or thor (softmax in two "
+        "phases; packing multidiagonal).",
+    ),
 ]
 Insecure = Annotated[
     bool,

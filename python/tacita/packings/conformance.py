@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tacita.approx import softmax
 from tacita.approx.activations import gelu, relu, tanh
 from tacita.approx.exponentials import exp, power
 from tacita.approx.inverses import constant, inverse, rsqrt
@@ -94,8 +95,8 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     return World(case, tokens, Weights(tensors), tuple(samples))
 
 
-def specs_of(world: World) -> CircuitSpecs:
-    """Approximations fitted to what floats see on all samples, with room."""
+def specs_of(world: World, *, two_phases: bool = False) -> CircuitSpecs:
+    """Approximations fitted to what floats see on all samples, with room. two_phases: of every softmax."""
     walk, seen = Shapes(), [dict[str, Array]() for _ in world.samples]
     world.case.forward(walk, (world.tokens, world.case.features))
     answers = [
@@ -105,7 +106,7 @@ def specs_of(world: World) -> CircuitSpecs:
     nodes: dict[str, NodeSpecs] = {}
     for name, node in walk.nodes.items():
         if isinstance(node, Attention):
-            nodes[name] = _attention(name, node, seen, masks)
+            nodes[name] = _attention(name, node, seen, masks, two_phases)
         elif isinstance(node, Norm):
             nodes[name] = _norm(name, node, seen)
         elif isinstance(node, FeedForward | Function):
@@ -116,20 +117,29 @@ def specs_of(world: World) -> CircuitSpecs:
     return CircuitSpecs(nodes, entry, 2.0 * _bound(answers), inputs)
 
 
-def circuit_of(world: World, build: Build) -> Circuit:
+def circuit_of(world: World, build: Build, *, two_phases: bool = False) -> Circuit:
     """The case in a packing."""
-    graph, specs = world.graph, specs_of(world)
+    graph, specs = world.graph, specs_of(world, two_phases=two_phases)
     return lower(graph, build(graph, world.weights, specs), specs)
 
 
-def check(case: Case, build: Build, be: Any, tokens: int, tolerance: float, texts: int = 1) -> None:
+def check(
+    case: Case,
+    build: Build,
+    be: Any,
+    tokens: int,
+    tolerance: float,
+    texts: int = 1,
+    *,
+    two_phases: bool = False,
+) -> None:
     """Raises AssertionError where the answers are not those of floats. be: a backend with values and levels
     enough.
 
-    texts: as many as the packing holds or fewer.
+    texts: as many as the packing holds or fewer. two_phases: of every softmax, for packings that find it so.
     """
     world = world_of(case, tokens, texts)
-    circuit = circuit_of(world, build)
+    circuit = circuit_of(world, build, two_phases=two_phases)
     packed = circuit.request.pack(world.samples)
     assert {name: len(vectors) for name, vectors in packed.items()} == dict(circuit.request.counts)
     live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in packed.items()}
@@ -146,9 +156,9 @@ def check(case: Case, build: Build, be: Any, tokens: int, tolerance: float, text
         assert judged.sound(), f"{case.name}: the answer's integrity figures are {answer}"
 
 
-def counts(case: Case, build: Build, be: Any, tokens: int) -> Counter[str]:
+def counts(case: Case, build: Build, be: Any, tokens: int, *, two_phases: bool = False) -> Counter[str]:
     """Operations of a case on a counting backend."""
-    circuit = circuit_of(world_of(case, tokens), build)
+    circuit = circuit_of(world_of(case, tokens), build, two_phases=two_phases)
     live = {name: tuple(be.input() for _ in range(n)) for name, n in circuit.request.counts.items()}
     for stage in circuit.stages:
         live = stage.run(be, dict(live))
@@ -165,7 +175,7 @@ def _of(seen: Sequence[dict[str, Array]], name: str) -> list[Array]:
 
 
 def _attention(
-    name: str, node: Attention, seen: Sequence[dict[str, Array]], masks: Sequence[Array]
+    name: str, node: Attention, seen: Sequence[dict[str, Array]], masks: Sequence[Array], two_phases: bool
 ) -> AttentionSpecs:
     scores = [trace[f"{name}.scores"] for trace in seen]
     low, high = _signed(scores)
@@ -176,6 +186,8 @@ def _attention(
         even = constant.fit("inverse", (-1.0, 1.0), largest / p.denominator)
         context = attended * p.denominator / largest
         return AttentionSpecs(power.fit((low, high), p.offset, p.power), even, context, attended)
+    if two_phases:
+        return _two_phases((low, high), scores, masks, attended)
     logs = [trace[f"{name}.log_sum_exp"] for trace in seen]
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
     mixed = [_unnormalised(trace[f"{name}.context"], mean) for trace, mean in zip(seen, means, strict=True)]
@@ -186,6 +198,18 @@ def _attention(
         context=_bound(mixed),
         attended=attended,
     )
+
+
+def _two_phases(
+    interval: tuple[float, float], scores: Sequence[Array], masks: Sequence[Array], attended: float
+) -> AttentionSpecs:
+    halves = [
+        np.exp((s[..., mask > 0.0] - interval[1]) / 2).mean(axis=-1)
+        for s, mask in zip(scores, masks, strict=True)
+    ]
+    means = min(float(m.min()) for m in halves) / 1.5, max(float(m.max()) for m in halves) * 1.5
+    found = softmax.fit(interval, means, (ERROR, ERROR), keys=len(masks[0]), shift=interval[1])
+    return AttentionSpecs(found.half, found.second, attended, attended, first=found.first)
 
 
 def _unnormalised(context: Array, means: Array) -> Array:

@@ -57,13 +57,15 @@ class Rules:
     """What may be asked of a packing.
 
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether
-    attention may take an estimate of each row from its scores. check(slots, tokens, lanes) raises ShapeError;
+    attention may take an estimate of each row from its scores. two_phases: whether it may find softmax in
+    two (`approx.softmax`). check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.
     """
 
     rotations: tuple[str, ...]
     lanes: tuple[int, ...]
     row_estimates: bool
+    two_phases: bool
     check: Callable[[int, int, int], object]
     texts: Callable[[int, int, int], int]
 
@@ -73,6 +75,7 @@ RULES: Mapping[str, Rules] = {
         rotations=("hoisted",),
         lanes=(1,),
         row_estimates=False,
+        two_phases=False,
         check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -80,6 +83,7 @@ RULES: Mapping[str, Rules] = {
         rotations=("hoisted",),
         lanes=(1,),
         row_estimates=False,
+        two_phases=True,
         check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -87,6 +91,7 @@ RULES: Mapping[str, Rules] = {
         rotations=ROTATIONS,
         lanes=(4, 2, 1),
         row_estimates=True,
+        two_phases=False,
         check=BatchShape,
         texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
     ),

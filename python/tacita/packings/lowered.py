@@ -11,7 +11,7 @@ from tacita.packings.base import Circuit
 from tacita.packings.lowering import lower
 from tacita.packings.registry import parts_of
 from tacita.packings.shape import Shape
-from tacita.packings.specs import CircuitSpecs, approximated
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
 
 
 def graph_of(config: Config, tokens: int) -> Graph:
@@ -35,8 +35,21 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     packing a block.
     """
     check_specs(model, specs)
+    check_softmax(specs, shape)
     graph = graph_of(model.config, shape.tokens)
     return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
+
+
+def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for an attention whose softmax is none that the packing has."""
+    for name in (name for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)):
+        found, rules = specs.attention(name), shape.rules
+        if found.rows and not rules.row_estimates:
+            message = f"{name}: packing {shape.packing} takes no row estimates"
+            raise PlanError(message, hint="calibrate without them")
+        if found.first and not rules.two_phases:
+            message = f"{name}: packing {shape.packing} finds no softmax in two phases"
+            raise PlanError(message, hint="fit other functions")
 
 
 def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:

@@ -22,6 +22,7 @@ from tacita.packings.columns.cells.row_estimate import RowEstimate
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
 REMAKE = "the plan was made by another version"
+ABSENT = frozenset({"first"})  # from the data, where it is None
 Found = TypeVar("Found")
 
 
@@ -31,6 +32,9 @@ class AttentionSpecs:
 
     context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
+
+    first: where softmax has two phases (`approx.softmax`), of the row means of exp; then exp is of half the
+    scores, and inverse of the row sums of squares. None, and absent from the data, where it has one.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -39,6 +43,12 @@ class AttentionSpecs:
     context: float
     attended: float
     rows: RowEstimate | None = None
+    first: Spec | None = None
+
+    @property
+    def share(self) -> float:
+        """Of a score, what exp is applied to."""
+        return 0.5 if self.first else 1.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,8 @@ def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -
 
 
 def _node_to_dict(node: NodeSpecs) -> dict[str, Any]:
-    return {"kind": node.tag, **{f.name: _plain(getattr(node, f.name)) for f in fields(node)}}
+    data = {"kind": node.tag, **{f.name: _plain(getattr(node, f.name)) for f in fields(node)}}
+    return {name: value for name, value in data.items() if name not in ABSENT or value is not None}
 
 
 def _node(name: str, data: Any) -> NodeSpecs:
@@ -146,14 +157,16 @@ def _node(name: str, data: Any) -> NodeSpecs:
     kind = KINDS.get(str(values.pop("kind", None)))
     if kind is None:
         raise PlanError(f"specs: node {name!r:.80} has no known kind", hint=f"one of {', '.join(KINDS)}")
-    _fields(name, kind, values)
-    read: dict[str, Any] = {f.name: _value(f"{name}: {f.name}", f.type, values[f.name]) for f in fields(kind)}
+    _fields(name, kind, {**dict.fromkeys(ABSENT & {f.name for f in fields(kind)}), **values})
+    read: dict[str, Any] = {
+        f.name: _value(f"{name}: {f.name}", f.type, values[f.name]) for f in fields(kind) if f.name in values
+    }
     return kind(**read)
 
 
 def _value(where: str, kind: Any, value: Any) -> Spec | RowEstimate | float | None:
     """kind: as the class spells it."""
-    if kind == "Spec":
+    if kind in ("Spec", "Spec | None"):
         return from_dict(_mapping(where, value))
     return _number(where, value) if kind == "float" else _rows(where, value)
 

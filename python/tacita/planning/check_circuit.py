@@ -62,7 +62,7 @@ def _rules(plan: Plan) -> Rules:
         model = nodes(config)
         yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
         yield from _calibration_rules(calibration, model, plan)
-        yield from _specs_rules(specs, calibration, model, plan.parameters.max_level)
+        yield from _specs_rules(specs, calibration, model, plan)
 
 
 def _config(model: ModelInfo) -> Config:
@@ -141,7 +141,7 @@ def _estimates(rows: RowEstimate, attention: Attention) -> bool:
 
 
 def _specs_rules(
-    specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], levels: int
+    specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], plan: Plan
 ) -> Rules:
     yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
     yield "bound of the request", specs.entry == calibration.entry
@@ -151,11 +151,19 @@ def _specs_rules(
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates
+    two_phases = {name for name, node in attentions.items() if node.first}
+    yield (
+        "phases of softmax",
+        not two_phases or (RULES[plan.packing].two_phases and two_phases == set(attentions)),
+    )
     for name, node in specs.nodes.items():
         for what, value in vars(node).items():
             if isinstance(value, Spec):
-                above = 0.0 if what in ("inverse", "rsqrt") and not is_constant(value) else -MOST
-                yield f"{name}: approximation of {what}", _approximation(value, levels, above)
+                above = 0.0 if what in ("first", "inverse", "rsqrt") and not is_constant(value) else -MOST
+                yield (
+                    f"{name}: approximation of {what}",
+                    _approximation(value, plan.parameters.max_level, above),
+                )
             elif isinstance(value, float):
                 yield f"{name}: bound of {what}", 0.0 < value <= MOST
 

@@ -10,7 +10,6 @@ from itertools import islice
 import numpy as np
 
 from tacita.approx.fit import FitError
-from tacita.approx.variants.functions import Functions
 from tacita.calibrate.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
@@ -77,6 +76,7 @@ class Calibrated:
             hidden_states=self.wish.hidden_states,
             progress=self.phases.part,
             row_estimates=row_estimates,
+            two_phases=self.wish.variants.two_phases,
             processes=self.processes,
         )
 
@@ -124,7 +124,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     survey = calibrated.survey(one)
     calibration = survey.calibration
     phases.enter("fit", label)
-    specs = fit_circuit(calibration, model.config, wish.accuracy, Functions.named(wish.functions))
+    specs = fit_circuit(calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens)
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", label)

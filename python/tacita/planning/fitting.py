@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tacita.approx import softmax
 from tacita.approx.exponentials import exp as exponential
 from tacita.approx.exponentials import power
 from tacita.approx.fit import Interval
@@ -21,6 +22,7 @@ from tacita.approx.variants.functions import WEIGHTED, Functions
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Node
 from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
+from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
@@ -55,14 +57,16 @@ def fit_circuit(
     config: Config,
     accuracy: Accuracy | None = None,
     functions: Functions | None = None,
+    *,
+    tokens: int = MAX_POSITIONS,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it
-    replaces.
+    replaces. tokens: of a text, at most.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
     """
-    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions())
+    fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
     found = {name: fit.of(name, node) for name, node in nodes(config).items()}
     made = {name: specs for name, specs in found.items() if specs}
     return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs)
@@ -75,6 +79,7 @@ class _Fit:
     calibration: Calibration
     goal: Accuracy
     chosen: Functions
+    tokens: int
 
     def of(self, name: str, node: Node) -> NodeSpecs | None:
         """None for a node without approximations."""
@@ -93,6 +98,8 @@ class _Fit:
 
     def _softmax(self, name: str) -> AttentionSpecs:
         c, goal, chosen = self.calibration.attention(name), self.goal, self.chosen
+        if chosen.two_phases:
+            return self._two_phases(c)
         if chosen.exp != "moai":
             exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
             return AttentionSpecs(
@@ -102,6 +109,13 @@ class _Fit:
         low, high = _ratios(exp, c)
         means = c.means[0][0] * low, c.means[0][1] * high
         return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
+
+    def _two_phases(self, c: AttentionCalibration) -> AttentionSpecs:
+        """The context is within its bound before it is normalised: the squares of a row add up to 1 at
+        most."""
+        error = self.goal.exp, self.goal.inverse
+        found = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift)
+        return AttentionSpecs(found.half, found.second, c.context, c.context, first=found.first)
 
     def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
         """1/sqrt of the variance, or the stored 1/D of batch normalisation."""

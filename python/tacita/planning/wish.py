@@ -21,6 +21,8 @@ from tacita.approx.variants.functions import Functions
 from tacita.calibrate.calibrate import Sample
 from tacita.errors import InputError
 from tacita.front.embed import Text
+from tacita.packings.layouts import RULES
+from tacita.packings.shape import rules_of
 from tacita.placement.cost import Prices
 from tacita.planning.fitting import Accuracy
 from tacita.plans.link import LinkSpeed
@@ -60,7 +62,8 @@ class Wish:
 
     preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
     fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
-    quicker one. functions: approximations of "tacita", "moai" or "arion". accuracy: stated errors of these.
+    quicker one. functions: approximations of "tacita", "moai", "arion" or "thor", whose softmax takes
+    packing multidiagonal. accuracy: stated errors of these.
     prices: default the measured table for the ring, else formulas. salt: of the commitment to the weights,
     by default a fresh one; with the same one the same wish gives the same plan.
 
@@ -96,8 +99,7 @@ class Wish:
         )
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
-        _wanted(self.scheme_name, self.packing)
-        Functions.named(self.functions)
+        _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
 
     def _set(self, **checked: object) -> None:
         for name, value in checked.items():
@@ -118,9 +120,14 @@ class Wish:
         return Objective.throughput if self._several else Objective.latency
 
     @property
+    def variants(self) -> Functions:
+        """Of every function."""
+        return Functions.named(self.functions)
+
+    @property
     def wanted(self) -> Sequence[tuple[str, str | None]]:
         """(scheme, packing) pairs to plan; of several the quickest is chosen."""
-        return _wanted(self.scheme_name, self.packing)
+        return _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
 
     @property
     def rings(self) -> Sequence[ParameterInfo]:
@@ -159,6 +166,22 @@ def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
     if scheme == BUMBLEBEE:
         raise InputError(f"scheme {scheme} on packing {packing!r:.40}", hint="two parties fill no slots")
     return [(names[0], one) for one in packings_of(names[0], packing)]  # which raises
+
+
+def _require_phases(
+    functions: Functions, wanted: Sequence[tuple[str, str | None]]
+) -> Sequence[tuple[str, str | None]]:
+    """Those whose packing has the functions; two parties read none of them. Raises InputError for none."""
+    found = [(scheme, p) for scheme, p in wanted if p is None or _admits(functions, p)]
+    if any(p for _, p in found) or not any(p for _, p in wanted):
+        return found
+    names = ", ".join(sorted({str(p) for _, p in wanted if p}))
+    able = [name for name, rules in RULES.items() if rules.two_phases]
+    raise InputError(f"softmax in two phases on packing {names}", hint=f"--packing {' or '.join(able)}")
+
+
+def _admits(functions: Functions, packing: str) -> bool:
+    return rules_of(packing).two_phases or not functions.two_phases
 
 
 def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:

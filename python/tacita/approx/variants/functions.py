@@ -1,5 +1,5 @@
-"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, or a mixture by
-name."""
+"""Which approximation stands for which function of a plan: ours by default, MOAI's, ARION's, THOR's, or a
+mixture by name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
     "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
+    # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
+    "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants
 SHARED: Mapping[str, Fit] = {"tanh": tanh.fit, "relu": relu.fit_density}
@@ -28,8 +30,8 @@ WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 
 @dataclass(frozen=True)
 class Functions:
-    """The variant of each function: "tacita" (least depth of all that we know), "moai" or "arion". Errors:
-    InputError."""
+    """The variant of each function: "tacita" (least depth of all that we know), "moai", "arion" or "thor"
+    (softmax in two phases). Errors: InputError."""
 
     exp: str = "tacita"
     inverse: str = "tacita"
@@ -48,6 +50,11 @@ class Functions:
     def of(variant: str) -> Functions:
         """All functions of one variant."""
         return Functions(variant, variant, variant, variant)
+
+    @property
+    def two_phases(self) -> bool:
+        """Whether softmax is found in two phases; not every packing can."""
+        return self.exp == "thor"
 
     @staticmethod
     def named(given: str | Functions) -> Functions:

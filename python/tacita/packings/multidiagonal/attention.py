@@ -4,22 +4,22 @@ x -> Q^T, K^T -> S^T = K Q^T -> exp -> C^T = V^T exp(S)^T -> C / row sums -> pro
 section 6.2.2). The columns of all matrices are query tokens, so a row of softmax is summed over diagonals,
 which are places and ciphertexts. Softmax is normalised after the product with V. The padding mask is
 encrypted: by key token it multiplies V, and in the layout of the scores the exponentials that are summed.
+Where softmax has two phases, squares that are already masked stand in place of exponentials (`row_sums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
 from tacita.packings.multidiagonal.linear import Affine, residual
 from tacita.packings.multidiagonal.products.product import Product
 from tacita.packings.multidiagonal.products.transpose import transpose
+from tacita.packings.multidiagonal.row_sums import RowSums, real_heads
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
@@ -32,7 +32,8 @@ Cts = tuple[Ct, ...]
 class AttentionSpecs:
     """Approximations and bounds of one attention.
 
-    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask.
+    exp: of the scaled scores times share, values in (0, 1]. inverse: of the row sums of those, weighted by
+    the mask; in two phases `first` is of these, and inverse of the row sums of squares.
     context, attended: bounds of |sum_j mask_j exp_ij V_j| before and after it is normalised. entry,
     residual: bounds of x and of the residual. exit: bound of the output plus residual, without its mean if
     centred.
@@ -46,6 +47,13 @@ class AttentionSpecs:
     exit: float
     residual: float
     centred: bool
+    first: Spec | None = None
+    share: float = 1.0
+
+    @property
+    def score_scale(self) -> float:
+        """Stored scores = scores * this."""
+        return Stored.input_of(self.exp).scale * self.share
 
     @property
     def back(self) -> float:
@@ -58,14 +66,9 @@ def scores_layout(layout: Features) -> MultiDiagonal:
     return layout.shape.with_rows(layout.shape.columns)
 
 
-def real_heads(layout: Features, value: float) -> Array:
-    """value at the places of heads, zero at the others; a short period."""
-    return np.where(np.arange(layout.shape.batch) < layout.heads, value, 0.0)
-
-
 def query_key(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> Affine:
     """Q and K, one after the other, scaled so that their products are scores in stored form."""
-    factor = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(layout.width)))
+    factor = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
     weight = np.concatenate([weights.query, weights.key]) * (factor * specs.entry)
     bias = np.concatenate([weights.query_bias, weights.key_bias]) * factor
     return Affine(weight, bias, layout, layout.stacked(2))
@@ -115,24 +118,23 @@ class Attention:
         """(context / bound, row sums stored for the inverse). 3 levels below exps, 1 for the sums; x is
         needed at the exponentials' level at most.
 
-        mask: keep[token]. masks: keep[key] in the layout of the scores.
+        mask: keep[token]. masks: keep[key] in the layout of the scores. Neither is read in two phases, where
+        exps are squares.
         """
-        level = min(be.level(ct) for ct in exps)
-        lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in x]
-        values = [be.mul(v, mask) for v in self.value.apply(be, lowered)]
-        context = Product(self.layout.shape, self._scores).apply(be, values, exps)
-        return context, self._sums(be, exps, masks)
+        masked, level = self.specs.first is None, min(be.level(ct) for ct in exps)
+        needed = level if masked else max(0, level - 1)  # the mask takes a level from the values
+        lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
+        values = self.value.apply(be, lowered)
+        kept = [be.mul(v, mask) for v in values] if masked else values
+        context = Product(self.layout.shape, self._scores).apply(be, kept, exps)
+        sums = self.sums(self.specs.inverse)
+        return context, sums.masked(be, exps, masks) if masked else sums.plain(be, exps)
 
-    def _sums(self, be: Backend, exps: Cts, masks: Cts) -> Ct:
-        """log2(places) rotations."""
-        form, shape = Stored.input_of(self.specs.inverse), self._scores
-        kept = [be.mul_vector(m, real_heads(self.layout, form.scale)) for m in masks]
-        total = rotate_sum(be, be.dot(exps, kept), shape.places, shape.diagonal)
-        return be.add_vector(total, real_heads(self.layout, form.offset))
-
-    def invert(self, be: Backend, sums: Ct) -> Ct:
-        """1 / sums / its largest value. Levels: the inverse's."""
-        return apply(be, sums, self.specs.inverse, 1.0 / output_bound(self.specs.inverse))
+    def sums(self, inverse: Spec) -> RowSums:
+        """Over the diagonals of a ciphertext: log2(places) rotations."""
+        shape = self._scores
+        total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
+        return RowSums(self.layout, inverse, total)
 
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Ct) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the
@@ -146,8 +148,3 @@ def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:
     """The sum over tokens, everywhere, of what is the same in every diagonal. log2(tokens) rotations, no
     level."""
     return rotate_sum(be, ct, layout.shape.columns, layout.shape.batch)
-
-
-def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
-    """Sum of products. One level."""
-    return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.attention import (
-    AttentionSpecs,
-    dots,
-    real_heads,
-    sum_tokens,
-)
+from tacita.packings.multidiagonal.attention import AttentionSpecs, sum_tokens
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import Affine, totals
+from tacita.packings.multidiagonal.row_sums import RowSums, dots, real_heads
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
 from tacita.packings.vector.norm import summand
@@ -61,7 +59,7 @@ class FirstTokenAttention:
     def build(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> FirstTokenAttention:
         """layout: of x. specs.exit: see `vector.norm.exact_bound`."""
         vector, index = VectorLayout(layout.shape.slots, layout.size), list(layout.index)
-        f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(layout.width)))
+        f = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
         g, back = 1.0 / specs.attended, specs.attended * output_bound(specs.inverse) / specs.exit
         out, bias = weights.output, weights.output_bias
         mean = (out.mean(axis=0), bias.mean()) if specs.centred else (0.0, 0.0)
@@ -87,21 +85,20 @@ class FirstTokenAttention:
         """exp(score - shift) in (0, 1]. Levels: the spec's."""
         return tuple(apply(be, ct, self.specs.exp) for ct in scores)
 
-    def sums(self, be: Backend, exps: Cts, mask: Ct) -> Ct:
-        """Row sums stored for the inverse, everywhere. One level. mask: keep[token]."""
-        form = Stored.input_of(self.specs.inverse)
-        kept = be.mul_vector(mask, real_heads(self.layout, form.scale))
-        total = sum_tokens(be, be.mul(exps[0], kept), self.layout)
-        return be.add_vector(total, real_heads(self.layout, form.offset))
+    def sums(self, inverse: Spec) -> RowSums:
+        """Over the tokens, everywhere."""
+        return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout))
 
-    def invert(self, be: Backend, sums: Ct) -> Ct:
-        """1 / sums / its largest value. Levels: the inverse's."""
-        return apply(be, sums, self.specs.inverse, 1.0 / output_bound(self.specs.inverse))
+    def add_up(self, be: Backend, exps: Cts, mask: Ct) -> Ct:
+        """Row sums stored for the inverse, everywhere. One level. mask: keep[token], not read in two
+        phases."""
+        sums = self.sums(self.specs.inverse)
+        return sums.plain(be, exps) if self.specs.first else sums.masked(be, exps, [mask])
 
     def project(self, be: Backend, x: Cts, exps: Cts, inverse: Ct, mask: Ct, first: Ct) -> Ct:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
         the residual."""
-        weighted = be.mul(exps[0], mask)
+        weighted = exps[0] if self.specs.first else be.mul(exps[0], mask)
         values = [be.mul(v, inverse) for v in self.value.apply(be, x)]
         (out,) = self.projection.apply(be, [be.mul(v, weighted) for v in values])
         return be.add(out, summand(be, first, self.vector, self.specs.back, centred=self.specs.centred))

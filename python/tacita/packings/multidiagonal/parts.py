@@ -29,6 +29,7 @@ from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import residual as residual_of
 from tacita.packings.multidiagonal.norm import Norm
 from tacita.packings.multidiagonal.request import HIDDEN, MASK, DiagonalRequest
+from tacita.packings.multidiagonal.row_sums import RowSums
 from tacita.packings.one_text import OneTextResponse
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering
@@ -62,8 +63,7 @@ class Form:
 class DiagonalParts:
     """See `packings.base.Parts`. graph: of the model, whose tokens are the columns of all matrices.
 
-    Raises ShapeError for sizes that the packing does not admit, PlanError for row estimates, which it does
-    not take.
+    Raises ShapeError for sizes that the packing does not admit, PlanError for attentions of several kinds.
     """
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int, tokens: int) -> None:
@@ -71,8 +71,6 @@ class DiagonalParts:
         if len(sizes := {(a.heads, a.head_size) for a in nodes}) != 1:
             message = f"{NAME} of attentions with (heads, head size) {sorted(sizes)}"
             raise PlanError(message, hint="one kind is needed")
-        if any(specs.attention(step.name).rows for step in graph.steps if step.op == "attention"):
-            raise PlanError(f"{NAME} packing takes no row estimates", hint="calibrate without them")
         self._graph, self._weights, self._specs = graph, weights, specs
         self._slots, self._tokens, self._heads = slots, tokens, sizes.pop()
         self._layout = Features.hidden(slots, tokens, *self._heads)
@@ -183,6 +181,8 @@ class DiagonalParts:
         attention = Attention.build(AttentionWeights.of(self._weights, a), self._layout, specs)
         parts = ("scores", "exponentials", "context", "sums", "inverse")
         scores, exponentials, context, sums, inverse = (f"{name}.{part}" for part in parts)
+        phase = _first_phase(name, attention.sums(specs.first) if specs.first else None, slice(1, None))
+        mixed_by, divisors = phase.result or exponentials, attention.sums(specs.inverse)
 
         def score(be: Backend, live: Live) -> Live:
             return {scores: attention.scores(be, live[x])}
@@ -192,11 +192,11 @@ class DiagonalParts:
 
         def mix(be: Backend, live: Live) -> Live:
             mask, *masks = live[MASK]
-            mixed, total = attention.mix(be, live[x], live[exponentials], mask, tuple(masks))
+            mixed, total = attention.mix(be, live[x], live[mixed_by], mask, tuple(masks))
             return {context: mixed, sums: (total,)}
 
         def invert(be: Backend, live: Live) -> Live:
-            return {inverse: (attention.invert(be, live[sums][0]),)}
+            return {inverse: (divisors.invert(be, live[sums][0]),)}
 
         def project(be: Backend, live: Live) -> Live:
             return {target.live: attention.project(be, live[residual], live[context], live[inverse][0])}
@@ -204,7 +204,8 @@ class DiagonalParts:
         return [
             Operation(f"{name}.scores", (x,), score),
             Operation(f"{name}.exp", (scores,), exponentiate),
-            Operation(f"{name}.mix", (x, exponentials), mix),
+            *phase.operations,
+            Operation(f"{name}.mix", (x, mixed_by), mix),
             Operation(f"{name}.invert", (sums,), invert),
             Operation(f"{name}.project", (residual, context, inverse), project),
         ]
@@ -217,6 +218,8 @@ class DiagonalParts:
         parts = ("first", "scores", "exponentials", "sums", "inverse")
         first, scores, exponentials, sums, inverse = (f"{name}.{part}" for part in parts)
         back = first if residual == x else f"{name}.residual"
+        phase = _first_phase(name, attention.sums(specs.first) if specs.first else None, slice(1))
+        mixed_by, divisors = phase.result or exponentials, attention.sums(specs.inverse)
 
         def choose(be: Backend, live: Live) -> Live:
             return {chosen: select.apply(be, live[of]) for chosen, of in {first: x, back: residual}.items()}
@@ -228,13 +231,13 @@ class DiagonalParts:
             return {exponentials: attention.exponentials(be, live[scores])}
 
         def add_up(be: Backend, live: Live) -> Live:
-            return {sums: (attention.sums(be, live[exponentials], live[MASK][0]),)}
+            return {sums: (attention.add_up(be, live[mixed_by], live[MASK][0]),)}
 
         def invert(be: Backend, live: Live) -> Live:
-            return {inverse: (attention.invert(be, live[sums][0]),)}
+            return {inverse: (divisors.invert(be, live[sums][0]),)}
 
         def project(be: Backend, live: Live) -> Live:
-            exps, divisor = live[exponentials], live[inverse][0]
+            exps, divisor = live[mixed_by], live[inverse][0]
             return {
                 target.live: (attention.project(be, live[x], exps, divisor, live[MASK][0], live[back][0]),)
             }
@@ -243,9 +246,10 @@ class DiagonalParts:
             Operation(f"{name}.select", (x, residual), choose),
             Operation(f"{name}.scores", (x, first), score),
             Operation(f"{name}.exp", (scores,), exponentiate),
-            Operation(f"{name}.sums", (exponentials,), add_up),
+            *phase.operations,
+            Operation(f"{name}.sums", (mixed_by,), add_up),
             Operation(f"{name}.invert", (sums,), invert),
-            Operation(f"{name}.project", (x, exponentials, inverse, back), project),
+            Operation(f"{name}.project", (x, mixed_by, inverse, back), project),
         ]
 
     def _feed_forward(self, block: Block[Form], f: FeedForwardNode, target: Target) -> list[Operation]:
@@ -270,7 +274,8 @@ class DiagonalParts:
     def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
         s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
         bounds = (s.context, s.attended, block.x.form.bound, exit_, block.residual.form.bound)
-        return AttentionSpecs(s.exp, s.inverse, *bounds, centred=bool(target.norm))
+        centred = bool(target.norm)
+        return AttentionSpecs(s.exp, s.inverse, *bounds, centred=centred, first=s.first, share=s.share)
 
     def _target_exit(self, target: Target, *, vector: bool) -> float:
         return self._exit(target.norm, vector=vector) if target.norm else target.bound
@@ -279,3 +284,36 @@ class DiagonalParts:
         """What the centred input of a norm is divided by."""
         s = self._specs.norm(norm)
         return exact_bound(s.centred, s.rsqrt, self._vector.size) if vector else s.centred
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Operations between exponentials and what is mixed in their place; none, and no name, for one phase."""
+
+    operations: Sequence[Operation] = ()
+    result: str = ""
+
+
+def _first_phase(name: str, sums: RowSums | None, masks: slice) -> Phase:
+    """Of a softmax in two phases. masks: those of the request in the layout of the scores."""
+    if sums is None:
+        return Phase()
+    parts = ("exponentials", "halves", "half_inverse", "squares")
+    exponentials, halves, inverse, squares = (f"{name}.{part}" for part in parts)
+
+    def add_up(be: Backend, live: Live) -> Live:
+        return {halves: (sums.masked(be, live[exponentials], live[MASK][masks]),)}
+
+    def invert(be: Backend, live: Live) -> Live:
+        return {inverse: (sums.invert(be, live[halves][0]),)}
+
+    def square(be: Backend, live: Live) -> Live:
+        found = sums.squares(be, live[exponentials], live[MASK][masks], live[inverse][0])
+        return {squares: found}
+
+    operations = (
+        Operation(halves, (exponentials,), add_up),
+        Operation(inverse, (halves,), invert),
+        Operation(squares, (exponentials, inverse), square),
+    )
+    return Phase(operations, squares)

@@ -57,7 +57,7 @@ class Form:
 class RowParts:
     """See `packings.base.Parts`. graph: of the model, at the shape's tokens.
 
-    Raises ShapeError for sizes that rows do not admit, PlanError for row estimates, which rows do not take.
+    Raises ShapeError for sizes that rows do not admit, PlanError for attentions of several kinds.
     """
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: RowsShape) -> None:
@@ -66,8 +66,6 @@ class RowParts:
             raise PlanError(
                 f"rows of attentions with (heads, head size) {sorted(sizes)}", hint="one kind is needed"
             )
-        if any(specs.attention(step.name).rows for step in graph.steps if step.op == "attention"):
-            raise PlanError("rows packing takes no row estimates", hint="calibrate without them")
         (heads, head_size), size = sizes.pop(), nodes[0].query.inputs
         self._graph, self._weights, self._specs, self._shape = graph, weights, specs, shape
         self._layout = FeatureLayout.dense(shape, size, copied=True)

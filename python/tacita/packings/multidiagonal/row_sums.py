@@ -1,0 +1,72 @@
+"""Row sums of exponentials, and what a softmax in two phases does with those of its first (`approx.softmax`).
+
+One phase: exponentials times the encrypted mask are summed, and the attention divides by the sums. Two
+phases: half the scores' exponentials are summed so, divided and squared; the squares are zero where the mask
+is, so they are summed as they are, and the attention goes on with them in place of exponentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from tacita.approx.softmax import ROOM
+from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array
+from tacita.packings.multidiagonal.layout import Features
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.slots.base import Backend, Ct
+
+Cts = tuple[Ct, ...]
+
+
+def real_heads(layout: Features, value: float) -> Array:
+    """value at the places of heads, zero at the others; a short period."""
+    return np.where(np.arange(layout.shape.batch) < layout.heads, value, 0.0)
+
+
+def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
+    """Sum of products. One level."""
+    return be.dot(xs, ys) if len(xs) > 1 else be.mul(xs[0], ys[0])
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """inverse: of the sums. total: adds up what lies in the rows of one ciphertext; no level."""
+
+    layout: Features
+    inverse: Spec
+    total: Callable[[Backend, Ct], Ct]
+
+    def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
+        """Sums of masks times exps, stored for the inverse. One level."""
+        kept = [be.mul_vector(m, self._heads(self._form.scale)) for m in masks]
+        return self._centred(be, self.total(be, dots(be, exps, kept)))
+
+    def plain(self, be: Backend, squares: Cts) -> Ct:
+        """Sums stored for the inverse. One level."""
+        found = self.total(be, reduce(be.add, squares))
+        return self._centred(be, be.mul_vector(found, self._heads(self._form.scale)))
+
+    def invert(self, be: Backend, sums: Ct) -> Ct:
+        """1 / sums / its largest value. Levels: the inverse's."""
+        return apply(be, sums, self.inverse, 1.0 / output_bound(self.inverse))
+
+    def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
+        """(exp * mask / sum / ROOM)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
+        factor = self._heads(output_bound(self.inverse) / ROOM)
+        kept = [be.mul(e, be.mul_vector(m, factor)) for e, m in zip(exps, masks, strict=True)]
+        return tuple(be.square(be.mul(k, inverse)) for k in kept)
+
+    @property
+    def _form(self) -> Stored:
+        return Stored.input_of(self.inverse)
+
+    def _heads(self, value: float) -> Array:
+        return real_heads(self.layout, value)
+
+    def _centred(self, be: Backend, total: Ct) -> Ct:
+        return be.add_vector(total, self._heads(self._form.offset))

@@ -2,7 +2,8 @@
 
 `lowering.lower` walks over a model's graph, asks a packing's `Parts` for the operations of each block, and
 makes stages of them. A packing is one folder with the same file names as the others: layout, linear,
-attention, feed_forward, norm, response, and parts, which ties them together.
+attention, norm, response, and parts, which ties them together; what is the same in every packing of one text
+is in `one_text`, and in every packing in `operations`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.blocks.graph import Graph
 from tacita.errors import PlanError
 from tacita.packings.request import Request
 from tacita.packings.response import Response
@@ -36,6 +38,22 @@ class Operation:
     name: str
     reads: tuple[str, ...]
     run: Callable[[Backend, Live], Live]
+
+    @staticmethod
+    def of(
+        name: str, reads: Sequence[str], writes: str | Sequence[str], function: Callable[..., Any]
+    ) -> Operation:
+        """From a function of tensors: (backend, one for each of reads) -> the one written, or one for each.
+
+        An example: `Operation.of("exp", ["scores"], "exponentials", attention.exponentials)`. A mask of the
+        request may stand among `reads`.
+        """
+
+        def run(be: Backend, live: Live) -> Live:
+            found = function(be, *(live[tensor] for tensor in reads))
+            return {writes: found} if isinstance(writes, str) else dict(zip(writes, found, strict=True))
+
+        return Operation(name, tuple(reads), run)
 
 
 @dataclass(frozen=True)
@@ -167,6 +185,20 @@ class Readers:
     first_row: bool
     averaged: bool
     last: bool
+
+
+def attentions(graph: Graph) -> list[Attention]:
+    """All of a model, in order."""
+    return [step.node for step in graph.steps if isinstance(step.node, Attention)]
+
+
+def heads_of(graph: Graph, packing: str) -> tuple[int, int]:
+    """(heads, head size) of all attentions. Raises PlanError where they differ, or there is none."""
+    found = {(a.heads, a.head_size) for a in attentions(graph)}
+    if len(found) != 1:
+        message = f"{packing} of attentions with (heads, head size) {sorted(found)}"
+        raise PlanError(message, hint="one kind is needed")
+    return found.pop()
 
 
 def refuse_node(packing: str, name: str, what: str) -> PlanError:

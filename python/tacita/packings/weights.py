@@ -27,3 +27,9 @@ class AttentionWeights:
         return AttentionWeights(
             *(part for d in (a.query, a.key, a.value, a.output) for part in weights.dense(d))
         )
+
+
+def summed(weight: Array, bias: Array, *, centred: bool) -> tuple[Array, Array]:
+    """Of the dense map at the end of a block: as it is, or so that the output is without its mean over
+    features, which is all that a LayerNorm sees of it. Costs nothing."""
+    return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)

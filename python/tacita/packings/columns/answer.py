@@ -6,21 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx.spec import Spec
 from tacita.packings.columns.cells.cells import CellMap
 from tacita.packings.columns.layout import Array, Cells, Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning
 from tacita.packings.columns.response import BatchResponse
-from tacita.packings.stored import Stored
 from tacita.slots.base import Backend, Ct
-
-
-def norm_check(be: Backend, variance: Ct, root: Ct, norm_rsqrt: Spec, top: float, cell: Array) -> Ct:
-    """Half of variance * 1/sqrt(variance)^2 at `cell`, zero elsewhere. root: 1/sqrt times `top`. Levels:
-    two."""
-    form = Stored.input_of(norm_rsqrt)
-    moved = be.add_const(variance, -form.offset) if form.offset else variance
-    return be.mul(be.mul_vector(moved, cell * (0.5 / (form.scale * top**2))), be.square(root))
 
 
 @dataclass(frozen=True, eq=False)

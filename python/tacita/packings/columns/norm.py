@@ -23,7 +23,7 @@ from tacita.slots.base import Backend, Ct
 AT_ONCE = 16  # columns in one call
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BatchNorm:
     """rsqrt: of variance + epsilon. bound: of |centred input|. size: features. lanes: of the columns."""
 

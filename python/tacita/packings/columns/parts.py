@@ -16,25 +16,32 @@ from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
-from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, refuse_node
-from tacita.packings.columns.answer import CellAnswering, MeanAnswering, norm_check
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
+from tacita.packings.columns.answer import CellAnswering, MeanAnswering
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
 from tacita.packings.columns.cells.cells import CellMap
 from tacita.packings.columns.cells.first_token import BatchFirstToken, CellForward, CellNorm
-from tacita.packings.columns.cells.pooler import CellPooler
 from tacita.packings.columns.feed_forward import BatchForward
 from tacita.packings.columns.layout import ROTATIONS, Array, BatchShape, Cells, Columns
-from tacita.packings.columns.linear import ColumnMap, Meaning, Sum
+from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm
 from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
 from tacita.packings.columns.response import BatchResponse
+from tacita.packings.operations import (
+    ANSWER,
+    answer_operation,
+    exponentials,
+    forward_operations,
+    function_operations,
+    norm_check,
+    norm_operations,
+    selected,
+)
 from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs
+from tacita.packings.stored import Stored, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend
-from tacita.slots.stage import Live
-
-CHECK, ANSWER = "check", "answer"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +75,7 @@ class ColumnParts:
         asked = {step.output.shape[0] for step in graph.steps if step.op == "attention"}
         if shape.lanes > 1 and 1 in asked:
             raise refuse("interleaved", f"{shape.lanes} lanes with an answer read from [CLS]", "use one lane")
-        heads, head_size = _heads(graph)
+        heads, head_size = heads_of(graph, "columns")
         self._weights, self._specs, self._shape = weights, specs, shape
         self._columns = Columns.by_heads(shape, heads, head_size)
         self._cells = Cells(shape, heads * head_size)
@@ -128,15 +135,9 @@ class ColumnParts:
         parts = matrix * meaning.scale / form.exit, matrix @ meaning.offset / form.exit
         if x.form.cells:
             cells = CellMap.build(*parts, self._cells, self._cells)
-            return [
-                Operation(
-                    f"{norm}.centre", (x.live,), lambda be, live: {target: cells.apply(be, live[x.live])}
-                )
-            ]
+            return [Operation.of(f"{norm}.centre", (x.live,), target, cells.apply)]
         columns = ColumnMap.build([(parts[0], self._columns)], parts[1], self._columns)
-        return [
-            Operation(f"{norm}.centre", (x.live,), lambda be, live: {target: columns.apply(be, live[x.live])})
-        ]
+        return [Operation.of(f"{norm}.centre", (x.live,), target, columns.apply)]
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta stay with the numbers' meaning, and what reads them next applies both.
@@ -145,44 +146,25 @@ class ColumnParts:
         and not the answers, which would take a level more.
         """
         cells, weighed = rows == 1, readers.averaged
-        norm, centred, spread = self._norm_of(name, n), f"{name}.centred", f"{name}.variance"
-        on_cells = CellNorm(norm, self._cells)
-
-        def variance(be: Backend, live: Live) -> Live:
-            return {spread: ((on_cells if cells else norm).variance(be, live[centred]),)}
-
-        def normalise(be: Backend, live: Live) -> Live:
-            root = norm.root(be, live[spread][0])
-            factor = be.mul(root, live[MASK][0]) if weighed else root
-            return {name: norm.normalise(be, live[centred], factor)} | (
-                check(be, live, root) if readers.last else {}
-            )
-
-        def check(be: Backend, live: Live, root: object) -> Live:
-            top, cell = norm.entry / norm.size**0.5, self._response.check_cell[1]
-            return {CHECK: (norm_check(be, live[spread][0], root, norm.rsqrt, top, cell),)}
-
-        meaning = Meaning.normalised(*self._weights.affine(n.name))
+        norm, meaning = self._norm_of(name, n, cells=cells), Meaning.normalised(*self._weights.affine(n.name))
         if not weighed:
             self._probe(name, meaning, cells=cells)
-        operations = [Operation(spread, (centred,), variance), Operation(name, (centred, spread), normalise)]
+        # what `norm.root` leaves 1/sqrt(variance) multiplied by
+        factor = norm.entry / norm.size**0.5
+        check = norm_check(self._response.check_cell[1], norm.rsqrt, factor) if readers.last else None
+        operations = norm_operations(norm, name, check, MASK if weighed else "")
         return operations, Held(name, rows, Form(meaning, cells, weighed))
 
     def function(
         self, x: Held[Form], dense: Dense, name: str, kind: str
     ) -> tuple[list[Operation], Held[Form]]:
         """In cells, whatever the function: one polynomial for all sequences."""
-        spec, argument = self._specs.function(name).function, f"{name}.argument"
-        pooler = CellPooler.build(*self._weights.dense(dense), self._in_cells(x, name), x.form.meaning, spec)
-
-        def apply(be: Backend, live: Live) -> Live:
-            return {argument: pooler.dense.apply(be, live[x.live])}
-
-        def activate(be: Backend, live: Live) -> Live:
-            return {name: pooler.activate(be, live[argument])}
-
-        operations = [Operation(argument, (x.live,), apply), Operation(name, (argument,), activate)]
-        return operations, Held(name, 1, Form(pooler.exit, cells=True))
+        spec, cells = self._specs.function(name).function, self._in_cells(x, name)
+        form, (weight, bias) = Stored.input_of(spec), self._weights.dense(dense)
+        folded = x.form.meaning.fold(weight * form.scale, bias * form.scale + form.offset)
+        operations = function_operations(CellMap.build(*folded, cells, cells).apply, spec, name, x.live)
+        meaning = Meaning.bounded(output_bound(spec), cells.size)
+        return operations, Held(name, 1, Form(meaning, cells=True))
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """See the contract; a mean classifies every token and adds the answers up, which are fewer than
@@ -192,22 +174,16 @@ class ColumnParts:
         if mean:
             return self._mean(x, affine, mean)
         answering = CellAnswering.build(*affine, self._in_cells(x, ANSWER), x.form.meaning, self._response)
-        return [self._answer(answering, x.live)]
+        return [answer_operation(answering, x.live)]
 
     def _mean(self, x: Held[Form], affine: tuple[Array, Array], mean: str) -> list[Operation]:
         answering = MeanAnswering.build(*affine, self._columns, x.form.meaning, self._response)
 
-        def average(be: Backend, live: Live) -> Live:
-            weighed = live[x.live] if x.form.weighed else [be.mul(ct, live[MASK][0]) for ct in live[x.live]]
-            return {mean: answering.mean(be, tuple(weighed))}
+        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
+            return answering.mean(be, cts if x.form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts))
 
-        return [Operation(mean, (x.live,), average), self._answer(answering, mean)]
-
-    def _answer(self, answering: CellAnswering | MeanAnswering, pooled: str) -> Operation:
-        def answer(be: Backend, live: Live) -> Live:
-            return {ANSWER: answering.apply(be, live[pooled], live[CHECK][0])}
-
-        return Operation(ANSWER, (pooled, CHECK), answer)
+        operation = Operation.of(mean, (x.live, MASK), mean, average)
+        return [operation, answer_operation(answering, mean)]
 
     def _attention(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """Every token."""
@@ -222,53 +198,30 @@ class ColumnParts:
             *self._splits,
         )
 
-        def attend(be: Backend, live: Live) -> Live:
-            found = attention.attend(be, live[x], live[MASK][0])
-            return {context: found[0], means: found[1]}
-
-        def project(be: Backend, live: Live) -> Live:
-            return {target.live: attention.project(be, live[residual], live[context], live[means])}
+        def attend(be: Backend, x: Cts, mask: Cts) -> tuple[Cts, Cts]:
+            return attention.attend(be, x, mask[0])
 
         reads = (residual, context, means)
-        return [Operation(f"{name}.attend", (x,), attend), Operation(f"{name}.project", reads, project)]
+        return [
+            Operation.of(f"{name}.attend", (x, MASK), (context, means), attend),
+            Operation.of(f"{name}.project", reads, target.live, attention.project),
+        ]
 
     def _first_token(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
-        name, x, residual = block.name, block.x.live, block.residual.live
-        specs = self._attention_specs(block, target)
+        name, x, specs = block.name, block.x.live, self._attention_specs(block, target)
         weights, meaning = AttentionWeights.of(self._weights, a), block.x.form.meaning
         attention = BatchFirstToken.build(weights, self._columns, self._heads, meaning, specs)
-        parts = ("first", "scores", "exponentials", "weighed", "sums", "weights")
-        first, scores, exponentials, weighed, sums, shares = (f"{name}.{part}" for part in parts)
-        back = first if residual == x else f"{name}.residual"
-
-        def select(be: Backend, live: Live) -> Live:
-            found = {first: attention.select(be, live[x])}
-            return found if back == first else found | {back: attention.select(be, live[residual])}
-
-        def score(be: Backend, live: Live) -> Live:
-            return {scores: attention.scores(be, live[x], live[first])}
-
-        def exponentiate(be: Backend, live: Live) -> Live:
-            return {exponentials: attention.exponentials(be, live[scores])}
-
-        def weigh(be: Backend, live: Live) -> Live:
-            found = attention.weigh(be, live[exponentials], live[MASK][0])
-            return {weighed: found[0], sums: found[1]}
-
-        def attend(be: Backend, live: Live) -> Live:
-            return {shares: attention.attend(be, live[weighed], live[sums])}
-
-        def project(be: Backend, live: Live) -> Live:
-            return {target.live: attention.project(be, live[x], live[back], live[shares])}
-
+        parts = ("scores", "exponentials", "weighed", "sums", "weights")
+        scores, exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
+        chosen = selected(name, x, block.residual.live, attention.select, attention.select)
         return [
-            Operation(f"{name}.select", (x, residual), select),
-            Operation(f"{name}.scores", (x, first), score),
-            Operation(f"{name}.exp", (scores,), exponentiate),
-            Operation(f"{name}.weigh", (exponentials,), weigh),
-            Operation(f"{name}.attend", (weighed, sums), attend),
-            Operation(f"{name}.project", (x, back, shares), project),
+            chosen.operation,
+            Operation.of(f"{name}.scores", (x, chosen.first), scores, attention.scores),
+            exponentials(name, specs.exp),
+            Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
+            Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
+            Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),
         ]
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
@@ -278,13 +231,9 @@ class ColumnParts:
         form = self._sum(target, block.residual.form.meaning)
         if block.x.form.cells:
             cells = CellForward.build(weights, self._cells, meaning, activation, form)
-            return cell_operations(cells, name, (y, residual, target.live))
+            return forward_operations(cells, name, y, residual, target.live)
         columns = BatchForward.build(weights, self._columns, meaning, activation, form)
-
-        def run(be: Backend, live: Live) -> Live:
-            return {target.live: columns.apply(be, live[y], live[residual])}
-
-        return [Operation(name, (y, residual), run)]
+        return [Operation.of(name, (y, residual), target.live, columns.apply)]
 
     def _attention_specs(self, block: Block[Form], target: Target) -> BatchAttentionSpecs:
         s, form = self._specs.attention(block.name), self._sum(target, block.residual.form.meaning)
@@ -298,9 +247,10 @@ class ColumnParts:
         norm = BatchNorm(s.rsqrt, 0.0, s.centred, self._columns.size, self._shape.lanes)
         return Sum(norm.entry, residual)
 
-    def _norm_of(self, name: str, n: Norm) -> BatchNorm:
+    def _norm_of(self, name: str, n: Norm, *, cells: bool) -> BatchNorm:
         s = self._specs.norm(name)
-        return BatchNorm(s.rsqrt, n.epsilon, s.centred, n.size, self._shape.lanes)
+        fields = (s.rsqrt, n.epsilon, s.centred, n.size, self._shape.lanes)
+        return CellNorm(*fields, self._cells) if cells else BatchNorm(*fields)
 
     def _in_cells(self, x: Held[Form], name: str) -> Cells:
         if not x.form.cells:
@@ -313,41 +263,6 @@ class ColumnParts:
 
         unpack = first_rows if cells else self._columns.unpack
         self._probes[name] = Probe(name, partial(_valued, unpack, meaning), f"{name}.result")
-
-
-def cell_operations(forward: CellForward, name: str, tensors: tuple[str, str, str]) -> list[Operation]:
-    """The feed-forward block as three stages: its inner tensor may be refreshed between them.
-
-    tensors: names of the input, the residual and the result.
-    """
-    y, residual, target = tensors
-    inner, active = f"{name}.inner", f"{name}.active"
-
-    def expand(be: Backend, live: Live) -> Live:
-        return {inner: forward.expand(be, live[y])}
-
-    def activate(be: Backend, live: Live) -> Live:
-        return {active: forward.activate(be, live[inner])}
-
-    def contract(be: Backend, live: Live) -> Live:
-        return {target: forward.contract(be, live[residual], live[active])}
-
-    return [
-        Operation(f"{name}.expand", (y,), expand),
-        Operation(f"{name}.activate", (inner,), activate),
-        Operation(f"{name}.contract", (residual, active), contract),
-    ]
-
-
-def _heads(graph: Graph) -> tuple[int, int]:
-    """(heads, head size) of all attentions. Raises PlanError where they differ, or there is none."""
-    nodes = [step.node for step in graph.steps if isinstance(step.node, Attention)]
-    found = {(a.heads, a.head_size) for a in nodes}
-    if len(found) != 1:
-        raise PlanError(
-            f"columns of attentions with (heads, head size) {sorted(found)}", hint="one kind is needed"
-        )
-    return found.pop()
 
 
 def _valued(unpack: Callable[[Sequence[Array]], Array], meaning: Meaning, slots: Sequence[Array]) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacita.errors import InputError
 from tacita.packings.columns.layout import Array, BatchShape, Columns
-from tacita.packings.request import Sample
+from tacita.packings.request import Sample, check_sample
 
 HIDDEN, MASK = "hidden", "mask"
 
@@ -60,13 +60,8 @@ class BatchRequest:
             raise InputError(
                 f"{len(inputs)} inputs in a batch of {shape.sequences}", hint="split them into batches"
             )
-        for hidden, mask in inputs:
-            if hidden.shape != (shape.tokens, size) or mask.shape != (shape.tokens,):
-                raise InputError(
-                    f"an input of shape {hidden.shape} with mask {mask.shape}, expected "
-                    f"{(shape.tokens, size)}",
-                    hint="pad to the plan's tokens",
-                )
+        for sample in inputs:
+            check_sample(sample, shape.tokens, size)
         filled = [*inputs, *[inputs[0]] * (shape.sequences - len(inputs))]
         hidden = np.stack([h for h, _ in filled]) / self.bound
         keep = np.stack([m / m.sum() for _, m in filled])

@@ -2,7 +2,7 @@
 LayerNorm, zeros elsewhere.
 
 In cells: number j at cell j, its copy at cell size + j, half the norm check at cell 2 * size. As for one
-input (`packings.one_text`), copies that differ, zeros that are not, or a check off 1 tell the client
+input (`packings.one_text.response`), copies that differ, zeros that are not, or a check off 1 tell the client
 that a decode is broken.
 """
 

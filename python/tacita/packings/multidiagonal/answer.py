@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.first_token import mean_map
 from tacita.packings.multidiagonal.layout import Features
-from tacita.packings.multidiagonal.response import DiagonalResponse
-from tacita.packings.vector.answer import Answering, vector_features, vector_logits
-from tacita.packings.vector.layout import CyclicMap, VectorLayout
+from tacita.packings.vector.layout import CyclicMap
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -27,16 +24,6 @@ class Mean:
         """Made when it is needed: a vector for every feature."""
         return mean_map(self.layout)
 
-    def apply(self, be: Backend, x: Cts, mask: Ct) -> Cts:
-        """mask: 1/length at the real tokens. Two levels."""
-        return self.total.apply(be, [be.mul(ct, mask) for ct in x])
-
-
-def answering(
-    dense: tuple[Array, Array] | None, vector: VectorLayout, entry: float, bound: float
-) -> Answering:
-    """Of a vector: its features, or the logits of a dense map. entry, bound: of the vector and of the
-    logits."""
-    if dense is None:
-        return vector_features(DiagonalResponse, vector, entry)
-    return vector_logits(DiagonalResponse, *dense, vector, entry, bound)
+    def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
+        """masks: the first is 1/length at the real tokens. Two levels."""
+        return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])

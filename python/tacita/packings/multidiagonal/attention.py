@@ -16,49 +16,17 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
-from tacita.packings.multidiagonal.linear import Affine, residual
+from tacita.packings.multidiagonal.linear import Affine, linear_of
 from tacita.packings.multidiagonal.products.product import Product
 from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.packings.multidiagonal.row_sums import RowSums, real_heads
+from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rotations import rotate_sum
-from tacita.packings.stored import Stored, apply, output_bound
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.stored import Stored, output_bound
+from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
-
-
-@dataclass(frozen=True)
-class AttentionSpecs:
-    """Approximations and bounds of one attention.
-
-    exp: of the scaled scores times share, values in (0, 1]. inverse: of the row sums of those, weighted by
-    the mask; in two phases `first` is of these, and inverse of the row sums of squares.
-    context, attended: bounds of |sum_j mask_j exp_ij V_j| before and after it is normalised. entry,
-    residual: bounds of x and of the residual. exit: bound of the output plus residual, without its mean if
-    centred.
-    """
-
-    exp: Spec
-    inverse: Spec
-    context: float
-    attended: float
-    entry: float
-    exit: float
-    residual: float
-    centred: bool
-    first: Spec | None = None
-    share: float = 1.0
-
-    @property
-    def score_scale(self) -> float:
-        """Stored scores = scores * this."""
-        return Stored.input_of(self.exp).scale * self.share
-
-    @property
-    def back(self) -> float:
-        """Factor of the stored residual in the stored sum."""
-        return self.residual / self.exit
 
 
 def scores_layout(layout: Features) -> MultiDiagonal:
@@ -86,16 +54,16 @@ class Attention:
     projection: Affine
 
     @staticmethod
-    def build(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> Attention:
+    def build(weights: AttentionWeights, specs: AttentionSpecs, layout: Features) -> Attention:
         """layout: of x."""
         scale, back = 1.0 / specs.context, specs.context * output_bound(specs.inverse) / specs.exit
-        offset = weights.output_bias / specs.exit
+        output = weights.output * back, weights.output_bias / specs.exit
         return Attention(
             layout=layout,
             specs=specs,
             query_key=query_key(weights, layout, specs),
             value=Affine(weights.value * (scale * specs.entry), weights.value_bias * scale, layout, layout),
-            projection=Affine.summed(weights.output * back, offset, layout, layout, centred=specs.centred),
+            projection=Affine(*summed(*output, centred=specs.centred), layout, layout),
         )
 
     @cached_property
@@ -110,25 +78,21 @@ class Attention:
         offset = real_heads(self.layout, Stored.input_of(self.specs.exp).offset)
         return tuple(be.add_vector(ct, offset) for ct in found)
 
-    def exponentials(self, be: Backend, scores: Cts) -> Cts:
-        """exp(score - shift) in (0, 1], slot by slot. Levels: the spec's."""
-        return tuple(apply(be, ct, self.specs.exp) for ct in scores)
-
-    def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct, masks: Cts) -> tuple[Cts, Ct]:
+    def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse). 3 levels below exps, 1 for the sums; x is
         needed at the exponentials' level at most.
 
-        mask: keep[token]. masks: keep[key] in the layout of the scores. Neither is read in two phases, where
-        exps are squares.
+        masks: keep[token], then keep[key] in the layout of the scores. They are not read in two phases,
+        where exps are squares.
         """
         masked, level = self.specs.first is None, min(be.level(ct) for ct in exps)
         needed = level if masked else max(0, level - 1)  # the mask takes a level from the values
         lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
         values = self.value.apply(be, lowered)
-        kept = [be.mul(v, mask) for v in values] if masked else values
+        kept = [be.mul(v, masks[0]) for v in values] if masked else values
         context = Product(self.layout.shape, self._scores).apply(be, kept, exps)
         sums = self.sums(self.specs.inverse)
-        return context, sums.masked(be, exps, masks) if masked else sums.plain(be, exps)
+        return context, (sums.masked(be, exps, masks[1:]) if masked else sums.plain(be, exps),)
 
     def sums(self, inverse: Spec) -> RowSums:
         """Over the diagonals of a ciphertext: log2(places) rotations."""
@@ -136,12 +100,11 @@ class Attention:
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
         return RowSums(self.layout, inverse, total)
 
-    def project(self, be: Backend, x: Cts, context: Cts, inverse: Ct) -> Cts:
+    def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the
         residual."""
-        out = self.projection.apply(be, [be.mul(ct, inverse) for ct in context])
-        back = residual(be, x, self.layout, self.specs.back, centred=self.specs.centred)
-        return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
+        out = self.projection.apply(be, [be.mul(ct, inverse[0]) for ct in context])
+        return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
 
 
 def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:

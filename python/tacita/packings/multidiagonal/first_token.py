@@ -15,14 +15,15 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.attention import AttentionSpecs, sum_tokens
+from tacita.packings.multidiagonal.attention import sum_tokens
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import Affine, totals
 from tacita.packings.multidiagonal.row_sums import RowSums, dots, real_heads
-from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
-from tacita.packings.vector.norm import summand
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.vector.linear import linear_of
+from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -56,14 +57,12 @@ class FirstTokenAttention:
     projection: CyclicMap
 
     @staticmethod
-    def build(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> FirstTokenAttention:
+    def build(weights: AttentionWeights, specs: AttentionSpecs, layout: Features) -> FirstTokenAttention:
         """layout: of x. specs.exit: see `vector.norm.exact_bound`."""
         vector, index = VectorLayout(layout.shape.slots, layout.size), list(layout.index)
         f = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
         g, back = 1.0 / specs.attended, specs.attended * output_bound(specs.inverse) / specs.exit
-        out, bias = weights.output, weights.output_bias
-        mean = (out.mean(axis=0), bias.mean()) if specs.centred else (0.0, 0.0)
-        projected, shift = (out - mean[0]) * back, (bias - mean[1]) / specs.exit
+        out, bias = summed(weights.output, weights.output_bias, centred=specs.centred)
         query, entry = weights.query * (f * specs.entry), specs.entry
         return FirstTokenAttention(
             layout=layout,
@@ -72,33 +71,29 @@ class FirstTokenAttention:
             query=CyclicMap.build(query, weights.query_bias * f, [vector.index], index),
             key=Affine(weights.key * (f * entry), weights.key_bias * f, layout, layout),
             value=Affine(weights.value * (g * entry), weights.value_bias * g, layout, layout),
-            projection=CyclicMap.build(projected, shift, index, [vector.index]),
+            projection=CyclicMap.build(out * back, bias / specs.exit, index, [vector.index]),
         )
 
-    def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
+    def scores(self, be: Backend, x: Cts, first: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j of every diagonal holds key j. 2 levels below x and
         first."""
-        total = totals(be, [dots(be, self.query.apply(be, [first]), self.key.apply(be, x))], self.layout)
+        total = totals(be, [dots(be, self.query.apply(be, first), self.key.apply(be, x))], self.layout)
         return (be.add_vector(total, real_heads(self.layout, Stored.input_of(self.specs.exp).offset)),)
-
-    def exponentials(self, be: Backend, scores: Cts) -> Cts:
-        """exp(score - shift) in (0, 1]. Levels: the spec's."""
-        return tuple(apply(be, ct, self.specs.exp) for ct in scores)
 
     def sums(self, inverse: Spec) -> RowSums:
         """Over the tokens, everywhere."""
         return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout))
 
-    def add_up(self, be: Backend, exps: Cts, mask: Ct) -> Ct:
-        """Row sums stored for the inverse, everywhere. One level. mask: keep[token], not read in two
+    def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
+        """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two
         phases."""
         sums = self.sums(self.specs.inverse)
-        return sums.plain(be, exps) if self.specs.first else sums.masked(be, exps, [mask])
+        return (sums.plain(be, exps) if self.specs.first else sums.masked(be, exps, masks[:1]),)
 
-    def project(self, be: Backend, x: Cts, exps: Cts, inverse: Ct, mask: Ct, first: Ct) -> Ct:
+    def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
         the residual."""
-        weighted = exps[0] if self.specs.first else be.mul(exps[0], mask)
-        values = [be.mul(v, inverse) for v in self.value.apply(be, x)]
-        (out,) = self.projection.apply(be, [be.mul(v, weighted) for v in values])
-        return be.add(out, summand(be, first, self.vector, self.specs.back, centred=self.specs.centred))
+        weighted = exps[0] if self.specs.first else be.mul(exps[0], masks[0])
+        values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
+        out = self.projection.apply(be, [be.mul(v, weighted) for v in values])
+        return linear_of(self.vector).add(be, out, first, self.specs.back, centred=self.specs.centred)

@@ -16,6 +16,7 @@ import numpy as np
 
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features
+from tacita.packings.one_text.linear import Linear
 from tacita.packings.pairs import doubled_real
 from tacita.packings.rotations import rotate_sum
 from tacita.slots.base import Backend, Ct
@@ -37,13 +38,6 @@ class Affine:
     bias: Array
     src: Features
     dst: Features
-
-    @staticmethod
-    def summed(weight: Array, bias: Array, src: Features, dst: Features, *, centred: bool) -> Affine:
-        """y, or y minus its mean over features."""
-        if not centred:
-            return Affine(weight, bias, src, dst)
-        return Affine(weight - weight.mean(axis=0), bias - bias.mean(), src, dst)
 
     @property
     def operands(self) -> int:
@@ -191,6 +185,11 @@ def _shortest(patterns: Sequence[Array], batch: int) -> list[Array]:
     if all(np.array_equal(p, np.resize(p[:batch], p.size)) for p in patterns):
         size = batch
     return [np.resize(p, size) for p in patterns]
+
+
+def linear_of(layout: Features) -> Linear[Features]:
+    """How blocks compute on diagonals."""
+    return Linear(layout, Affine, residual)
 
 
 def residual(

@@ -10,37 +10,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacita.errors import InputError
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features
+from tacita.packings.one_text.request import OneTextRequest
 from tacita.packings.request import Sample
 
 HIDDEN, MASK = "hidden", "mask"
 
 
 @dataclass(frozen=True)
-class DiagonalRequest:
-    """Numbers that say where everything goes: plain data, as a plan states it.
-
-    slots of a ciphertext; tokens of a text; size, bound: of the hidden states; heads, head_size: of
-    attentions. all_tokens: whether an attention has as many queries as tokens: the plain mask is then
-    followed by masks in the layout of the scores.
-    """
+class DiagonalRequest(OneTextRequest):
+    """Of all tokens, the plain mask is followed by masks in the layout of the scores."""
 
     tag: ClassVar[str] = "multidiagonal"
-
-    slots: int
-    tokens: int
-    size: int
-    heads: int
-    head_size: int
-    bound: float
-    all_tokens: bool
-
-    @property
-    def lanes(self) -> int:
-        """Features side by side."""
-        return 1
 
     @cached_property
     def layout(self) -> Features:
@@ -55,23 +37,10 @@ class DiagonalRequest:
 
     def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
         """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for
-        calibrated inputs.
-
-        Masks hold 1/n for n real tokens. Errors: InputError for more than one input, or one of another shape.
-        """
-        if len(inputs) != 1:
-            raise InputError(
-                f"{len(inputs)} inputs on diagonals, which hold one", hint="send them one by one"
-            )
-        hidden, mask = inputs[0]
-        if hidden.shape != (self.tokens, self.size) or mask.shape != (self.tokens,):
-            shapes = f"an input of shape {hidden.shape} with mask {mask.shape}"
-            raise InputError(
-                f"{shapes}, expected {(self.tokens, self.size)}", hint="pad to the plan's tokens"
-            )
-        keep = mask / mask.sum()
+        calibrated inputs. Errors: see `only`."""
+        x, keep = self.only(inputs, "on diagonals")
         masks = [by_token(self.layout, keep), *(by_key(self.layout, keep) if self.all_tokens else [])]
-        return {HIDDEN: self.layout.pack(hidden / self.bound), MASK: masks}
+        return {HIDDEN: self.layout.pack(x), MASK: masks}
 
 
 def by_token(layout: Features, keep: Array) -> Array:

@@ -51,9 +51,9 @@ class RowSums:
         found = self.total(be, reduce(be.add, squares))
         return self._centred(be, be.mul_vector(found, self._heads(self._form.scale)))
 
-    def invert(self, be: Backend, sums: Ct) -> Ct:
+    def invert(self, be: Backend, sums: Cts) -> Cts:
         """1 / sums / its largest value. Levels: the inverse's."""
-        return apply(be, sums, self.inverse, 1.0 / output_bound(self.inverse))
+        return (apply(be, sums[0], self.inverse, 1.0 / output_bound(self.inverse)),)
 
     def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
         """(exp * mask / sum / ROOM)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""

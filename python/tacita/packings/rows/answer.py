@@ -1,4 +1,4 @@
-"""From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text` says: the mean over
+"""From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text.response` says: the mean over
 tokens, and what is made of it."""
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
+from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rotations import rotate_range
 from tacita.packings.rows.heads.maps import (
     context_layout,
@@ -28,38 +28,13 @@ from tacita.packings.rows.heads.maps import (
 )
 from tacita.packings.rows.heads.windows import HeadWindow, mask_numbers
 from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
-from tacita.packings.rows.linear import Affine, residual
-from tacita.packings.stored import Stored, apply, divide, divide_factor, reach
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.rows.linear import Affine, linear_of
+from tacita.packings.stored import Stored, divide, divide_factor, reach
+from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
-
-
-@dataclass(frozen=True)
-class AttentionSpecs:
-    """Approximations and bounds of one layer's attention.
-
-    exp: of the scaled scores, values in (0, 1]. inverse: of the row sums of those, weighted by the mask.
-    context: bound of |sum_j mask_j exp_ij V_j| before normalisation; attended: of the same after it. entry:
-    bound of x. exit: bound of the output plus residual, without its mean if centred. residual: bound of the
-    residual, by default x's.
-    """
-
-    exp: Spec
-    inverse: Spec
-    context: float
-    attended: float
-    entry: float
-    exit: float
-    residual: float | None = None
-    centred: bool = True
-
-    @property
-    def back(self) -> float:
-        """Factor of the stored residual in the stored sum."""
-        return (self.entry if self.residual is None else self.residual) / self.exit
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +56,9 @@ class Attention:
     @staticmethod
     def build(
         weights: AttentionWeights,
+        specs: AttentionSpecs,
         layout: FeatureLayout,
         windows: tuple[HeadWindow, ...],
-        specs: AttentionSpecs,
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
@@ -120,10 +95,6 @@ class Attention:
         centre = np.where(window.groups, Stored.input_of(self.specs.exp).offset, 0.0)
         # real parts: the factor 1/2 is folded into Q and K
         return [be.add_vector(be.add(s, be.conjugate(s)), centre) for s in be.linear(products, plan)]
-
-    def exponentials(self, be: Backend, scores: Cts) -> Cts:
-        """exp(score - shift) in (0, 1], slot by slot. Levels: the spec's."""
-        return tuple(apply(be, s, self.specs.exp) for s in scores)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
@@ -172,7 +143,8 @@ class Attention:
         return outs
 
     def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
-        """(Attention output + x) / exit at the first copy, centred or not, zero elsewhere. x: the residual.
+        """(Attention output + x) / exit: centred at the first copy, zero elsewhere; or with copies, as it
+        is stored. x: the residual.
 
         One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients
         are no boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
@@ -182,8 +154,7 @@ class Attention:
             divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
             mixed.append(divide(be, ct, divisor, self.specs.inverse))
         out = self.projection.apply(be, mixed)
-        back = residual(be, x, self.layout, self.specs.back, centred=self.specs.centred)
-        return tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
+        return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
 
 
 def _query_key(
@@ -232,8 +203,8 @@ def _projection(
     heads = sum(len(w.heads) for w in windows)
     src = context_layout(windows, weights.output.shape[1] // heads)
     scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
-    offset = weights.output_bias / specs.exit
-    return Affine.summed(weights.output * scale, offset, src, layout, centred=specs.centred)
+    weight, bias = weights.output * scale, weights.output_bias / specs.exit
+    return Affine.build(*summed(weight, bias, centred=specs.centred), src, layout)
 
 
 def _sum_offset(window: HeadWindow, offset: float) -> Array:

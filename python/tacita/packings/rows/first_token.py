@@ -14,16 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.packings.arrays import Array
+from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rotations import rotate_sum, spread
-from tacita.packings.rows.attention import AttentionSpecs, context_scale
+from tacita.packings.rows.attention import context_scale
 from tacita.packings.rows.heads.maps import context_layout
 from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.rows.layout import FeatureLayout, carried_index
 from tacita.packings.rows.linear import Affine
-from tacita.packings.stored import Stored, apply, divide, divide_factor
+from tacita.packings.stored import Stored, divide, divide_factor
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
-from tacita.packings.vector.norm import summand
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.vector.linear import linear_of
+from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -50,9 +51,9 @@ class FirstTokenAttention:
     @staticmethod
     def build(
         weights: AttentionWeights,
+        specs: AttentionSpecs,
         layout: FeatureLayout,
         windows: tuple[HeadWindow, ...],
-        specs: AttentionSpecs,
         *,
         carried: bool = False,
     ) -> FirstTokenAttention:
@@ -64,9 +65,7 @@ class FirstTokenAttention:
         f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
-        out, out_bias = weights.output, weights.output_bias
-        mean = (out.mean(axis=0), out_bias.mean()) if specs.centred else (0.0, 0.0)
-        projected, shift = (out - mean[0]) * back, (out_bias - mean[1]) / specs.exit
+        out, bias = summed(weights.output, weights.output_bias, centred=specs.centred)
         entry, rows = specs.entry, layout.with_copies(not carried)
         first = carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
@@ -78,21 +77,21 @@ class FirstTokenAttention:
             query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [first], places),
             key=Affine.build(weights.key * (f * entry), weights.key_bias * f, rows, context),
             value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
-            projection=CyclicMap.build(projected, shift, places, [vector.index]),
+            projection=CyclicMap.build(out * back, bias / specs.exit, places, [vector.index]),
         )
 
-    def select(self, be: Backend, x: Cts) -> Ct:
+    def select(self, be: Backend, x: Cts) -> Cts:
         """x -> its first token in vector packing. One level."""
         if not self.carried:
-            return select_token(be, x, self.layout, self.vector)
+            return (select_token(be, x, self.layout, self.vector),)
         block = self.layout.blocks[0]
         second = be.mul_vector(x[0], np.where(carried_index(self.layout) >= 0, 1.0, 0.0))
-        return rotate_sum(be, second, self.layout.shape.window // block, block)
+        return (rotate_sum(be, second, self.layout.shape.window // block, block),)
 
-    def scores(self, be: Backend, x: Cts, first: Ct) -> Cts:
+    def scores(self, be: Backend, x: Cts, first: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3
         levels below x and, unless x carries it, first."""
-        queries, keys = self.query.apply(be, x if self.carried else [first]), self.key.apply(be, x)
+        queries, keys = self.query.apply(be, x if self.carried else first), self.key.apply(be, x)
         pairs = zip(self.windows, queries, keys, strict=True)
         return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
 
@@ -106,19 +105,18 @@ class FirstTokenAttention:
             scores, np.where(self._heads(window), Stored.input_of(self.specs.exp).offset, 0.0)
         )
 
-    def exponentials(self, be: Backend, scores: Cts) -> Cts:
-        """exp(score - shift) in (0, 1]. Levels: the spec's."""
-        return tuple(apply(be, s, self.specs.exp) for s in scores)
-
-    def mix(self, be: Backend, x: Cts, exps: Cts, mask: Ct) -> tuple[Cts, Cts]:
+    def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
         positions of a ciphertext each, one of both per window. One level below exps.
 
-        mask: keep[j] at all positions of token j. x is needed two levels above the exponentials' at most.
+        masks: the last one is keep[j] at all positions of token j. x is needed two levels above the
+        exponentials' at most.
         """
         level = min(be.level(e) for e in exps)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
-        pairs = [self._mix_window(be, *each, mask) for each in zip(self.windows, exps, values, strict=True)]
+        pairs = [
+            self._mix_window(be, *each, masks[-1]) for each in zip(self.windows, exps, values, strict=True)
+        ]
         return tuple(context for context, _ in pairs), tuple(sums for _, sums in pairs)
 
     def _mix_window(self, be: Backend, window: HeadWindow, exps: Ct, value: Ct, mask: Ct) -> tuple[Ct, Ct]:
@@ -133,10 +131,10 @@ class FirstTokenAttention:
         """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's."""
         return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
 
-    def project(self, be: Backend, first: Ct, attended: Cts) -> Ct:
+    def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
-        (out,) = self.projection.apply(be, attended)
-        return be.add(out, summand(be, first, self.vector, self.specs.back, centred=self.specs.centred))
+        out = self.projection.apply(be, attended)
+        return linear_of(self.vector).add(be, out, first, self.specs.back, centred=self.specs.centred)
 
     def _heads(self, window: HeadWindow) -> Array:
         """bool [window]: positions of real heads at full width."""

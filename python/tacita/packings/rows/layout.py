@@ -101,6 +101,10 @@ class FeatureLayout:
             ]
         )
 
+    def inner(self, size: int) -> FeatureLayout:
+        """Of so many features, without copies."""
+        return FeatureLayout.dense(self.shape, size, copied=False)
+
     def with_copies(self, copied: bool) -> FeatureLayout:
         """The same places, with or without copies."""
         return FeatureLayout(self.shape, self.size, self.home, self.blocks, copied)

@@ -14,8 +14,9 @@ import numpy as np
 
 from tacita.packings.arrays import Array
 from tacita.packings.complexify import RealMap
+from tacita.packings.one_text.linear import Linear
 from tacita.packings.rotations import rotate_sum, spread
-from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
+from tacita.packings.rows.layout import FeatureLayout, linear_diagonals, restore_copies
 from tacita.slots.base import Backend, Ct
 
 
@@ -33,18 +34,14 @@ class Affine:
         found = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
         return Affine(found, tuple(dst.vectors(bias)))
 
-    @staticmethod
-    def summed(
-        weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout, *, centred: bool
-    ) -> Affine:
-        """y, or y minus its mean over features."""
-        if not centred:
-            return Affine.build(weight, bias, src, dst)
-        return Affine.build(weight - weight.mean(axis=0), bias - bias.mean(), src, dst)
-
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""
         return tuple(be.add_vector(ct, b) for ct, b in zip(self.map.apply(be, x), self.bias, strict=True))
+
+
+def linear_of(layout: FeatureLayout) -> Linear[FeatureLayout]:
+    """How blocks compute on rows. layout: with copies, which a sum that is stored gets back."""
+    return Linear(layout, Affine.build, residual, restore_copies)
 
 
 def residual(

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacita.errors import InputError
 from tacita.packings.arrays import Array
+from tacita.packings.one_text.request import OneTextRequest
 from tacita.packings.request import Sample
 from tacita.packings.rows.heads.windows import HeadWindow, head_windows, mask_numbers, pack_masks
 from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry, carry
@@ -20,33 +20,16 @@ HIDDEN, MASK, MEAN = "hidden", "mask", "average"  # a node of a model may be cal
 
 
 @dataclass(frozen=True)
-class RowsRequest:
-    """Numbers that say where everything goes: plain data, as a plan states it.
-
-    slots of a ciphertext; tokens of a text; size, bound: of the hidden states; heads, head_size: of
-    attentions.
-    all_tokens: whether an attention has as many queries as tokens. first_token: whether one has a single
-    query: the last mask ciphertext is then the plain mask. carried: whether token 0 stands in place of the
-    copies. mean: whether the mean over tokens is asked for.
+class RowsRequest(OneTextRequest):
+    """first_token: whether an attention has a single query: the last mask ciphertext is then the plain mask.
+    carried: whether token 0 stands in place of the copies. mean: whether the mean over tokens is asked for.
     """
 
     tag: ClassVar[str] = "rows"
 
-    slots: int
-    tokens: int
-    size: int
-    heads: int
-    head_size: int
-    bound: float
-    all_tokens: bool
     first_token: bool
     carried: bool
     mean: bool
-
-    @property
-    def lanes(self) -> int:
-        """Features side by side."""
-        return 1
 
     @cached_property
     def layout(self) -> FeatureLayout:
@@ -68,23 +51,9 @@ class RowsRequest:
 
     def pack(self, inputs: Sequence[Sample]) -> dict[str, list[Array]]:
         """One input: (tokens, size) hidden states and (tokens,) mask of 0/1 -> slot vectors, in [-1, 1] for
-        calibrated inputs.
-
-        Masks hold 1/n for n real tokens: softmax is the same, and the interval of the sums does not grow with
-        n. Errors: InputError for more than one input, or one of another shape.
-        """
-        if len(inputs) != 1:
-            raise InputError(f"{len(inputs)} inputs in rows, which hold one", hint="send them one by one")
-        (hidden, mask), shape = inputs[0], self.layout.shape
-        if hidden.shape != (shape.tokens, self.size) or mask.shape != (shape.tokens,):
-            raise InputError(
-                f"an input of shape {hidden.shape} with mask {mask.shape}, expected "
-                f"{(shape.tokens, self.size)}",
-                hint="pad to the plan's tokens",
-            )
-        keep = mask / mask.sum()
+        calibrated inputs. Errors: see `only`."""
+        (x, keep), shape = self.only(inputs, "in rows"), self.layout.shape
         masks = pack_masks(self.windows, keep) if self.all_tokens else []
         masks += [np.repeat(keep, shape.window)] if self.first_token else []
-        x = hidden / self.bound
         out = {HIDDEN: [carry(self.layout, x)] if self.carried else self.layout.pack(x), MASK: masks}
         return out | ({MEAN: [np.repeat(keep, shape.window)]} if self.mean else {})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacita.packings.one_text import OneTextResponse
+from tacita.packings.one_text.response import OneTextResponse
 from tacita.packings.sizes import ceil_power
 
 

@@ -1,4 +1,4 @@
-"""From a pooled vector to the ciphertexts of the answer, laid out as `one_text` says."""
+"""From a pooled vector to the ciphertexts of the answer, laid out as `one_text.response` says."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array, Diagonal
-from tacita.packings.one_text import OneTextResponse
+from tacita.packings.one_text.response import OneTextResponse
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import refuse
-from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.layout import VectorLayout
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
@@ -33,7 +31,7 @@ class Answering:
     bias: tuple[Array, ...]
 
     def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
-        """pooled / entry, and the norm check of `norm_check` -> the response."""
+        """pooled / entry, and the norm check of `operations.norm_check` -> the response."""
         out = be.linear(pooled, self.plan)
         if self.keep:
             out = [
@@ -41,6 +39,20 @@ class Answering:
             ]
         out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
         return tuple(out)
+
+
+def vector_answering(
+    kind: type[OneTextResponse],
+    dense: tuple[Array, Array] | None,
+    layout: VectorLayout,
+    entry: float,
+    bound: float,
+) -> Answering:
+    """Of a vector: its features, or the logits of a dense map. entry, bound: of the vector and of the
+    logits."""
+    if dense is None:
+        return vector_features(kind, layout, entry)
+    return vector_logits(kind, *dense, layout, entry, bound)
 
 
 def vector_logits(
@@ -94,13 +106,6 @@ def block(v: Array, number: int, slots: int) -> Array:
     return out
 
 
-def norm_check(be: Backend, variance: Ct, root: Ct, rsqrt: Spec) -> Ct:
-    """Half of variance * root^2 at slot 0 (token 0), zero elsewhere; 1/2 inside the interval.
-
-    variance: stored for rsqrt. root: 1/sqrt(variance) / its largest value. Levels: two below variance, root.
-    """
-    form, top = Stored.input_of(rsqrt), output_bound(rsqrt)
-    at_zero = np.zeros(be.slots)
-    at_zero[0] = 0.5 * top**2 / form.scale
-    moved = be.add_const(variance, -form.offset) if form.offset else variance
-    return be.mul(be.mul_vector(moved, at_zero), be.square(root))
+def at_first(slots: int) -> Array:
+    """1 at slot 0 (of token 0), where the norm check is; zero elsewhere."""
+    return block(np.ones(1), 0, slots)

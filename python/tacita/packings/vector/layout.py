@@ -42,6 +42,14 @@ class VectorLayout:
         """int [period]: feature at each position, or -1."""
         return np.where(np.arange(self.period) < self.size, np.arange(self.period), -1)
 
+    def inner(self, size: int) -> VectorLayout:
+        """Of so many features."""
+        return VectorLayout(self.slots, size)
+
+    def vectors(self, per_feature: Array) -> list[Array]:
+        """`vector`, as every layout gives it: one for each ciphertext."""
+        return [self.vector(per_feature)]
+
     def vector(self, per_feature: Array) -> Array:
         """Periodic vector of per_feature, zero in the padding."""
         return np.concatenate([per_feature, np.zeros(self.period - self.size)])
@@ -50,9 +58,9 @@ class VectorLayout:
         """(size,) -> slot vector."""
         return np.tile(self.vector(values), self.slots // self.period)
 
-    def unpack(self, slots: Array) -> Array:
-        """Slot vector -> (size,)."""
-        return slots[: self.size]
+    def unpack(self, slots: Sequence[Array]) -> Array:
+        """The slot vector -> (1, size)."""
+        return slots[0][None, : self.size]
 
 
 @dataclass(frozen=True, eq=False)

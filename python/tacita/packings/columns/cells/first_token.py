@@ -79,14 +79,10 @@ class BatchFirstToken:
             return tuple(scores)
         return tuple(be.sub(s, self.squares.apply(be, first, head)) for head, s in enumerate(scores))
 
-    def exponentials(self, be: Backend, scores: Cts) -> Cts:
-        """exp(score - shift) in (0, 1]. The spec's levels."""
-        return tuple(apply(be, s, self.specs.exp) for s in scores)
-
-    def weigh(self, be: Backend, exps: Cts, mask: Ct) -> tuple[Cts, Cts]:
+    def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(exp * mask, its sums over tokens stored for the inverse). Two levels below exps."""
         form, shape = Stored.input_of(self.specs.inverse), self.columns.shape
-        weighed = tuple(be.mul(e, mask) for e in exps)
+        weighed = tuple(be.mul(e, masks[0]) for e in exps)
         sums = (be.mul_const(token_total(be, w, shape), form.scale) for w in weighed)
         return weighed, tuple(be.add_const(s, form.offset) for s in sums)
 
@@ -110,18 +106,16 @@ class BatchFirstToken:
 
 
 @dataclass(frozen=True, eq=False)
-class CellNorm:
-    """LayerNorm in cells; fields as `BatchNorm`, whose forms it shares."""
+class CellNorm(BatchNorm):
+    """LayerNorm in cells."""
 
-    norm: BatchNorm
     cells: Cells
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance stored for rsqrt, in every token. One level."""
-        form, norm = Stored.input_of(self.norm.rsqrt), self.norm
-        total = token_total(be, dot(be, x, x), self.cells.shape)
-        times = round(norm.entry**2 * form.scale / norm.size)
-        return be.add_const(be.mul_int(total, times), (norm.epsilon - form.centre) * form.scale)
+        form, total = Stored.input_of(self.rsqrt), token_total(be, dot(be, x, x), self.cells.shape)
+        times = round(self.entry**2 * form.scale / self.size)
+        return be.add_const(be.mul_int(total, times), (self.epsilon - form.centre) * form.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +148,6 @@ class CellForward:
     def expand(self, be: Backend, y: Cts) -> Cts:
         """y -> inner features stored for the activation. One level."""
         return self.expansion.apply(be, y)
-
-    def activate(self, be: Backend, inner: Cts) -> Cts:
-        """f(inner) / its largest value. The spec's levels."""
-        return tuple(apply(be, ct, self.activation, 1.0 / output_bound(self.activation)) for ct in inner)
 
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
         """The stored sum of W2 active and y, the residual. One level below both."""

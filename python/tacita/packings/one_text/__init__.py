@@ -1,0 +1,1 @@
+"""What every packing of one text writes the same way, whatever the layout of its tokens."""

@@ -1,0 +1,220 @@
+"""The blocks of one text as operations: tokens in a packing's layout, and a vector once only the first token
+is left.
+
+A packing adds what is its own: attention, the mean over tokens, and its request. Where only one row of an
+attention is asked for, it and all that follows runs on one vector.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic
+
+import numpy as np
+
+from tacita.approx.spec import Spec
+from tacita.blocks.base import Dense, Norm
+from tacita.blocks.base import FeedForward as FeedForwardNode
+from tacita.blocks.graph import Graph
+from tacita.blocks.weights import Weights
+from tacita.packings.arrays import Array
+from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
+from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.one_text.feed_forward import FeedForward
+from tacita.packings.one_text.linear import Cts, L, Linear
+from tacita.packings.one_text.norm import TextNorm
+from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.operations import (
+    ANSWER,
+    answer_operation,
+    forward_operations,
+    function_operations,
+    norm_check,
+    norm_operations,
+)
+from tacita.packings.specs import CircuitSpecs
+from tacita.packings.stored import Stored, output_bound
+from tacita.packings.vector.answer import Answering, at_first, vector_answering
+from tacita.packings.vector.layout import VectorLayout
+from tacita.packings.vector.linear import affine
+from tacita.packings.vector.linear import linear_of as vector_linear
+from tacita.packings.vector.norm import VectorNorm, exact_bound
+from tacita.packings.weights import AttentionWeights
+from tacita.slots.base import Backend
+
+HIDDEN, MASK = "hidden", "mask"
+
+
+@dataclass(frozen=True)
+class Form:
+    """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the copies,
+    where a packing has them."""
+
+    bound: float
+    vector: bool = False
+    carried: bool = False
+
+
+class OneTextParts(ABC, Generic[L]):
+    """See `packings.base.Parts`. linear: of the hidden states. carries: whether a norm may leave token 0
+    beside its result, for an attention of one query.
+
+    Raises PlanError for attentions of several kinds.
+    """
+
+    packing: ClassVar[str]
+    answered: ClassVar[type[OneTextResponse]]
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Weights,
+        specs: CircuitSpecs,
+        sizes: tuple[int, int],
+        linear: Linear[L],
+        *,
+        carries: bool = False,
+    ) -> None:
+        """sizes: slots and tokens."""
+        self._graph, self._weights, self._specs = graph, weights, specs
+        (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
+        self._linear, self._layout, self._carries = linear, linear.layout, carries
+        self._vector = VectorLayout(self._slots, self._layout.size)
+        self._answering: Answering | None = None
+        self._probes: dict[str, Probe] = {}
+
+    @abstractmethod
+    def _all_tokens(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
+        """An attention with as many queries as tokens. name: of the node."""
+
+    @abstractmethod
+    def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
+        """An attention of one query; the result is a vector."""
+
+    @abstractmethod
+    def _norm(self, fields: NormFields, *, carry: bool) -> TextNorm[L]:
+        """Of tokens. fields: those of `TextNorm` after the layout."""
+
+    @abstractmethod
+    def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
+        """The mean over tokens, and the response of it or of a dense map of it."""
+
+    def response(self) -> OneTextResponse:
+        """See the contract."""
+        assert self._answering is not None
+        return self._answering.response
+
+    def probes(self) -> Mapping[str, Probe]:
+        """See the contract."""
+        return self._probes
+
+    def block(self, block: Block[Form], target: Target) -> list[Operation]:
+        """See the contract."""
+        if isinstance(block.node, FeedForwardNode):
+            return self._feed_forward(block, block.node, target)
+        if block.rows not in (1, self._tokens):
+            raise refuse_node(self.packing, block.name, f"{block.rows} of {self._tokens} rows")
+        built = AttentionWeights.of(self._weights, block.node), self._attention_specs(block, target)
+        lower = self._all_tokens if block.rows == self._tokens else self._first_token
+        return lower(block.name, block, target, built)
+
+    def stored(self, target: Target, block: Block[Form]) -> Held[Form]:
+        """See the contract."""
+        vector = block.x.form.vector or block.rows == 1
+        return Held(target.live, block.rows, Form(target.bound, vector=vector))
+
+    def centre(self, x: Held[Form], norm: str) -> list[Operation]:
+        """By rotations. Levels: one, or two where `Linear.residual` says so."""
+        linear, centred = self._linear_of(x.form), f"{norm}.centred"
+        factor = x.form.bound / self._exit(norm, vector=x.form.vector)
+
+        def run(be: Backend, cts: Cts) -> Cts:
+            return linear.centre(be, cts, factor)
+
+        return [Operation.of(f"{norm}.centre", (x.live,), centred, run)]
+
+    def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
+        """Gamma and beta are applied here."""
+        specs, carry = self._specs.norm(name), readers.first_row and self._carries
+        form = Form(specs.result, vector=rows == 1, carried=carry)
+        exit_, parts = self._exit(name, vector=form.vector), self._weights.affine(n.name)
+        fields = (specs.rsqrt, n.epsilon, *parts, exit_, specs.result)
+        norm = VectorNorm(self._vector, *fields) if form.vector else self._norm(fields, carry=carry)
+        check = norm_check(at_first(self._slots), specs.rsqrt, 1.0 / output_bound(specs.rsqrt))
+        self._probes[name] = Probe(name, lambda slots: self._values(form, slots), f"{name}.result")
+        return norm_operations(norm, name, check if readers.last else None), Held(name, rows, form)
+
+    def function(
+        self, x: Held[Form], dense: Dense, name: str, kind: str
+    ) -> tuple[list[Operation], Held[Form]]:
+        """On the vector, whatever the function."""
+        self._need_vector(x, name)
+        spec, (weight, bias) = self._specs.function(name).function, self._weights.dense(dense)
+        form = Stored.input_of(spec)
+        matrix, shift = weight * (x.form.bound * form.scale), bias * form.scale + form.offset
+        mapped = affine(matrix, shift, self._vector, self._vector)
+        result = Held(name, 1, Form(output_bound(spec), vector=True))
+        return function_operations(mapped.apply, spec, name, x.live), result
+
+    def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
+        """See the contract."""
+        weights = self._weights.dense(dense) if dense else None
+        if mean:
+            operation, self._answering = self._mean(x, weights, mean)
+            return [operation, answer_operation(self._answering, mean)]
+        self._need_vector(x, ANSWER)
+        self._answering = self._of_vector(weights, x.form.bound)
+        return [answer_operation(self._answering, x.live)]
+
+    def _of_vector(self, dense: Pair | None, entry: float) -> Answering:
+        return vector_answering(self.answered, dense, self._vector, entry, self._specs.answer)
+
+    def _need_vector(self, x: Held[Form], name: str) -> None:
+        if not x.form.vector:
+            raise refuse_node(self.packing, name, "one row of a tensor that is not a vector")
+
+    def _feed_forward(self, block: Block[Form], f: FeedForwardNode, target: Target) -> list[Operation]:
+        x, residual = block.x, block.residual
+        forward = FeedForward.build(
+            (*self._weights.dense(f.wide), *self._weights.dense(f.narrow)),
+            self._linear_of(x.form),
+            self._specs.function(block.name).function,
+            x.form.bound,
+            self._target_exit(target, vector=x.form.vector),
+            residual=residual.form.bound,
+            centred=bool(target.norm),
+        )
+        return forward_operations(forward, block.name, x.live, residual.live, target.live)
+
+    def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
+        s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
+        bounds = (s.context, s.attended, block.x.form.bound, exit_, block.residual.form.bound)
+        centred = bool(target.norm)
+        return AttentionSpecs(s.exp, s.inverse, *bounds, centred=centred, first=s.first, share=s.share)
+
+    def _linear_of(self, form: Form) -> Linear[Any]:
+        return vector_linear(self._vector) if form.vector else self._linear
+
+    def _values(self, form: Form, slots: Sequence[Array]) -> Array:
+        """Decoded ciphertexts -> (1, tokens or 1, features)."""
+        found = self._linear_of(form).layout.unpack(slots)
+        return np.asarray(np.real(found)[None] * form.bound)
+
+    def _target_exit(self, target: Target, *, vector: bool) -> float:
+        return self._exit(target.norm, vector=vector) if target.norm else target.bound
+
+    def _exit(self, norm: str, *, vector: bool) -> float:
+        """What the centred input of a norm is divided by."""
+        s = self._specs.norm(norm)
+        return exact_bound(s.centred, s.rsqrt, self._vector.size) if vector else s.centred
+
+    def _attended(self, rows: int) -> bool:
+        """Whether an attention of the model has so many queries."""
+        return any(step.output.shape[0] == rows for step in self._graph.steps if step.op == "attention")
+
+
+Pair = tuple[Array, Array]  # a dense map's weight and bias
+NormFields = tuple[Spec, float, Array, Array, float, float]
+Built = tuple[AttentionWeights, AttentionSpecs]

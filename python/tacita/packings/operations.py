@@ -1,0 +1,149 @@
+"""Blocks as operations, whatever layout they compute in: what every packing writes the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array
+from tacita.packings.base import Operation
+from tacita.packings.stored import Stored, apply, output_bound
+from tacita.slots.base import Backend, Ct
+
+CHECK, ANSWER = "check", "answer"
+Cts = tuple[Ct, ...]
+Of = Callable[[Backend, Cts], Cts]  # a tensor of a tensor
+Check = Callable[[Backend, Ct, Ct], Ct]  # of a variance and its root: see `norm_check`
+
+
+class Norm(Protocol):
+    """A norm in some layout; `one_text.norm.TextNorm` says what its methods mean."""
+
+    def variance(self, be: Backend, x: Cts) -> Ct: ...
+    def root(self, be: Backend, variance: Ct) -> Ct: ...
+    def normalise(self, be: Backend, x: Cts, root: Ct) -> Cts: ...
+
+
+class Forward(Protocol):
+    """A feed-forward block in some layout; `one_text.feed_forward.FeedForward` says what its methods mean."""
+
+    @property
+    def activation(self) -> Spec: ...
+    def expand(self, be: Backend, y: Cts) -> Cts: ...
+    def contract(self, be: Backend, y: Cts, active: Cts) -> Cts: ...
+
+
+class Answering(Protocol):
+    """What is made of a pooled tensor, in some layout."""
+
+    def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
+        """pooled, and the norm check of `norm_check` -> the response."""
+        ...
+
+
+def approximated(name: str, x: str, result: str, spec: Spec) -> Operation:
+    """f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's."""
+
+    def run(be: Backend, cts: Cts) -> Cts:
+        scale = 1.0 / output_bound(spec)
+        return tuple(apply(be, ct, spec, scale) for ct in cts)
+
+    return Operation.of(name, (x,), result, run)
+
+
+def exponentials(name: str, spec: Spec) -> Operation:
+    """`NAME.scores`, stored for exp -> `NAME.exponentials`, exp(score - shift) in (0, 1]. Levels: the
+    spec's."""
+
+    def run(be: Backend, scores: Cts) -> Cts:
+        return tuple(apply(be, ct, spec) for ct in scores)
+
+    return Operation.of(f"{name}.exp", (f"{name}.scores",), f"{name}.exponentials", run)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The first row of what an attention of one query reads. first, back: of x, of the residual; one tensor
+    where these are one."""
+
+    operation: Operation
+    first: str
+    back: str
+
+
+def selected(name: str, x: str, residual: str, of_x: Of, of_residual: Of) -> Selected:
+    """x, residual: live tensors. of_x, of_residual: a tensor -> its first row."""
+    first = f"{name}.first"
+    back = first if residual == x else f"{name}.residual"
+
+    def run(be: Backend, queried: Cts, added: Cts) -> tuple[Cts, ...]:
+        found = of_x(be, queried)
+        return (found,) if back == first else (found, of_residual(be, added))
+
+    writes = (first,) if back == first else (first, back)
+    return Selected(Operation.of(f"{name}.select", (x, residual), writes, run), first, back)
+
+
+def norm_operations(norm: Norm, name: str, check: Check | None = None, mask: str = "") -> list[Operation]:
+    """`NAME.centred` -> the result. check: also give the norm check of the response. mask: the tensor by
+    which the result is weighed; empty for none."""
+    centred, spread = f"{name}.centred", f"{name}.variance"
+
+    def variance(be: Backend, x: Cts) -> Cts:
+        return (norm.variance(be, x),)
+
+    def normalise(be: Backend, x: Cts, spread: Cts, *masks: Cts) -> tuple[Cts, ...]:
+        root = norm.root(be, spread[0])
+        result = norm.normalise(be, x, be.mul(root, masks[0][0]) if masks else root)
+        return (result, (check(be, spread[0], root),)) if check else (result,)
+
+    reads, writes = (centred, spread, mask) if mask else (centred, spread), (name, CHECK)
+    return [
+        Operation.of(spread, (centred,), spread, variance),
+        Operation.of(name, reads, writes if check else writes[:1], normalise),
+    ]
+
+
+def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
+    """Half of variance * (1/sqrt(variance))^2 where `at` is 1, zero where it is 0; 1/2 inside the interval.
+
+    The variance comes stored for rsqrt, and 1/sqrt(variance) times `factor`. Levels: two below both.
+    """
+    form = Stored.input_of(rsqrt)
+
+    def check(be: Backend, variance: Ct, root: Ct) -> Ct:
+        moved = be.add_const(variance, -form.offset) if form.offset else variance
+        return be.mul(be.mul_vector(moved, at * (0.5 / factor**2 / form.scale)), be.square(root))
+
+    return check
+
+
+def forward_operations(forward: Forward, name: str, y: str, residual: str, target: str) -> list[Operation]:
+    """As three stages: the inner tensor may be refreshed between them.
+
+    y, residual, target: live tensors; the sum goes into the target.
+    """
+    inner, active = f"{name}.inner", f"{name}.active"
+    return [
+        Operation.of(f"{name}.expand", (y,), inner, forward.expand),
+        approximated(f"{name}.activate", inner, active, forward.activation),
+        Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
+    ]
+
+
+def function_operations(dense: Of, spec: Spec, name: str, x: str) -> list[Operation]:
+    """A function of a dense map, divided by its largest value. dense: x -> the map of it, stored for the
+    spec; one level."""
+    argument = f"{name}.argument"
+    return [Operation.of(argument, (x,), argument, dense), approximated(name, argument, name, spec)]
+
+
+def answer_operation(answering: Answering, pooled: str) -> Operation:
+    """The response of a pooled tensor."""
+
+    def answer(be: Backend, x: Cts, check: Cts) -> Cts:
+        return answering.apply(be, x, check[0])
+
+    return Operation.of(ANSWER, (pooled, CHECK), ANSWER, answer)

@@ -1,5 +1,5 @@
-"""From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text.response` says: the mean over
-tokens, and what is made of it."""
+"""From the hidden states of rows to the ciphertexts of the answer, laid out as `one_text.response` says: the
+mean over tokens, and what is made of it."""
 
 from __future__ import annotations
 

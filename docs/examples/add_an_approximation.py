@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, unreachable
+from tacita.approx.spec import MARGIN, Spec
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
@@ -18,15 +19,12 @@ def exact(x: Array) -> Array:
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
-    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    bound = fitting.symmetric("softplus", interval, 2.0 * MARGIN)
 
     def make(degree: int) -> Spec:
         return poly.chebyshev_spec("softplus", exact, interval, (-bound, bound), degree)
 
-    spec = poly.smallest_degree(make, error, max_depth)
-    if spec is None:
-        raise unreachable("softplus", interval, error, make(2**max_depth - 1).error, max_depth)
-    return spec
+    return poly.least_degree("softplus", make, interval, error, max_depth)
 
 
 # error on the interval, levels used, behaviour just outside

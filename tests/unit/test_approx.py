@@ -41,7 +41,7 @@ def exact(module, spec, x):
 
 
 def measured(module, spec, x):
-    difference = np.abs(module.numpy(x, spec) - exact(module, spec, x))
+    difference = np.abs(spec.numpy(x) - exact(module, spec, x))
     return float(np.max(difference / np.abs(exact(module, spec, x)) if spec.relative else difference))
 
 
@@ -71,11 +71,11 @@ def test_five_percent_outside_the_error_is_still_the_stated_one(module, interval
 @pytest.mark.parametrize("storage", ["raw", "free", "odd"])
 def test_evaluation_equals_numpy_and_uses_the_stated_levels(module, interval, error, levels, storage):
     spec = module.fit(interval, error)
-    scale = {"raw": 1.0, "free": approx.free_scale(spec), "odd": 0.3 / interval[1]}[storage]
+    scale = {"raw": 1.0, "free": spec.free_scale(), "odd": 0.3 / interval[1]}[storage]
     x, be = inside(interval, 512), PlainBackend(512, 20)
     out = spec.evaluate(be, be.encrypt(x * scale), scale, 0.25)
-    np.testing.assert_allclose(out.values, 0.25 * module.numpy(x, spec), rtol=1e-8, atol=1e-10)
-    assert 20 - out.level == module.depth(spec, input_scale=scale)
+    np.testing.assert_allclose(out.values, 0.25 * spec.numpy(x), rtol=1e-8, atol=1e-10)
+    assert 20 - out.level == spec.depth(scale)
 
 
 @pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
@@ -137,7 +137,7 @@ def test_fused_division_saves_a_level(interval):
     spec, be, sim = inverse.fit(interval, 1e-4), PlainBackend(128, 20), SimBackend(128, 20)
     x = inside(interval, 128)
     numerators = [be.encrypt(0.3 * x * np.cos(x)), be.encrypt(-x)]
-    scale = approx.free_scale(spec)
+    scale = spec.free_scale()
     quotients = spec.divide(be, numerators, be.encrypt(x * scale), scale)
     spec.divide(sim, [sim.input(), sim.input()], sim.input(), scale)
     assert products(sim) == 3 * spec.depth(scale) - 1
@@ -156,7 +156,7 @@ def test_relaxed_newton_halves_the_error_of_the_plain_step():
 @pytest.mark.parametrize(("module", "interval", "error", "levels"), CASES, ids=IDS)
 def test_product_counts_and_levels_agree_with_sim(module, interval, error, levels):
     for spec in module.candidates(interval):
-        sim, scale = SimBackend(512, 20), approx.free_scale(spec)
+        sim, scale = SimBackend(512, 20), spec.free_scale()
         out = spec.evaluate(sim, sim.input(), scale)
         assert products(sim) == spec.multiplications()
         assert 20 - sim.level(out) == approx.free_depth(spec)

@@ -84,7 +84,7 @@ def test_five_percent_outside_the_error_is_still_the_stated_one(name, fitted):
 @pytest.mark.parametrize("storage", ["raw", "free", "odd"])
 def test_evaluation_equals_numpy_and_uses_the_stated_levels(name, storage, fitted):
     spec, interval = fitted[name], CASES[name][2]
-    scale = {"raw": 1.0, "free": approx.free_scale(spec), "odd": 0.03}[storage]
+    scale = {"raw": 1.0, "free": spec.free_scale(), "odd": 0.03}[storage]
     x, be, sim = inside(interval, 512), PlainBackend(512, 26), SimBackend(512, 26)
     out = spec.evaluate(be, be.encrypt(x * scale), scale, 0.25)
     np.testing.assert_allclose(out.values, 0.25 * spec.numpy(x), rtol=1e-7, atol=1e-9)

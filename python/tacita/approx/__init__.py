@@ -16,7 +16,7 @@ from tacita.approx.activations import gelu, relu, tanh
 from tacita.approx.exponentials import exp, power
 from tacita.approx.fit import FitError
 from tacita.approx.inverses import constant, inverse, rsqrt
-from tacita.approx.spec import Spec, choose, depth, evaluate, free_depth, free_scale, from_dict, numpy, pareto
+from tacita.approx.spec import Spec, choose, free_depth, from_dict, pareto
 from tacita.approx.variants import arion, moai
 
 __all__ = [
@@ -25,16 +25,12 @@ __all__ = [
     "arion",
     "choose",
     "constant",
-    "depth",
-    "evaluate",
     "exp",
     "free_depth",
-    "free_scale",
     "from_dict",
     "gelu",
     "inverse",
     "moai",
-    "numpy",
     "pareto",
     "power",
     "relu",

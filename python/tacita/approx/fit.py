@@ -45,6 +45,11 @@ class Fit:
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
+    @property
+    def floats(self) -> tuple[float, ...]:
+        """The coefficients as a spec holds them."""
+        return tuple(map(float, self.coefficients))
+
     def __call__(self, x: Array) -> Array:
         return evaluate_series(self.coefficients, to_unit(x, self.domain))
 
@@ -128,6 +133,12 @@ def widen_ratio(interval: Interval, share: float) -> Interval:
     """[lo*(1-share), hi*(1+share)] for 0 < lo: the domain of 1/x and 1/sqrt(x), which must stay positive."""
     check_interval("widen_ratio", interval, positive=True)
     return interval[0] * (1.0 - share), interval[1] * (1.0 + share)
+
+
+def symmetric(operation: str, interval: Interval, share: float) -> float:
+    """max |x| * (1 + share): half the width of the domain of a function that is fitted about 0."""
+    check_interval(operation, interval)
+    return max(abs(interval[0]), abs(interval[1])) * (1.0 + share)
 
 
 def check_interval(operation: str, interval: Interval, *, positive: bool = False) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacita.approx import fit as fitting
-from tacita.approx.fit import Array, Fit, Function, Interval
-from tacita.approx.spec import Spec, half_width, map_levels, normalise, unit
+from tacita.approx.fit import Array, Function, Interval
+from tacita.approx.spec import Spec, half_width, map_levels, normalise, unreachable
 from tacita.slots.counts import poly_products
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ChebyshevSpec(Spec):
         return series_multiplications(len(self.coefficients) - 1)
 
     def numpy(self, x: Array) -> Array:
-        return fitting.evaluate_series(np.array(self.coefficients), unit(x, self.domain))
+        return fitting.evaluate_series(np.array(self.coefficients), fitting.to_unit(x, self.domain))
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
         u = normalise(be, ct, self.domain, input_scale)
@@ -63,7 +63,7 @@ class EvenSpec(Spec):
         return 1 + series_multiplications(len(self.coefficients) - 1)
 
     def numpy(self, x: Array) -> Array:
-        u = unit(x, self.domain)
+        u = fitting.to_unit(x, self.domain)
         return self.linear * u + fitting.evaluate_series(np.array(self.coefficients), 2.0 * u * u - 1.0)
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
@@ -99,7 +99,7 @@ def chebyshev_spec(
 ) -> ChebyshevSpec:
     """Minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is given."""
     fit = fitting.remez(f, domain, degree, weight)
-    return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, _floats(fit))
+    return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, fit.floats)
 
 
 def even_spec(
@@ -110,7 +110,7 @@ def even_spec(
     """
     fit = fitting.remez(_folded(even, bound), (-1.0, 1.0), degree)
     domain = (-bound, bound)
-    return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), _floats(fit))
+    return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), fit.floats)
 
 
 def smallest_degree(
@@ -130,6 +130,24 @@ def smallest_degree(
         if measure(top) <= error:
             return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top, measure)
     return None
+
+
+def least_degree(
+    function: str,
+    make: Callable[[int], Spec],
+    interval: Interval,
+    error: float,
+    max_depth: int,
+    even: bool = False,
+    measure: Callable[[Spec], float] = lambda spec: spec.error,
+) -> Spec:
+    """`smallest_degree`, for a function that has no other form. Raises FitError when max_depth does not
+    suffice."""
+    spec = smallest_degree(make, error, max_depth, even, measure)
+    if spec is None:
+        best = measure(make(2 ** (max_depth - even) - 1))
+        raise unreachable(function, interval, error, best, max_depth)
+    return spec
 
 
 def _reduce(
@@ -156,7 +174,3 @@ def _reduce(
 def _folded(even: Function, bound: float) -> Function:
     """The even function of x as a function of t = T_2(x / bound)."""
     return lambda t: even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))
-
-
-def _floats(fit: Fit) -> tuple[float, ...]:
-    return tuple(float(c) for c in fit.coefficients)

@@ -7,7 +7,7 @@ holds: an input a few percent outside `interval` is still inside `domain`, so th
 not explode.
 
 Scales. The ciphertext holds x * input_scale, the result is f(x) * output_scale. The scale
-`free_scale(spec)` (1 over the half-width of the domain, or that over an integer) costs no level for the
+`spec.free_scale()` (1 over the half-width of the domain, or that over an integer) costs no level for the
 affine map to [-1, 1]; others cost one. Ranking (`choose`, `pareto`) counts levels at the free scale, which
 a plan can always arrange.
 """
@@ -15,13 +15,13 @@ a plan can always arrange.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from tacita.approx.fit import Array, FitError, Interval, to_unit
+from tacita.approx.fit import Array, FitError, Interval
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
@@ -76,6 +76,9 @@ class Spec(ABC):
         return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
 
+S = TypeVar("S", bound=Spec)
+
+
 def from_dict(data: Mapping[str, Any]) -> Spec:
     """Rebuild a spec from `to_dict`'s output. Errors: FitError naming an unknown kind or the missing/extra
     fields.
@@ -94,31 +97,9 @@ def from_dict(data: Mapping[str, Any]) -> Spec:
     return cls(**{name: _frozen(data[name]) for name in names})
 
 
-def evaluate(be: Backend, ct: Ct, spec: Spec, *, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
-    """Ciphertext of x*input_scale -> ciphertext of f(x)*output_scale. Cost: spec.depth levels,
-    spec.multiplications.
-    """
-    return spec.evaluate(be, ct, input_scale, output_scale)
-
-
-def depth(spec: Spec, *, input_scale: float = 1.0) -> int:
-    """Levels used by `evaluate(..., input_scale=input_scale)`."""
-    return spec.depth(input_scale)
-
-
-def free_scale(spec: Spec) -> float:
-    """The input scale at which depth is least: store x * free_scale(spec)."""
-    return spec.free_scale()
-
-
 def free_depth(spec: Spec) -> int:
     """Depth at the free scale."""
     return spec.depth(spec.free_scale())
-
-
-def numpy(x: Array, spec: Spec) -> Array:
-    """The float64 value of the polynomial at x, shape of x."""
-    return spec.numpy(np.asarray(x, dtype=np.float64))
 
 
 def half_width(domain: Interval) -> float:
@@ -168,6 +149,33 @@ def pareto(specs: Iterable[Spec]) -> tuple[Spec, ...]:
     return tuple(kept)
 
 
+def chosen(
+    function: str,
+    specs: Sequence[Spec],
+    interval: Interval,
+    error: float,
+    max_depth: int,
+    others: Callable[[], Iterable[Spec]] = tuple,
+) -> Spec:
+    """The one of `choose`. Raises FitError, with the least error of the specs and of others, when there is
+    none. others: made only then."""
+    spec = choose(specs, error)
+    if spec is None:
+        raise unreachable(function, interval, error, min(s.error for s in (*specs, *others())), max_depth)
+    return spec
+
+
+def first(function: str, specs: Iterable[S], interval: Interval, error: float, max_depth: int) -> S:
+    """The first with at most `error`, of specs in the order of their cost, each made when it is asked for.
+    Raises FitError when there is none."""
+    best = np.inf
+    for spec in specs:
+        best = min(best, spec.error)
+        if spec.error <= error:
+            return spec
+    raise unreachable(function, interval, error, best, max_depth)
+
+
 def unreachable(function: str, interval: Interval, error: float, best: float, max_depth: int) -> FitError:
     """The FitError of a fit whose stated error no candidate reaches."""
     return FitError(
@@ -175,11 +183,6 @@ def unreachable(function: str, interval: Interval, error: float, best: float, ma
         f"{max_depth} levels (best {best:.3g})",
         hint="allow more levels, a larger error or a narrower interval",
     )
-
-
-def unit(x: Array, domain: Interval) -> Array:
-    """float64 counterpart of `normalise`."""
-    return to_unit(x, domain)
 
 
 def _rank(spec: Spec) -> tuple[int, int, float]:

@@ -13,9 +13,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+from tacita.approx.spec import MARGIN, Spec, chosen, pareto
 
 
 def exact(x: Array) -> Array:
@@ -36,11 +34,10 @@ def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
         if _lopsided(interval)
         else None
     )
-    spec = choose([s for s in (even, plain) if s is not None], error)
-    if spec is None:
-        best = min(s.error for s in candidates(interval, max_depth=max_depth))
-        raise unreachable("gelu", interval, error, best, max_depth)
-    return spec
+    specs = [s for s in (even, plain) if s is not None]
+    return chosen(
+        "gelu", specs, interval, error, max_depth, lambda: candidates(interval, max_depth=max_depth)
+    )
 
 
 def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
@@ -55,8 +52,7 @@ def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
 
 def _even(interval: Interval, degree: int) -> Spec:
     """Symmetric domain, max |x| plus the margin on each side; `degree` counts powers of T_2."""
-    fitting.check_interval("gelu", interval)
-    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    bound = fitting.symmetric("gelu", interval, 2.0 * MARGIN)
     return poly.even_spec("gelu", lambda x: exact(x) - 0.5 * x, 0.5, interval, bound, degree)
 
 

@@ -28,23 +28,10 @@ from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.activations.gelu import exact
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import (
-    MARGIN,
-    Spec,
-    depth,
-    evaluate,
-    map_levels,
-    normalise,
-    numpy,
-    pareto,
-    unit,
-    unreachable,
-)
+from tacita.approx.spec import MARGIN, Spec, map_levels, normalise, pareto, unreachable
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
-
-__all__ = ["ExtendedGeluSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
 PEAK = 1.5  # E rises up to w = PEAK / L
 FACTORS = (1.7, 1.9, 2.1, 2.2, 2.3, 2.4)  # L tried; from 1.5 sqrt(3) = 2.598 on E would return to 0 inside
@@ -76,7 +63,7 @@ class ExtendedGeluSpec(Spec):
         return 2 * self.extensions + poly.series_multiplications(len(self.coefficients) - 1) + 1
 
     def numpy(self, x: Array) -> Array:
-        w = unit(x, self.domain)
+        w = fitting.to_unit(x, self.domain)
         for _ in range(self.extensions):
             w = _extend(w, self.factor)
         g = fitting.evaluate_series(np.array(self.coefficients), w)
@@ -133,8 +120,7 @@ def _forms(max_depth: int) -> list[tuple[int, int]]:
 
 def _specs(interval: Interval, extensions: int, levels: int) -> Iterator[ExtendedGeluSpec]:
     """One for each factor that leaves g its rising part."""
-    fitting.check_interval("gelu (extended)", interval)
-    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    bound = fitting.symmetric("gelu (extended)", interval, 2.0 * MARGIN)
     for factor in FACTORS if extensions else (1.0,):
         if not extensions or bound * (PEAK / factor) / factor ** (extensions - 1) >= RISE:
             yield extended_spec(interval, bound, 2**levels - 1, extensions, factor)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -28,9 +29,7 @@ from numpy.polynomial import chebyshev
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, depth, evaluate, half_width, numpy, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "fit_density", "numpy", "rms"]
+from tacita.approx.spec import MARGIN, Spec, half_width, pareto
 
 FLOOR = 0.02  # weight of inputs that were never seen, as a share of a uniform density
 GRID = 20001  # points on which errors are measured
@@ -44,11 +43,7 @@ def exact(x: Array) -> Array:
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
-    spec = poly.smallest_degree(lambda degree: _spec(interval, degree), error, max_depth, even=True)
-    if spec is None:
-        best = _spec(interval, 2 ** (max_depth - 1) - 1).error
-        raise unreachable("relu", interval, error, best, max_depth)
-    return spec
+    return poly.least_degree("relu", partial(_spec, interval), interval, error, max_depth, even=True)
 
 
 def fit_density(interval: Interval, share: float, density: Sequence[float], *, max_depth: int = 9) -> Spec:
@@ -59,16 +54,14 @@ def fit_density(interval: Interval, share: float, density: Sequence[float], *, m
     """
     domain = fitting.widen(interval, MARGIN)
     weights, goal = np.asarray(density, dtype=np.float64), share * half_width(domain)
-    spec = poly.smallest_degree(
+    return poly.least_degree(
+        "relu, root mean square,",
         lambda degree: _least_squares(interval, domain, degree, weights),
+        interval,
         goal,
         max_depth,
         measure=lambda spec: rms(spec, weights),
     )
-    if spec is None:
-        best = rms(_least_squares(interval, domain, 2**max_depth - 1, weights), weights)
-        raise unreachable("relu, root mean square,", interval, goal, best, max_depth)
-    return spec
 
 
 def rms(spec: Spec, density: Array) -> float:
@@ -108,6 +101,5 @@ def _weights(x: Array, interval: Interval, density: Array, floor: float) -> Arra
 
 
 def _spec(interval: Interval, degree: int) -> Spec:
-    fitting.check_interval("relu", interval)
-    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    bound = fitting.symmetric("relu", interval, 2.0 * MARGIN)
     return poly.even_spec("relu", lambda x: 0.5 * np.abs(x), 0.5, interval, bound, degree)

@@ -7,14 +7,14 @@ coefficient) has 8 levels; degree 127 has 7.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+from tacita.approx.spec import MARGIN, Spec, pareto
 
 
 def exact(x: Array) -> Array:
@@ -24,10 +24,7 @@ def exact(x: Array) -> Array:
 
 def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """Least depth, then least degree, with absolute error <= `error`. Raises FitError when out of reach."""
-    spec = poly.smallest_degree(lambda degree: _spec(interval, degree), error, max_depth)
-    if spec is None:
-        raise unreachable("tanh", interval, error, _spec(interval, 2**max_depth - 1).error, max_depth)
-    return spec
+    return poly.least_degree("tanh", partial(_spec, interval), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
@@ -37,6 +34,5 @@ def candidates(interval: Interval, *, max_depth: int = 8) -> tuple[Spec, ...]:
 
 def _spec(interval: Interval, degree: int) -> Spec:
     """Symmetric domain, so that storing x / bound makes the affine map free."""
-    fitting.check_interval("tanh", interval)
-    bound = max(abs(interval[0]), abs(interval[1])) * (1.0 + 2.0 * MARGIN)
+    bound = fitting.symmetric("tanh", interval, 2.0 * MARGIN)
     return poly.chebyshev_spec("tanh", exact, interval, (-bound, bound), degree)

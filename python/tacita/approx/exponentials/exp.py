@@ -16,24 +16,10 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import (
-    MARGIN,
-    Spec,
-    choose,
-    depth,
-    evaluate,
-    map_levels,
-    normalise,
-    numpy,
-    pareto,
-    unit,
-    unreachable,
-)
+from tacita.approx.spec import MARGIN, Spec, chosen, map_levels, normalise, pareto
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
-
-__all__ = ["PowerSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
 SQUARINGS = (0, 1, 2, 3, 4)
 
@@ -57,7 +43,7 @@ class PowerSpec(Spec):
         return poly.series_multiplications(len(self.coefficients) - 1) + self.squarings
 
     def numpy(self, x: Array) -> Array:
-        base = fitting.evaluate_series(np.array(self.coefficients), unit(x, self.domain))
+        base = fitting.evaluate_series(np.array(self.coefficients), fitting.to_unit(x, self.domain))
         return np.asarray(base ** (2**self.squarings), dtype=np.float64)
 
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
@@ -79,11 +65,14 @@ def fit(interval: Interval, error: float, *, shift: float | None = None, max_dep
     reach.
     """
     specs = [spec for k in SQUARINGS if (spec := _smallest(interval, error, shift, k, max_depth)) is not None]
-    spec = choose(specs, error)
-    if spec is None:
-        best = min(s.error for s in candidates(interval, shift=shift, max_depth=max_depth))
-        raise unreachable("exp", interval, error, best, max_depth)
-    return spec
+    return chosen(
+        "exp",
+        specs,
+        interval,
+        error,
+        max_depth,
+        lambda: candidates(interval, shift=shift, max_depth=max_depth),
+    )
 
 
 def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 8) -> tuple[Spec, ...]:
@@ -114,9 +103,7 @@ def power_spec(interval: Interval, shift: float | None, degree: int, squarings: 
     u = np.linspace(-1.0, 1.0, 4001)
     x = fitting.from_unit(u, domain)
     error = float(np.max(np.abs(fitting.evaluate_series(root.coefficients, u) ** power - exact(x, moved))))
-    return PowerSpec(
-        "exp", interval, domain, error, False, moved, squarings, tuple(map(float, root.coefficients))
-    )
+    return PowerSpec("exp", interval, domain, error, False, moved, squarings, root.floats)
 
 
 def _weight(x: Array, power: float) -> Array:

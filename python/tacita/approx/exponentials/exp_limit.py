@@ -9,15 +9,15 @@ line for the interval (least absolute error).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.exponentials import exp
-from tacita.approx.exponentials.exp import PowerSpec, depth, evaluate, exact, numpy
+from tacita.approx.exponentials.exp import PowerSpec, exact
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec, half_width, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "limit", "numpy"]
+from tacita.approx.spec import MARGIN, Spec, first, half_width, pareto
 
 FIRST, LAST = 1, 14  # squarings tried
 
@@ -34,17 +34,16 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
 def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
     """Fewest squarings with absolute error <= `error`, the line refitted. Raises FitError when out of
     reach."""
-    found: list[Spec] = []
-    for squarings in range(FIRST, max_depth):
-        found.append(_refitted(interval, shift, squarings))
-        if found[-1].error <= error:
-            return found[-1]
-    raise unreachable("exp (limit)", interval, error, min(s.error for s in found), max_depth)
+    return first("exp (limit)", _all(interval, shift, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, shift: float | None = None, max_depth: int = 12) -> tuple[Spec, ...]:
     """One spec per number of squarings within max_depth levels."""
-    return pareto(_refitted(interval, shift, squarings) for squarings in range(FIRST, max_depth))
+    return pareto(_all(interval, shift, max_depth))
+
+
+def _all(interval: Interval, shift: float | None, max_depth: int) -> Iterator[Spec]:
+    return (_refitted(interval, shift, squarings) for squarings in range(FIRST, max_depth))
 
 
 def _refitted(interval: Interval, shift: float | None, squarings: int) -> Spec:

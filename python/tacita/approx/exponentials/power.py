@@ -13,9 +13,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError, Interval
 from tacita.approx.poly import ChebyshevSpec
-from tacita.approx.spec import MARGIN, depth, evaluate, numpy
-
-__all__ = ["depth", "evaluate", "exact", "fit", "numpy", "top"]
+from tacita.approx.spec import MARGIN
 
 MOST = 15  # largest power
 
@@ -37,4 +35,4 @@ def fit(interval: Interval, offset: float, power: int) -> ChebyshevSpec:
         raise FitError(f"power fit: power {power}", hint=f"it must be from 1 to {MOST}")
     domain, scale = fitting.widen(interval, MARGIN), top(interval, offset)
     found = fitting.interpolate(lambda x: exact(x / scale, offset / scale, power), domain, power)
-    return ChebyshevSpec("power", interval, domain, found.error, False, tuple(map(float, found.coefficients)))
+    return ChebyshevSpec("power", interval, domain, found.error, False, found.floats)

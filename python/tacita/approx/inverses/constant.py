@@ -14,12 +14,10 @@ import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import Spec, depth, evaluate, numpy
+from tacita.approx.spec import Spec
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
-
-__all__ = ["ConstantSpec", "depth", "evaluate", "fit", "is_constant", "numpy"]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Interval
 from tacita.approx.iterative import goldschmidt_spec
-from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+from tacita.approx.spec import MARGIN, Spec, chosen, pareto
 
 
 def exact(x: Array) -> Array:
@@ -24,11 +22,7 @@ def exact(x: Array) -> Array:
 
 def fit(interval: Interval, error: float, *, max_depth: int = 16) -> Spec:
     """Fewest iterations with relative error <= `error`. Raises FitError when max_depth is too small."""
-    specs = candidates(interval, max_depth=max_depth)
-    spec = choose(specs, error)
-    if spec is None:
-        raise unreachable("inverse", interval, error, specs[-1].error, max_depth)
-    return spec
+    return chosen("inverse", candidates(interval, max_depth=max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 12) -> tuple[Spec, ...]:

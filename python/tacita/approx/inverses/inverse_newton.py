@@ -20,12 +20,10 @@ from tacita.approx.fit import Array, Interval
 from tacita.approx.inverses.inverse import exact
 from tacita.approx.iterative import ROUNDING
 from tacita.approx.poly import ChebyshevSpec, chebyshev_spec, series_multiplications
-from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
+from tacita.approx.spec import MARGIN, Spec, first, pareto
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
-
-__all__ = ["SeriesGoldschmidtSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
 STARTS, STEPS = range(1, 9), range(1, 4)  # levels of the series, steps
 
@@ -84,12 +82,7 @@ def series_spec(interval: Interval, domain: Interval, degree: int, steps: int) -
 def fit(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
     """Least depth, then fewest products, with relative error <= `error`. Raises FitError when out of
     reach."""
-    best = np.inf
-    for spec in _all(interval, max_depth):
-        best = min(best, spec.error)
-        if spec.error <= error:
-            return spec
-    raise unreachable("inverse (series)", interval, error, best, max_depth)
+    return first("inverse (series)", _all(interval, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 10) -> tuple[Spec, ...]:

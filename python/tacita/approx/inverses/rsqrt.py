@@ -15,9 +15,7 @@ from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
 from tacita.approx.iterative import newton_spec
-from tacita.approx.spec import MARGIN, Spec, choose, depth, evaluate, numpy, pareto, unreachable
-
-__all__ = ["candidates", "depth", "evaluate", "exact", "fit", "numpy"]
+from tacita.approx.spec import MARGIN, Spec, chosen, pareto
 
 MAX_SERIES_DEPTH = 8
 
@@ -34,10 +32,7 @@ def fit(interval: Interval, error: float, *, max_depth: int = 10) -> Spec:
         lambda degree: _series(interval, degree), error, min(max_depth, MAX_SERIES_DEPTH)
     )
     specs = [*_newtons(interval, max_depth), *([series] if series else [])]
-    spec = choose(specs, error)
-    if spec is None:
-        raise unreachable("rsqrt", interval, error, min(s.error for s in specs), max_depth)
-    return spec
+    return chosen("rsqrt", specs, interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 9) -> tuple[Spec, ...]:

@@ -20,12 +20,10 @@ from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Interval
 from tacita.approx.inverses.rsqrt import exact
 from tacita.approx.iterative import NewtonSpec, newton_spec
-from tacita.approx.spec import MARGIN, Spec, depth, evaluate, numpy, pareto, unreachable
+from tacita.approx.spec import MARGIN, Spec, first, pareto
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
-
-__all__ = ["CoupledSpec", "candidates", "depth", "evaluate", "exact", "fit", "numpy"]
 
 COUPLED = 2  # last steps in coupled form, as in the paper's code
 MOST_STEPS = 12
@@ -87,12 +85,7 @@ def measured_newton(interval: Interval, domain: Interval, degree: int, steps: in
 
 def fit(interval: Interval, error: float, *, max_depth: int = 2 * MOST_STEPS + 2) -> Spec:
     """Fewest steps with relative error <= `error`. Raises FitError when out of reach."""
-    best = np.inf
-    for spec in _all(interval, max_depth):
-        best = min(best, spec.error)
-        if spec.error <= error:
-            return spec
-    raise unreachable("rsqrt (coupled)", interval, error, best, max_depth)
+    return first("rsqrt (coupled)", _all(interval, max_depth), interval, error, max_depth)
 
 
 def candidates(interval: Interval, *, max_depth: int = 14) -> tuple[Spec, ...]:

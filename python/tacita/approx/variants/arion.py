@@ -8,8 +8,6 @@ gelu 255, tanh 63). Its statistical maximum is in `evaluation/statistical_max.py
 
 from __future__ import annotations
 
-import numpy as np
-
 from tacita.approx import fit as fitting
 from tacita.approx import poly
 from tacita.approx.activations import gelu as gelu_series
@@ -17,7 +15,7 @@ from tacita.approx.exponentials.exp import power_spec
 from tacita.approx.fit import Interval
 from tacita.approx.inverses import inverse_newton
 from tacita.approx.inverses.rsqrt_coupled import measured_newton
-from tacita.approx.spec import MARGIN, Spec, unreachable
+from tacita.approx.spec import MARGIN, Spec, first
 
 STARTS, STEPS = range(2, 6), range(1, 4)  # levels of the series, steps
 
@@ -26,11 +24,13 @@ inverse = inverse_newton.fit
 
 def exp(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = 8) -> Spec:
     """exp(x - shift) by the series of least degree with absolute error <= `error`. Errors: FitError."""
-    spec = poly.smallest_degree(lambda degree: power_spec(interval, shift, degree, 0), error, max_depth)
-    if spec is None:
-        best = power_spec(interval, shift, 2**max_depth - 1, 0).error
-        raise unreachable("exp (series)", interval, error, best, max_depth)
-    return spec
+    return poly.least_degree(
+        "exp (series)",
+        lambda degree: power_spec(interval, shift, degree, 0),
+        interval,
+        error,
+        max_depth,
+    )
 
 
 def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
@@ -38,29 +38,23 @@ def rsqrt(interval: Interval, error: float, *, max_depth: int = 12) -> Spec:
 
     Least depth, then fewest products. Errors: FitError.
     """
-    domain, best = fitting.widen_ratio(interval, MARGIN), np.inf
-    forms = [(n, s) for n in STARTS for s in STEPS if n + 2 * s <= max_depth]
-    for levels, steps in sorted(forms, key=_cost):
-        spec = measured_newton(interval, domain, 2**levels - 1, steps)
-        best = min(best, spec.error)
-        if spec.error <= error:
-            return spec
-    raise unreachable("rsqrt (series, Newton)", interval, error, best, max_depth)
+    domain = fitting.widen_ratio(interval, MARGIN)
+    forms = sorted([(n, s) for n in STARTS for s in STEPS if n + 2 * s <= max_depth], key=_cost)
+    specs = (measured_newton(interval, domain, 2**levels - 1, steps) for levels, steps in forms)
+    return first("rsqrt (series, Newton)", specs, interval, error, max_depth)
 
 
 def gelu(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
     """GELU by the series of least degree on the interval as it lies, absolute error <= `error`. Errors:
     FitError."""
     domain = fitting.widen(interval, MARGIN)
-    spec = poly.smallest_degree(
+    return poly.least_degree(
+        "gelu (series)",
         lambda degree: poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, degree),
+        interval,
         error,
         max_depth,
     )
-    if spec is None:
-        best = poly.chebyshev_spec("gelu", gelu_series.exact, interval, domain, 2**max_depth - 1).error
-        raise unreachable("gelu (series)", interval, error, best, max_depth)
-    return spec
 
 
 def _cost(form: tuple[int, int]) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,9 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
 from tacita.placement import cost
 from tacita.plans.scheme import AUTO, NAMES
+
+# without a default that a help text could show: what stands in its place, the help says
+option = partial(typer.Option, show_default=False)
 
 
 class BackendName(StrEnum):
@@ -39,26 +43,21 @@ class PoolingName(StrEnum):
     mean = "mean"
 
 
-Model = Annotated[
-    Path, typer.Option("--model", help="Hugging Face folder of the classifier.", show_default=False)
-]
+Model = Annotated[Path, option("--model", help="Hugging Face folder of the classifier.")]
 Pooling = Annotated[
     PoolingName | None,
-    typer.Option(
+    option(
         "--pooling",
         help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of "
         "all tokens) "
         "(default: what the model's folder says).",
-        show_default=False,
     ),
 ]
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
 Public = Annotated[
     Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
 ]
-Json = Annotated[
-    Path | None, typer.Option("--json", help="Also write the figures to this file.", show_default=False)
-]
+Json = Annotated[Path | None, option("--json", help="Also write the figures to this file.")]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]
 Preset = Annotated[
     str,
@@ -77,71 +76,62 @@ Variant = Annotated[
 ]
 Insecure = Annotated[
     bool,
-    typer.Option(
-        "--allow-insecure", help="Admit parameters below 128 bits. For tests only.", show_default=False
-    ),
+    option("--allow-insecure", help="Admit parameters below 128 bits. For tests only."),
 ]
 Texts = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--texts",
         help="Calibration sentences, one per line (default: the package's). The plan, which the other side "
         "reads, publishes the "
         "extremes that the model takes on them, to 8 bits: a single unusual sentence shows. "
         "Of 500 lines or more every fifth is held out, to say how often texts leave the intervals.",
-        show_default=False,
     ),
 ]
 Prices = Annotated[
     Path | None,
-    typer.Option(
-        "--prices", help="Price table of `tacita bench engine` (default: the package's).", show_default=False
-    ),
+    option("--prices", help="Price table of `tacita bench engine` (default: the package's)."),
 ]
 TextFile = Annotated[
     Path | None,
-    typer.Option("--file", help="A file of texts, one a line (-: standard input).", show_default=False),
+    option("--file", help="A file of texts, one a line (-: standard input)."),
 ]
 Scheme = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--scheme",
         metavar=f"[{'|'.join((AUTO, *NAMES))}]",
         help="thor: one text a request; arion, moai: a batch; bumblebee: two parties over a connection; "
         "auto: the quickest by estimate (default: auto for several texts, thor for one).",
-        show_default=False,
     ),
 ]
 Link = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--link",
         metavar="lan|wan|MBIT,MS",
         help="Connection between client and server: a name, or Mbit/s and ms of a round trip. "
         "--scheme auto weighs bumblebee over it.",
-        show_default=False,
     ),
 ]
 Packing = Annotated[
     PackingName | None,
-    typer.Option(
+    option(
         "--packing",
         help="How thor lays one text into slots: rows, multidiagonal (THOR's own), or auto, the quicker by "
         "estimate (default: rows).",
-        show_default=False,
     ),
 ]
 Inputs = Annotated[
     int | None,
-    typer.Option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1, show_default=False),
+    option("--inputs", help="Texts to expect; a batch is shaped for them.", min=1),
 ]
 Goal = Annotated[
     Objective | None,
-    typer.Option(
+    option(
         "--objective",
         help="What --scheme auto keeps short: the time until the last answer (throughput) or the first "
         "(default: throughput for several texts, latency for one).",
-        show_default=False,
     ),
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Cores to use (0: all).", min=0)]

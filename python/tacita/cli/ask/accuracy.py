@@ -21,7 +21,7 @@ from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
 from tacita.cli.ask.lines import report_problems
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, progress, reporting, several
-from tacita.cli.options import BackendName, Insecure, Json, Threads
+from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
 from tacita.cli.steps.decrypt import UNTRUSTED
@@ -37,9 +37,7 @@ Data = Annotated[Path, typer.Option("--data", help="A .tsv file: header, then se
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
 Keep = Annotated[
     Path | None,
-    typer.Option(
-        "--work", help="Keep the keys here, or use those that are here (ckks only).", show_default=False
-    ),
+    option("--work", help="Keep the keys here, or use those that are here (ckks only)."),
 ]
 
 

@@ -17,7 +17,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.lines import Line, checked, read_lines, report_problems
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import out, progress, reporting
-from tacita.cli.options import BackendName, Insecure, Json, TextFile, Threads
+from tacita.cli.options import BackendName, Insecure, Json, TextFile, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
 from tacita.cli.steps.decrypt import UNTRUSTED
@@ -45,40 +45,32 @@ from tacita.server.session import MEMORY_GB
 
 Keep = Annotated[
     Path | None,
-    typer.Option("--work", help="Keep plan, keys and ciphertexts here (ckks only).", show_default=False),
+    option("--work", help="Keep plan, keys and ciphertexts here (ckks only)."),
 ]
 Connect = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--connect",
         metavar="HOST:PORT",
         help="Ask a `tacita serve` by the two-party protocol; no model folder is needed.",
-        show_default=False,
     ),
 ]
 Trust = Annotated[
     Path | None,
-    typer.Option(
-        "--trust",
-        help="With --connect: PEM file of the server's certificate, or its signer's.",
-        show_default=False,
-    ),
+    option("--trust", help="With --connect: PEM file of the server's certificate, or its signer's."),
 ]
 Fingerprint = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--fingerprint",
         metavar="SHA256",
         help="With --connect: trust exactly the server whose certificate has this hash.",
-        show_default=False,
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option(
-        "--name",
-        help="With --connect and --trust: the name in the server's certificate (default: the host).",
-        show_default=False,
+    option(
+        "--name", help="With --connect and --trust: the name in the server's certificate (default: the host)."
     ),
 ]
 Answerer = Callable[

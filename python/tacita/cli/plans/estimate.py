@@ -6,12 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
 
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, reporting, several, shown, size
-from tacita.cli.options import Json
+from tacita.cli.options import Json, option
 from tacita.cli.plans.making import planned, tell_connection
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.cli.steps.evaluate import Memory
@@ -24,9 +23,7 @@ from tacita.schemes.plan_files import load
 from tacita.schemes.registry import scheme_of
 from tacita.server.session import MEMORY_GB
 
-PlanFile = Annotated[
-    Path | None, typer.Option("--plan", help="An existing plan; without it one is made.", show_default=False)
-]
+PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
 
 
 @asking()

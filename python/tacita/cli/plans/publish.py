@@ -14,7 +14,7 @@ from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, out, shown, size
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Work
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, Work, option
 from tacita.cli.plans.making import planned
 from tacita.cli.plans.population import told
 from tacita.cli.steps.step import opened, step
@@ -29,9 +29,7 @@ Output = Annotated[
 ]
 Again = Annotated[
     bool,
-    typer.Option(
-        "--planned", help="Publish the plan that --work has, in place of making one.", show_default=False
-    ),
+    option("--planned", help="Publish the plan that --work has, in place of making one."),
 ]
 
 

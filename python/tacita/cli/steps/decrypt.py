@@ -9,7 +9,7 @@ import typer
 
 from tacita.cli.answers import label_of, numbers
 from tacita.cli.console import err, out, shown
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, Work
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, Work, option
 from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
 
@@ -18,9 +18,7 @@ SHOWN = 16  # numbers of an answer
 
 Count = Annotated[
     int | None,
-    typer.Option(
-        "--count", help="Texts in the request (default: all places of its batch).", min=1, show_default=False
-    ),
+    option("--count", help="Texts in the request (default: all places of its batch).", min=1),
 ]
 
 

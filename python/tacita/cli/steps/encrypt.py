@@ -11,7 +11,7 @@ import typer
 
 from tacita.cli.ask.lines import Line, checked, read_lines, report_problems
 from tacita.cli.console import duration, out, shown, size
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, TextFile, Work
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, TextFile, Work, option
 from tacita.cli.steps.step import step
 from tacita.client import Client
 from tacita.errors import InputError
@@ -19,9 +19,7 @@ from tacita.protocol.files import Workdir
 
 HiddenStates = Annotated[
     Path | None,
-    typer.Option(
-        "--hidden-states", help="A .npy array (tokens, hidden) instead of a text.", show_default=False
-    ),
+    option("--hidden-states", help="A .npy array (tokens, hidden) instead of a text."),
 ]
 REJECTED = 1  # exit status when lines of the file were left out
 

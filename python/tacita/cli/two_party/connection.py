@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli.console import duration, out, progress, size
+from tacita.cli.options import option
 from tacita.errors import InputError
 from tacita.plans.two_party.cost import SET_UP
 from tacita.plans.two_party.failure import failure_log2
@@ -24,25 +25,17 @@ from tacita.run.executor import Progress
 
 Certificate = Annotated[
     Path | None,
-    typer.Option("--certificate", help="PEM file of this side's certificate.", show_default=False),
+    option("--certificate", help="PEM file of this side's certificate."),
 ]
-Key = Annotated[
-    Path | None, typer.Option("--key", help="PEM file of the certificate's private key.", show_default=False)
-]
+Key = Annotated[Path | None, option("--key", help="PEM file of the certificate's private key.")]
 Plain = Annotated[
     bool,
-    typer.Option(
-        "--insecure-plain-tcp",
-        help="No TLS: anyone on the way can read and change messages.",
-        show_default=False,
-    ),
+    option("--insecure-plain-tcp", help="No TLS: anyone on the way can read and change messages."),
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", help="Seconds of silence after which the other side is given up.")
 ]
-Profile = Annotated[
-    bool, typer.Option("--profile", help="Show time, bytes and rounds of each operation.", show_default=False)
-]
+Profile = Annotated[bool, option("--profile", help="Show time, bytes and rounds of each operation.")]
 
 TIMEOUT_DEFAULT = 120.0
 DEPTH = 2  # path components of an operation that --profile shows

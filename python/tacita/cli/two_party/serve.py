@@ -12,7 +12,7 @@ import typer
 from tacita import api
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, err, out, progress, several, shown, size
-from tacita.cli.options import Threads
+from tacita.cli.options import Threads, option
 from tacita.cli.two_party.connection import (
     TIMEOUT_DEFAULT,
     Certificate,
@@ -51,33 +51,25 @@ def run(
     key: Key = None,
     new_certificate: Annotated[
         Path | None,
-        typer.Option(
-            "--new-certificate",
-            help="Make a self-signed certificate in this folder, or use it.",
-            show_default=False,
-        ),
+        option("--new-certificate", help="Make a self-signed certificate in this folder, or use it."),
     ] = None,
     client_ca: Annotated[
         Path | None,
-        typer.Option(
-            "--client-ca", help="Admit only clients with a certificate signed by this.", show_default=False
-        ),
+        option("--client-ca", help="Admit only clients with a certificate signed by this."),
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--name",
             help="With --new-certificate: a host name or IP address that clients dial (may be repeated).",
-            show_default=False,
         ),
     ] = None,
     insecure_any_client: Annotated[
         bool,
-        typer.Option(
+        option(
             "--insecure-any-client",
             help="With --hidden-embeddings: serve clients that are not known, who can work on the table's "
             "key.",
-            show_default=False,
         ),
     ] = False,
     insecure_plain_tcp: Plain = False,
@@ -99,40 +91,33 @@ def run(
     ] = 4,
     clients_per_address: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--clients-per-address",
             help="Of these, sessions of one address (default: all but one; from this machine, all).",
             min=1,
-            show_default=False,
         ),
     ] = None,
     max_texts: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-texts",
             help="Texts of one client until the server ends: by certificate, or else by address (default: "
             "any number).",
             min=1,
-            show_default=False,
         ),
     ] = None,
     max_texts_per_key: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-texts-per-key",
             help="With --hidden-embeddings: texts of all clients before the table gets a new key "
             "(default: what answers cannot betray it by; 0: any number).",
             min=0,
-            show_default=False,
         ),
     ] = None,
     once: Annotated[
         bool,
-        typer.Option(
-            "--once",
-            help="Serve one client at a time, and end after the first that asked for a text.",
-            show_default=False,
-        ),
+        option("--once", help="Serve one client at a time, and end after the first that asked for a text."),
     ] = False,
     timeout: Timeout = TIMEOUT_DEFAULT,
     profile: Profile = False,

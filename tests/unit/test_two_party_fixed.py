@@ -22,7 +22,7 @@ from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.two_party import chains, functions
-from tacita.two_party.base import Formats, hiding, mixed_fraction, range_bits
+from tacita.two_party.base import AttentionBounds, Formats, range_bits
 from tacita.two_party.chains import Chain, Stage
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
@@ -125,9 +125,9 @@ def test_ranges_count_their_bits() -> None:
         3,
         4,
     ]
-    assert hiding((-4.0, 5.0)) == 20.0
+    assert AttentionBounds((-4.0, 5.0), 1.0).hiding == 20.0
     formats = Formats()
-    assert mixed_fraction(formats, 7.9) + formats.inverse + 3 + 2 == formats.normal_ring
+    assert formats.mixed_fraction(7.9) + formats.inverse + 3 + 2 == formats.normal_ring
 
 
 def logits(

@@ -46,6 +46,26 @@ class Formats:
     gelu: str = "abs4"
     table: int = 16
 
+    def score_ring(self, bounds: AttentionBounds) -> int:
+        """The least ring for scores: one bit for their distance to the largest, two that an extension
+        needs."""
+        return 2 * self.product_fraction + bounds.score_range + 3
+
+    def mix_ring(self, bounds: AttentionBounds, tokens: int) -> int:
+        """The least ring for numerators, which are below 1.1, times values."""
+        return POWER + self.product_fraction + range_bits(0.0, 1.1 * tokens * bounds.context) + 2
+
+    def mixed_fraction(self, bound: float) -> int:
+        """Fraction bits of the mixed values before they are multiplied by the inverse.
+
+        The product, below `bound`, fills its ring but for the two bits that its extension needs.
+        """
+        return self.normal_ring - 2 - range_bits(0.0, bound) - self.inverse
+
+    def table_ring(self, bounds: EmbeddingBounds) -> int:
+        """Bits in which the rows of a hidden table are shared."""
+        return self.table + range_bits(0.0, bounds.entry) + 2
+
 
 @dataclass(frozen=True)
 class AttentionBounds:
@@ -53,6 +73,17 @@ class AttentionBounds:
 
     scores: Interval
     context: float
+
+    @property
+    def hiding(self) -> float:
+        """What is taken from the scores of padded keys so that their weights are 0, whatever the others
+        are."""
+        return math.ceil(self.scores[1] - self.scores[0] + EXP_ZERO)
+
+    @property
+    def score_range(self) -> int:
+        """r with |score| < 2^r, those of padded keys included."""
+        return range_bits(self.scores[0] - self.hiding, self.scores[1])
 
 
 @dataclass(frozen=True)
@@ -100,44 +131,9 @@ def unknown_option(name: str, what: str) -> PlanError:
     return PlanError(f"two-party mode: {name} has {what}", hint="use a CKKS scheme for this model")
 
 
-def hiding(interval: Interval) -> float:
-    """What is taken from the scores of padded keys so that their weights are 0, whatever the others are."""
-    return math.ceil(interval[1] - interval[0] + EXP_ZERO)
-
-
 def range_bits(low: float, high: float) -> int:
     """The least r from 1 with |x| < 2^r for x from low to high."""
     return max(1, math.floor(math.log2(max(abs(low), abs(high)))) + 1)
-
-
-def score_range(bounds: AttentionBounds) -> int:
-    """r with |score| < 2^r, those of padded keys included."""
-    low, high = bounds.scores
-    return range_bits(low - hiding(bounds.scores), high)
-
-
-def score_ring(formats: Formats, bounds: AttentionBounds) -> int:
-    """The least ring for scores: one bit for their distance to the largest, two that an extension needs."""
-    return 2 * formats.product_fraction + score_range(bounds) + 3
-
-
-def table_ring(formats: Formats, bounds: EmbeddingBounds) -> int:
-    """Bits in which the rows of a hidden table are shared."""
-    return formats.table + range_bits(0.0, bounds.entry) + 2
-
-
-def mix_ring(formats: Formats, bounds: AttentionBounds, tokens: int) -> int:
-    """The least ring for numerators, which are below 1.1, times values."""
-    return POWER + formats.product_fraction + range_bits(0.0, 1.1 * tokens * bounds.context) + 2
-
-
-def mixed_fraction(formats: Formats, bound: float) -> int:
-    """Fraction bits of the mixed values before they are multiplied by the inverse.
-
-    The product, below `bound`, fills its ring but for
-    the two bits that its extension needs.
-    """
-    return formats.normal_ring - 2 - range_bits(0.0, bound) - formats.inverse
 
 
 @dataclass(frozen=True)

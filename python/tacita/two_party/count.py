@@ -22,7 +22,6 @@ from tacita.two_party.base import (
     Bounds,
     Formats,
     Unnormalised,
-    mixed_fraction,
     unknown_kind,
     unknown_option,
 )
@@ -199,7 +198,7 @@ class CountTensors:
 def _quotient_primes(formats: Formats, context: float) -> int:
     """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix`
     takes."""
-    fraction = mixed_fraction(formats, context) + formats.inverse
+    fraction = formats.mixed_fraction(context) + formats.inverse
     slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
     return math.ceil((2 * formats.normal_ring - slack) / PLAIN_WIDTH)
 

@@ -26,12 +26,7 @@ from tacita.two_party.base import (
     Bounds,
     Formats,
     Unnormalised,
-    hiding,
-    mix_ring,
-    mixed_fraction,
     range_bits,
-    score_range,
-    score_ring,
     unknown_kind,
     unknown_option,
 )
@@ -106,18 +101,18 @@ class FixedTensors:
         return self._held(
             matmul(left, np.swapaxes(right, -1, -2)),
             2 * f.product_fraction,
-            score_ring(f, self._bounds.attention[name]),
+            f.score_ring(self._bounds.attention[name]),
         )
 
     def softmax(self, scores: Fixed, name: str) -> Unnormalised[Fixed]:
         """Padded keys are moved out of the range of exp first."""
         f, bounds = self._formats, self._bounds.attention[name]
-        away = hiding(bounds.scores)
+        away = bounds.hiding
         padded = (self._mask == 0.0)[..., None, None, :]
         hidden = Fixed(scores.values - np.where(padded, constant(away, scores.fraction), 0), scores.fraction)
-        bits = score_range(bounds)
+        bits = bounds.score_range
         self._bounded(hidden, bits)
-        return Unnormalised(*functions.softmax_parts(hidden, score_ring(f, bounds), bits, f.inverse))
+        return Unnormalised(*functions.softmax_parts(hidden, f.score_ring(bounds), bits, f.inverse))
 
     def powers(self, scores: Fixed, variant: Powers, name: str) -> Unnormalised[Fixed]:
         """There is no protocol for them."""
@@ -127,8 +122,8 @@ class FixedTensors:
         """Numerators times values, then the row's inverse."""
         f, bounds = self._formats, self._bounds.attention[name]
         mixed = matmul(weights.numerators.values, values.at(f.product_fraction).values)
-        held = self._held(mixed, POWER + f.product_fraction, mix_ring(f, bounds, self._mask.shape[-1]))
-        low = held.at(mixed_fraction(f, bounds.context))
+        held = self._held(mixed, POWER + f.product_fraction, f.mix_ring(bounds, self._mask.shape[-1]))
+        low = held.at(f.mixed_fraction(bounds.context))
         product = low.values * weights.inverse.values
         return self._held(product, low.fraction + weights.inverse.fraction, f.normal_ring)
 

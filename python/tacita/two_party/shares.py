@@ -27,12 +27,7 @@ from tacita.two_party.base import (
     Bounds,
     Formats,
     Unnormalised,
-    hiding,
-    mix_ring,
-    mixed_fraction,
     range_bits,
-    score_range,
-    score_ring,
     unknown_kind,
     unknown_option,
 )
@@ -143,21 +138,21 @@ class SharedTensors:
     def scores(self, queries: Share, keys: Share, name: str) -> Share:
         """One product of shared matrices for all heads."""
         f = self._formats
-        ring = score_ring(f, self._bounds.attention[name])
+        ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
 
     def softmax(self, scores: Share, name: str) -> Unnormalised[Share]:
         """The client moves the scores of padded keys out of the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
-        away = hiding(bounds.scores)
+        away = bounds.hiding
         if self._mask is not None:
             gap = from_floats(np.where(self._mask == 0.0, away, 0.0), scores.fraction, scores.ring)
             scores = scores.minus(gap)
-        ring, columns = mix_ring(f, bounds, self._tokens), scores.values.shape[-1]
+        ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
-            flat, scores.ring, scores.fraction, score_range(bounds), ring, f.normal_ring, f.inverse
+            flat, scores.ring, scores.fraction, bounds.score_range, ring, f.normal_ring, f.inverse
         )
         numerators = Share(powers.reshape(scores.values.shape), ring, POWER)
         return Unnormalised(
@@ -174,7 +169,7 @@ class SharedTensors:
         mixed = self._product(
             weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring)
         )
-        low = self._factor(mixed, mixed_fraction(f, bounds.context), f.normal_ring)
+        low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction

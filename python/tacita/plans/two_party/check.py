@@ -36,11 +36,7 @@ from tacita.two_party.base import (
     Formats,
     Interval,
     NormBounds,
-    mix_ring,
     range_bits,
-    score_range,
-    score_ring,
-    table_ring,
 )
 from tacita.two_party.functions import norm_layout
 
@@ -173,7 +169,7 @@ def _format_rules(formats: Formats) -> Rules:
 
 
 def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
-    yield "embedding's entries", 0.0 < bounds.entry <= MOST and table_ring(formats, bounds) <= MOST_TABLE_RING
+    yield "embedding's entries", 0.0 < bounds.entry <= MOST and formats.table_ring(bounds) <= MOST_TABLE_RING
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
@@ -187,8 +183,8 @@ def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Ru
     yield f"{name}: context {bounds.context:.3g}", 0.0 < bounds.context < 2.0**context
     yield f"{name}: scores {bounds.scores}", _interval(bounds.scores)
     room = formats.ring - formats.fraction - formats.weight + formats.product_fraction
-    scores, mix = score_ring(formats, bounds), mix_ring(formats, bounds, MOST_TOKENS)
-    yield f"{name}: scores {bounds.scores}", scores <= room and score_range(bounds) <= 24
+    scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, MOST_TOKENS)
+    yield f"{name}: scores {bounds.scores}", scores <= room and bounds.score_range <= 24
     yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
 
 

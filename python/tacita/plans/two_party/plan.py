@@ -27,7 +27,6 @@ from tacita.two_party.base import (
     Bounds,
     EmbeddingBounds,
     Formats,
-    table_ring,
 )
 from tacita.two_party.count import Cost, CountTensors
 
@@ -120,4 +119,4 @@ def words_ring(plan: TwoPartyPlan) -> int:
     """Bits in which rows of a hidden word table are shared. Raises PlanError for a plan that publishes it."""
     if plan.embedding is None:
         raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
-    return table_ring(plan.formats, plan.embedding)
+    return plan.formats.table_ring(plan.embedding)

@@ -245,9 +245,6 @@ def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMa
 
 def _projection(weights: AttentionWeights, columns: Columns, specs: BatchAttentionSpecs) -> ColumnMap:
     """W_o context + residual; both divisors and exit folded in."""
-    exit_, entry = specs.sum.exit, specs.sum.residual
-    back = specs.context * output_bound(specs.inverse) / exit_
-    centre = specs.sum.matrix(len(weights.output_bias))
-    offset = centre @ (weights.output_bias + entry.offset) / exit_
-    parts = [(centre @ weights.output * back, columns), (centre * entry.scale / exit_, columns)]
-    return ColumnMap.build(parts, offset, columns)
+    factor = specs.context * output_bound(specs.inverse)
+    matrix, offset, back = specs.sum.of(weights.output, weights.output_bias, factor)
+    return ColumnMap.build([(matrix, columns), (back, columns)], offset, columns)

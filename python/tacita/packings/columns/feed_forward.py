@@ -39,17 +39,13 @@ class BatchForward:
         up, up_bias, down, down_bias = weights
         scale = Stored.input_of(activation).scale
         wide, wide_bias = entry.fold(up * scale, up_bias * scale)
-        centre, back = stored.matrix(len(down_bias)), stored.residual
-        narrow = centre @ down * (output_bound(activation) / stored.exit)
-        offset = centre @ (down_bias + back.offset) / stored.exit
+        narrow, offset, back = stored.of(down, down_bias, output_bound(activation))
         inner = Columns.dense(columns.shape, len(up_bias))
         blocks = []
         for first in range(0, inner.count, BLOCK):
             part = Columns(columns.shape, inner.index[first : first + BLOCK])
             expansion = ColumnMap.build([(wide, columns)], wide_bias, part)
-            parts = (
-                [(narrow, part)] if first else [(narrow, part), (centre * back.scale / stored.exit, columns)]
-            )
+            parts = [(narrow, part)] if first else [(narrow, part), (back, columns)]
             blocks.append((expansion, ColumnMap.build(parts, offset if not first else 0 * offset, columns)))
         return BatchForward(activation, columns.shape.lanes, tuple(blocks))
 

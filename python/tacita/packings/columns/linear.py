@@ -60,6 +60,13 @@ class Sum:
         """(size, size): what happens to every term."""
         return centring(size) if self.centred else np.eye(size)
 
+    def of(self, weight: Array, bias: Array, factor: float = 1.0) -> tuple[Array, Array, Array]:
+        """A block's last map -> matrix on what it reads, stored as value / factor; offset of the whole sum;
+        matrix on the residual."""
+        matrix, added = self.matrix(len(bias)), self.residual
+        offset = matrix @ (bias + added.offset) / self.exit
+        return matrix @ weight * (factor / self.exit), offset, matrix * added.scale / self.exit
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnMap:

@@ -52,11 +52,9 @@ class BatchFirstToken:
             entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f),
             entry.fold(weights.value / specs.attended, weights.value_bias / specs.attended),
         ]
-        centre, back = specs.sum.matrix(size), specs.sum.residual
-        matrix = np.concatenate([centre @ weights.output * specs.attended, centre * back.scale], axis=1)
-        bias = centre @ (weights.output_bias + back.offset) / specs.sum.exit
+        matrix, bias, back = specs.sum.of(weights.output, weights.output_bias, specs.attended)
         query, key, value = (ColumnMap.build([(w, columns)], b, columns) for w, b in pairs)
-        projection = CellMap.gather(matrix / specs.sum.exit, bias, Cells(columns.shape, size))
+        projection = CellMap.gather(np.concatenate([matrix, back], axis=1), bias, Cells(columns.shape, size))
         squares = (
             RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
         )
@@ -135,14 +133,12 @@ class CellForward:
         up, up_bias, down, down_bias = weights
         form, inner = Stored.input_of(activation), Cells(cells.shape, len(up_bias))
         wide, wide_bias = entry.fold(up * form.scale, up_bias * form.scale + form.offset)
-        centre, back = stored.matrix(cells.size), stored.residual
-        narrow = centre @ down * (output_bound(activation) / stored.exit)
-        offset = centre @ (down_bias + back.offset) / stored.exit
+        narrow, offset, back = stored.of(down, down_bias, output_bound(activation))
         return CellForward(
             activation,
             CellMap.build(wide, wide_bias, cells, inner),
             CellMap.build(narrow, offset, inner, cells),
-            CellMap.build(centre * back.scale / stored.exit, 0.0 * offset, cells, cells),
+            CellMap.build(back, 0.0 * offset, cells, cells),
         )
 
     def expand(self, be: Backend, y: Cts) -> Cts:

@@ -6,7 +6,7 @@ The server's, who builds it. A client takes nothing from this part and checks th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tacita.approx.fit import Interval
@@ -21,30 +21,29 @@ from tacita.calibrate.calibration import (
     NodeCalibration,
 )
 from tacita.calibrate.ranges import BINS, ROUNDS
-from tacita.errors import FileError, TacitaError
+from tacita.errors import TacitaError
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
 from tacita.packings.columns.cells.row_estimate import RowEstimate
 from tacita.packings.layouts import RULES
 from tacita.packings.lowered import inputs_of_sums
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
+from tacita.plans.rules import Rules, made, require
 from tacita.plans.typed_json import from_json
-
-Rules = Iterable[tuple[str, bool]]
 
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
 MOST_STEPS = 64  # of an iteration; the fits take up to 12
 POSITIVE = ("sums", "variance")  # intervals of a node that are above zero
 SIGNED = ("scores", "argument")
+# by data that are of no type, as an approximation's own fields may be
+MISTYPED = (AttributeError, KeyError, TypeError, ValueError)
 CALIBRATED = ("calibration", "specs")
 
 
 def require_circuit(plan: Plan, where: str = "plan") -> None:
     """Raises FileError naming the first field outside its limits. Cost: milliseconds; builds no circuit."""
-    for what, good in _rules(plan):
-        if not good:
-            raise FileError(f"{where}: {what} out of range", hint=REMAKE)
+    require(_rules(plan), where, hint=REMAKE)
 
 
 def _rules(plan: Plan) -> Rules:
@@ -53,9 +52,9 @@ def _rules(plan: Plan) -> Rules:
     unknown = unknown_option(plan.model.architecture, plan.model)
     yield unknown or "options", unknown is None
     yield "fields of the circuit", set(plan.circuit) == set(CALIBRATED)
-    calibration = _calibration(plan.circuit["calibration"])
+    calibration = made(lambda: Calibration.from_dict(plan.circuit["calibration"]), TacitaError)
     yield "fields of the calibration", calibration is not None
-    specs = _specs(plan.circuit["specs"])
+    specs = made(lambda: CircuitSpecs.from_json(plan.circuit["specs"]), TacitaError, *MISTYPED)
     yield "fields of the approximations", specs is not None
     if calibration and specs:
         config = _config(plan.model)
@@ -69,22 +68,6 @@ def _config(model: ModelInfo) -> Config:
     """With the nodes that the calibration and the approximations must be of."""
     fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels")
     return outline(model.architecture, **{name: getattr(model, name) for name in fields})
-
-
-def _calibration(data: Any) -> Calibration | None:
-    """Typed in every field; None for anything else."""
-    try:
-        return Calibration.from_dict(data)
-    except TacitaError:
-        return None
-
-
-def _specs(data: Any) -> CircuitSpecs | None:
-    """Typed in every field, approximations but for their own; None for anything else."""
-    try:
-        return CircuitSpecs.from_json(data)
-    except (TacitaError, AttributeError, KeyError, TypeError, ValueError):
-        return None
 
 
 def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
@@ -170,16 +153,13 @@ def _specs_rules(
 
 def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
     """Whether every field has its type and its limit, and the whole fits into the chain's levels."""
-    try:
+
+    def good() -> bool:
         typed = from_json(type(spec), _without_kind(spec.to_dict()))
-        return (
-            typed == spec
-            and _domains(spec, above)
-            and _limited(spec.to_dict())
-            and free_depth(spec) <= levels
-        )
-    except (TacitaError, ArithmeticError, KeyError, TypeError, ValueError):
-        return False
+        inside = _domains(spec, above) and _limited(spec.to_dict())
+        return bool(typed == spec and inside and free_depth(spec) <= levels)
+
+    return made(good, TacitaError, ArithmeticError, KeyError, TypeError, ValueError) or False
 
 
 def _domains(spec: Spec, above: float) -> bool:

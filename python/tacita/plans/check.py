@@ -10,9 +10,9 @@ that the circuit takes).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from tacita.errors import FileError, ShapeError
+from tacita.errors import ShapeError
 from tacita.front.front import FrontConfig
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.packings.layouts import RULES, Layout
@@ -20,9 +20,8 @@ from tacita.plans.decimals import MOST, least_noise, quiet
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
+from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
-
-Rules = Iterable[tuple[str, bool]]
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
@@ -53,9 +52,7 @@ def check(plan: Plan, where: str = "plan") -> None:
 
     Strings are short and printable and numbers finite already, when the plan comes from `plan.parse`.
     """
-    for what, good in _rules(plan):
-        if not good:
-            raise FileError(f"{where}: {what} out of range", hint=REMAKE)
+    require(_rules(plan), where, hint=REMAKE)
 
 
 def _rules(plan: Plan) -> Rules:
@@ -103,15 +100,8 @@ def _shape_rules(plan: Plan) -> Rules:
     yield "tokens", 2 <= plan.tokens <= MAX_POSITIONS
     yield "layout: packing", plan.packing in SCHEMES[plan.scheme].packings
     yield "lanes", plan.lanes in RULES[plan.packing].lanes
-    yield "texts of a request", _texts(plan) == plan.batch
-
-
-def _texts(plan: Plan) -> int | None:
-    """Texts in a request by the layout; None for tokens and lanes that it does not admit."""
-    try:
-        return shape_of(plan).texts
-    except ShapeError:
-        return None
+    # None for tokens and lanes that the packing does not admit
+    yield "texts of a request", made(lambda: shape_of(plan).texts, ShapeError) == plan.batch
 
 
 def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
@@ -190,7 +180,7 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: blocks of the response", response.fits(*sizes, model.hidden, bool(model.labels))
     yield (
         "layout: ciphertexts",
-        _counts(plan.layout)
+        made(lambda: _counts(plan.layout), ShapeError)
         == (
             {tensor.name: tensor.count for tensor in plan.request},
             [tensor.count for tensor in plan.response],
@@ -198,13 +188,10 @@ def _layout_rules(plan: Plan) -> Rules:
     )
 
 
-def _counts(layout: Layout) -> tuple[dict[str, int], list[int]] | None:
-    """Ciphertexts of request and response; None for numbers that are no layout."""
-    try:
-        layout.check()
-        return dict(layout.request.counts), [layout.response.count]
-    except ShapeError:
-        return None
+def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
+    """Ciphertexts of request and response. Raises ShapeError for numbers that are no layout."""
+    layout.check()
+    return dict(layout.request.counts), [layout.response.count]
 
 
 def _answer_rules(plan: Plan) -> Rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tacita.errors import CheckpointError, FileError, PlanError
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
+from tacita.plans.rules import Rules, made, require
 from tacita.plans.two_party.correlations import KINDS
 from tacita.plans.two_party.failure import MOST_FAILURE, failure_log2
 from tacita.plans.two_party.plan import (
@@ -46,7 +47,6 @@ MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 MOST_TABLE_RING = 32
 MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
 LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
-Rules = Iterable[tuple[str, bool]]
 
 
 def parse_plan(data: bytes) -> TwoPartyPlan:
@@ -74,9 +74,7 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
 def check(plan: TwoPartyPlan) -> None:
     """Raises FileError naming the first field outside its limits: what a client accepts from a server it does
     not trust."""
-    for what, good in _rules(plan):
-        if not good:
-            raise FileError(f"two-party plan: {what} is out of range", hint=REMAKE)
+    require(_rules(plan), "two-party plan", hint=REMAKE, broken="is out of range")
 
 
 def _rules(plan: TwoPartyPlan) -> Rules:
@@ -175,7 +173,7 @@ def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
     yield f"{name} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
     yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
-    yield f"{name} {norm}", _normalises(size, norm)
+    yield f"{name} {norm}", made(lambda: norm_layout(size, norm), ValueError) is not None
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Rules:
@@ -186,14 +184,6 @@ def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats) -> Ru
     scores, mix = formats.score_ring(bounds), formats.mix_ring(bounds, MOST_TOKENS)
     yield f"{name}: scores {bounds.scores}", scores <= room and bounds.score_range <= 24
     yield f"{name}: mixed values up to {bounds.context:.3g}", mix <= room
-
-
-def _normalises(size: int, bounds: NormBounds) -> bool:
-    try:
-        norm_layout(size, bounds)
-    except ValueError:
-        return False
-    return True
 
 
 def _printable(text: str, most: int) -> bool:

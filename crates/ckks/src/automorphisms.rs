@@ -4,7 +4,7 @@ use crate::evaluator::lock;
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use std::sync::Arc;
-use tacita_ring::automorphism_permutation;
+use tacita_ring::{automorphism_permutation, kernels, AlignedVec};
 use tacita_rlwe::keyswitch::{self, Decomposed};
 
 impl Evaluator {
@@ -13,7 +13,10 @@ impl Evaluator {
     /// # Errors
     /// A missing rotation key.
     pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
-        Ok(self.rotate_many(a, &[steps])?.remove(0))
+        if self.trivial(steps) {
+            return Ok(a.clone());
+        }
+        self.automorphism(a, galois_of_rotation(self.params(), steps))
     }
 
     /// Several rotations of one ciphertext sharing one decomposition (hoisting).
@@ -21,18 +24,20 @@ impl Evaluator {
     /// # Errors
     /// A missing rotation key.
     pub fn rotate_many(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, CkksError> {
-        let nontrivial = |s: &i64| s.rem_euclid(self.params().slots() as i64) != 0;
-        let digits = steps
-            .iter()
-            .any(nontrivial)
-            .then(|| keyswitch::decompose(self.rlwe(), &a.polys[1]));
+        let several = steps.iter().filter(|&&s| !self.trivial(s)).count() > 1;
+        let digits = several.then(|| keyswitch::decompose(self.rlwe(), &a.polys[1]));
         steps
             .iter()
-            .map(|s| match &digits {
-                Some(d) if nontrivial(s) => self.apply_galois(a, d, galois_of_rotation(self.params(), *s)),
-                _ => Ok(a.clone()),
+            .map(|&s| match &digits {
+                Some(d) if !self.trivial(s) => self.apply_galois(a, d, galois_of_rotation(self.params(), s)),
+                _ => self.rotate(a, s),
             })
             .collect()
+    }
+
+    /// Whether a rotation by `steps` leaves everything in its place.
+    fn trivial(&self, steps: i64) -> bool {
+        steps.rem_euclid(self.params().slots() as i64) == 0
     }
 
     /// Complex conjugation of the slots. No level; cost of a rotation.
@@ -40,8 +45,22 @@ impl Evaluator {
     /// # Errors
     /// A missing conjugation key.
     pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let digits = keyswitch::decompose(self.rlwe(), &a.polys[1]);
-        self.apply_galois(a, &digits, galois_of_conjugation(self.params()))
+        self.automorphism(a, galois_of_conjugation(self.params()))
+    }
+
+    /// A single automorphism, whose digits nobody else needs.
+    fn automorphism(&self, a: &Ciphertext, galois: u64) -> Result<Ciphertext, CkksError> {
+        let rlwe = self.rlwe();
+        let key = self.keys().get(KeyKind::Galois(galois), a.limbs())?;
+        let perm = self.permutation(galois);
+        let (c0, c1) = keyswitch::switch(rlwe, &a.polys[1], key, |i, (mut u0, u1)| {
+            kernels::add_assign(rlwe.modulus(i), &mut u0, &a.polys[0].limbs[i]);
+            (permuted(&u0, &perm), permuted(&u1, &perm))
+        })?;
+        Ok(Ciphertext {
+            polys: vec![c0, c1],
+            scale: a.scale,
+        })
     }
 
     fn apply_galois(
@@ -70,4 +89,11 @@ impl Evaluator {
             .or_insert_with(|| Arc::new(automorphism_permutation(self.rlwe().log_n(), galois)))
             .clone()
     }
+}
+
+/// A limb with its values in the order of an automorphism.
+pub(crate) fn permuted(x: &[f64], perm: &[u32]) -> AlignedVec {
+    let mut out = AlignedVec::scratch(x.len());
+    kernels::permute(&mut out, x, perm);
+    out
 }

@@ -302,7 +302,7 @@ impl Evaluator {
     }
 
     /// Degree 2 -> degree 1 and one level down, with a fused mod-down. Degree 1 is only rescaled.
-    pub(crate) fn relinearise_rescale(&self, mut a: Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub(crate) fn relinearise_rescale(&self, a: Ciphertext) -> Result<Ciphertext, CkksError> {
         if a.polys.len() == 2 {
             return self.rescale(a);
         }
@@ -310,16 +310,11 @@ impl Evaluator {
         let rlwe = self.rlwe();
         let scale = self.settled(limbs - 2, a.scale / self.params.prime(limbs - 1));
         let key = self.keys.get(KeyKind::Relinearise, limbs)?;
-        let digits = keyswitch::decompose(rlwe, &a.polys[2]);
-        let (mut u0, mut u1) = keyswitch::inner_product(rlwe, &digits, key)?;
-        u0.add_lifted(rlwe, &a.polys[0]);
-        u1.add_lifted(rlwe, &a.polys[1]);
-        a.polys.clear();
-        let polys = vec![
-            keyswitch::mod_down_rescale(rlwe, u0),
-            keyswitch::mod_down_rescale(rlwe, u1),
-        ];
-        Ok(Ciphertext { polys, scale })
+        let (c0, c1) = keyswitch::switch_rescale(rlwe, [&a.polys[0], &a.polys[1], &a.polys[2]], key)?;
+        Ok(Ciphertext {
+            polys: vec![c0, c1],
+            scale,
+        })
     }
 
     pub(crate) fn need_level(

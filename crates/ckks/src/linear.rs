@@ -7,6 +7,7 @@
 mod inner_sums;
 use inner_sums::{pick, InnerSums};
 
+use crate::automorphisms::permuted;
 use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
@@ -268,16 +269,12 @@ impl Evaluator {
         } else {
             p.1
         };
-        let digits = keyswitch::decompose(rlwe, &c1);
-        let (mut u0, u1) = keyswitch::inner_product(rlwe, &digits, key)?;
-        drop(digits);
-        if over_qp {
-            u0.add_assign(rlwe, &p.0);
-        } else {
-            u0.add_lifted(rlwe, &p.0);
-        }
         let perm = self.permutation(galois);
-        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
+        let (u0, u1) = keyswitch::switch_over(rlwe, &c1, key, |at, (mut u0, u1)| {
+            keyswitch::add_to_limb(rlwe, &mut u0, at, &p.0);
+            (permuted(&u0, &perm), permuted(&u1, &perm))
+        })?;
+        Ok(Pair(u0, u1))
     }
 
     /// acc += part, where acc is over QP whenever part is, or part is over Q.

@@ -1,0 +1,155 @@
+//! Division by some of the primes with rounding: by the special ones, by the top ciphertext prime, by both.
+use crate::{Parameters, RnsPoly};
+use rayon::prelude::*;
+use tacita_ring::{kernels, AlignedVec, BaseConverter};
+
+/// Divides by the special primes with rounding: QP -> Q.
+///
+/// Cost: np inverse and L forward NTTs. Error: at most half a unit plus conversion error.
+pub fn mod_down(params: &Parameters, x: RnsPoly) -> RnsPoly {
+    divide(&Division::by_special(params, x.q_len, x.p_len()), x)
+}
+
+/// Divides by the special primes and the top ciphertext limb at once: QP -> Q / q_top.
+///
+/// Cost: np + 1 inverse and L - 1 forward NTTs; saves L NTTs against mod-down followed by rescale.
+pub fn mod_down_rescale(params: &Parameters, x: RnsPoly) -> RnsPoly {
+    divide(&Division::by_special_and_top(params, x.q_len, x.p_len()), x)
+}
+
+/// Divides a polynomial over Q by its top limb with rounding.
+///
+/// Cost: 1 inverse and L - 1 forward NTTs.
+pub fn rescale(params: &Parameters, mut x: RnsPoly) -> RnsPoly {
+    let top = x.q_len - 1;
+    let mut last = x.limbs.swap_remove(top);
+    let (table, from) = (params.table(top), *params.modulus(top));
+    table.inverse(&mut last);
+    let limbs = (0..top)
+        .into_par_iter()
+        .map(|i| {
+            let m = params.modulus(i);
+            let mut lifted = AlignedVec::scratch(params.n());
+            kernels::switch_modulus(&from, m, &mut lifted, &last);
+            subtract_and_scale(params, i, &x.limbs[i], lifted, m.inv(from.p() % m.p()))
+        })
+        .collect();
+    RnsPoly { limbs, q_len: top }
+}
+
+/// (x - NTT(lifted)) * c modulo ciphertext prime `i`.
+fn subtract_and_scale(
+    params: &Parameters,
+    i: usize,
+    x: &[f64],
+    mut lifted: AlignedVec,
+    c: u64,
+) -> AlignedVec {
+    params.table(i).forward(&mut lifted);
+    let mut out = AlignedVec::scratch(params.n());
+    kernels::sub_mul_scalar(params.modulus(i), &mut out, x, &lifted, c);
+    out
+}
+
+fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
+    let ys: Vec<AlignedVec> = (0..division.from.len())
+        .into_par_iter()
+        .map(|k| division.source(k, x.limbs[division.at(k)].clone()))
+        .collect();
+    let lift = division.lift(&ys);
+    let limbs = (0..division.keep)
+        .into_par_iter()
+        .map(|i| lift.limb(i, &x.limbs[i]))
+        .collect();
+    RnsPoly {
+        limbs,
+        q_len: division.keep,
+    }
+}
+
+/// By which primes, and what is kept.
+pub(super) struct Division<'a> {
+    params: &'a Parameters,
+    converter: &'a BaseConverter,
+    /// Global indices of the primes.
+    pub(super) from: Vec<usize>,
+    /// Ciphertext limbs before.
+    q_len: usize,
+    /// Ciphertext limbs after.
+    pub(super) keep: usize,
+}
+
+impl<'a> Division<'a> {
+    /// By the first `np` special primes.
+    pub(super) fn by_special(params: &'a Parameters, q_len: usize, np: usize) -> Self {
+        Self {
+            params,
+            converter: params.mod_down(np),
+            from: (0..np).map(|k| params.p_index(k)).collect(),
+            q_len,
+            keep: q_len,
+        }
+    }
+
+    /// By these and the top ciphertext prime.
+    pub(super) fn by_special_and_top(params: &'a Parameters, q_len: usize, np: usize) -> Self {
+        let top = q_len - 1;
+        let special = (0..np).map(|k| params.p_index(k));
+        Self {
+            params,
+            converter: params.mod_down_rescale(top),
+            from: special.chain(std::iter::once(top)).collect(),
+            q_len,
+            keep: top,
+        }
+    }
+
+    /// Where the limb of the k-th prime lies in a polynomial over QP.
+    pub(super) fn at(&self, k: usize) -> usize {
+        let (index, q) = (self.from[k], self.params.q_len());
+        if index < q {
+            index
+        } else {
+            self.q_len + index - q
+        }
+    }
+
+    /// The limb of the k-th prime (NTT form) as the conversion takes it.
+    pub(super) fn source(&self, k: usize, mut y: AlignedVec) -> AlignedVec {
+        self.params.table(self.from[k]).inverse(&mut y);
+        self.converter.scale_inputs(k, &mut y);
+        y
+    }
+
+    /// What is subtracted from every limb before the division. ys: all sources.
+    pub(super) fn lift<'y>(&'y self, ys: &'y [AlignedVec]) -> Lift<'y> {
+        let sources: Vec<&[f64]> = ys.iter().map(|y| &y[..]).collect();
+        let mut overflow = AlignedVec::scratch(self.params.n());
+        self.converter.overflow(&sources, &mut overflow);
+        Lift {
+            division: self,
+            sources,
+            overflow,
+        }
+    }
+}
+
+/// The remainder of a division: its sources and their overflow.
+pub(super) struct Lift<'y> {
+    division: &'y Division<'y>,
+    sources: Vec<&'y [f64]>,
+    overflow: AlignedVec,
+}
+
+impl Lift<'_> {
+    /// Limb `i` of the quotient. x: that limb of the dividend.
+    pub(super) fn limb(&self, i: usize, x: &[f64]) -> AlignedVec {
+        let (params, m) = (self.division.params, self.division.params.modulus(i));
+        let mut lifted = AlignedVec::scratch(params.n());
+        let converter = self.division.converter;
+        converter.convert_exact(&self.sources, &self.overflow, i, &mut lifted);
+        let primes = self.division.from.iter().map(|&f| params.modulus(f).p() % m.p());
+        let product = primes.fold(1, |acc, p| m.mul(acc, p));
+        subtract_and_scale(params, i, x, lifted, m.inv(product))
+    }
+}

@@ -1,0 +1,178 @@
+//! Hybrid key switching (Han, Ki, CT-RSA 2020): decompose into digits, extend each to the basis QP, inner
+//! product with the key, divide by P.
+//!
+//! Two orders of the same work. `stationary` goes target limb by target limb and keeps no digit: a single
+//! switch. `decompose` and `inner_product` keep the digits, which hoisting shares between rotations.
+mod divide;
+mod stationary;
+
+pub use divide::{mod_down, mod_down_rescale, rescale};
+pub use stationary::{switch, switch_over, switch_rescale, Limbs};
+
+use crate::switching::{special_product, Gadget, SwitchingKey};
+use crate::{Parameters, RlweError, RnsPoly};
+use rayon::prelude::*;
+use tacita_ring::{kernels, AlignedVec};
+
+/// The digits of a polynomial, each extended to the ciphertext limbs and the special primes, in NTT form.
+pub struct Decomposed {
+    /// `digits[d]` has `limbs` ciphertext limbs, then all special limbs.
+    pub digits: Vec<RnsPoly>,
+    limbs: usize,
+}
+
+/// Splits `c` (NTT form, `L` limbs) into ceil(L / digit_limbs) digits.
+///
+/// Cost: L inverse and D*(L+k) - L forward NTTs.
+pub fn decompose(params: &Parameters, c: &RnsPoly) -> Decomposed {
+    let limbs = c.q_len;
+    let coefficients = scaled_coefficients(params, c);
+    let digits = (0..limbs.div_ceil(params.digit_limbs()))
+        .map(|d| extend_digit(params, c, &coefficients, d))
+        .collect();
+    Decomposed { digits, limbs }
+}
+
+/// The ciphertext limbs of `c` in coefficient form, as the conversions of their digits take them.
+fn scaled_coefficients(params: &Parameters, c: &RnsPoly) -> Vec<AlignedVec> {
+    let dl = params.digit_limbs();
+    let mut coefficients: Vec<AlignedVec> = c.limbs[..c.q_len].to_vec();
+    coefficients.par_iter_mut().enumerate().for_each(|(i, x)| {
+        params.table(i).inverse(x);
+        let (d, len) = digit_of(i, dl, c.q_len);
+        params.mod_up(d, len).scale_inputs(i - d * dl, x);
+    });
+    coefficients
+}
+
+fn digit_of(i: usize, dl: usize, limbs: usize) -> (usize, usize) {
+    let d = i / dl;
+    (d, dl.min(limbs - d * dl))
+}
+
+fn extend_digit(params: &Parameters, c: &RnsPoly, ys: &[AlignedVec], d: usize) -> RnsPoly {
+    let (limbs, dl) = (c.q_len, params.digit_limbs());
+    let (_, len) = digit_of(d * dl, dl, limbs);
+    let own = d * dl..d * dl + len;
+    let converter = params.mod_up(d, len);
+    let inputs: Vec<&[f64]> = own.clone().map(|i| &ys[i][..]).collect();
+    let out = (0..limbs + params.p_len())
+        .into_par_iter()
+        .map(|i| {
+            if own.contains(&i) {
+                return c.limbs[i].clone();
+            }
+            let index = if i < limbs { i } else { params.p_index(i - limbs) };
+            let mut x = AlignedVec::scratch(params.n());
+            converter.convert(&inputs, index, &mut x);
+            params.table(index).forward(&mut x);
+            x
+        })
+        .collect();
+    RnsPoly {
+        limbs: out,
+        q_len: limbs,
+    }
+}
+
+/// Inner product of the digits with a key: a pair over QP (the result times P).
+///
+/// # Errors
+/// [`RlweError::MissingKey`] when the key lives below the level of the digits.
+pub fn inner_product(
+    params: &Parameters,
+    digits: &Decomposed,
+    key: &SwitchingKey,
+) -> Result<(RnsPoly, RnsPoly), RlweError> {
+    require(params, key, digits.limbs)?;
+    Ok(inner_product_any(params, &digits.digits, key))
+}
+
+/// Whether a key switches polynomials of so many limbs.
+fn require(params: &Parameters, key: &SwitchingKey, limbs: usize) -> Result<(), RlweError> {
+    if key.limbs < limbs || key.special != params.p_len() || key.gadget != Gadget::Rns {
+        return Err(RlweError::MissingKey(format!(
+            "a key for {limbs} limbs was asked of a key made for {}",
+            key.limbs
+        )));
+    }
+    Ok(())
+}
+
+/// Inner product without the shape check; `digits` must cover a prefix of the key's limbs and all its special
+/// limbs.
+pub(crate) fn inner_product_any(
+    params: &Parameters,
+    digits: &[RnsPoly],
+    key: &SwitchingKey,
+) -> (RnsPoly, RnsPoly) {
+    let limbs = digits[0].q_len;
+    let total = digits[0].limbs.len();
+    let pairs: Vec<Limbs> = (0..total)
+        .into_par_iter()
+        .map(|i| {
+            let ds: Vec<&[f64]> = digits.iter().map(|d| &d.limbs[i][..]).collect();
+            products(params, key, limbs, i, &ds)
+        })
+        .collect();
+    stationary::pair(pairs, limbs)
+}
+
+/// Adds limb `at` of `other` to a limb over QP: as it is where `other` is over QP, times P where it is over Q
+/// and has one.
+pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, other: &RnsPoly) {
+    if other.p_len() > 0 {
+        kernels::add_assign(params.modulus(other.prime_index(params, at)), x, &other.limbs[at]);
+    } else if at < other.q_len {
+        let c = special_product(params, params.p_len(), at);
+        kernels::mul_scalar_add_assign(params.modulus(at), x, &other.limbs[at], c);
+    }
+}
+
+impl RnsPoly {
+    /// Multiplies the ciphertext limbs by P and appends zero special limbs: Q -> QP.
+    pub fn lift_by_p(&self, params: &Parameters) -> Self {
+        let np = params.p_len();
+        let mut out = self.clone();
+        out.for_each_limb(params, |i, x| {
+            kernels::mul_scalar_assign(params.modulus(i), x, special_product(params, np, i));
+        });
+        out.limbs.extend((0..np).map(|_| AlignedVec::zeroed(params.n())));
+        out
+    }
+
+    /// self += P * other on the ciphertext limbs; `self` is over QP.
+    pub fn add_lifted(&mut self, params: &Parameters, other: &Self) {
+        let q_len = self.q_len;
+        self.limbs[..q_len].par_iter_mut().enumerate().for_each(|(i, x)| {
+            let c = special_product(params, params.p_len(), i);
+            kernels::mul_scalar_add_assign(params.modulus(i), x, &other.limbs[i], c);
+        });
+    }
+}
+
+/// Limb `i` (of `limbs` ciphertext limbs, then the special ones) of the inner product with a key. ds: that
+/// limb of every digit.
+fn products(params: &Parameters, key: &SwitchingKey, limbs: usize, i: usize, ds: &[&[f64]]) -> Limbs {
+    let (index, at) = if i < limbs {
+        (i, i)
+    } else {
+        (params.p_index(i - limbs), key.limbs + i - limbs)
+    };
+    let bs: Vec<&[f64]> = key.b[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
+    let ks: Vec<&[f64]> = key.a[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
+    let mut out0 = AlignedVec::scratch(params.n());
+    let mut out1 = AlignedVec::scratch(params.n());
+    kernels::inner_product2(params.modulus(index), &mut out0, &mut out1, ds, &bs, &ks);
+    (out0, out1)
+}
+
+/// Switches a small polynomial given by its coefficients (centred, |c| < q0/2) with a single-digit key.
+///
+/// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit
+/// enough.
+pub fn switch_small(params: &Parameters, coefficients: &[i64], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
+    let digit = RnsPoly::from_small(params, coefficients, key.limbs, key.special);
+    let (u0, u1) = inner_product_any(params, &[digit], key);
+    (mod_down(params, u0), mod_down(params, u1))
+}

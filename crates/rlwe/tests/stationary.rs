@@ -1,0 +1,110 @@
+//! A switch target limb by target limb gives the residues of the one that keeps its digits, bit for bit.
+use tacita_ring::{kernels, ntt_primes, sample, AlignedVec};
+use tacita_rlwe::keyswitch::{self, Limbs};
+use tacita_rlwe::switching::Gadget;
+use tacita_rlwe::{Parameters, ParametersLiteral, RnsPoly, SecretKey, SwitchingKey};
+
+const LIMBS: usize = 8;
+const SPECIAL: usize = 3;
+
+fn parameters(log_n: u32) -> Parameters {
+    let primes = ntt_primes(50.0, log_n + 1, LIMBS + SPECIAL, &[]).unwrap();
+    Parameters::new(ParametersLiteral {
+        name: "insecure_stationary".into(),
+        log_n,
+        q: primes[..LIMBS].to_vec(),
+        p: primes[LIMBS..].to_vec(),
+        digit_limbs: SPECIAL,
+    })
+    .unwrap()
+}
+
+/// Uniform residues of so many limbs.
+fn random(params: &Parameters, q_len: usize, p_len: usize, seed: u8) -> RnsPoly {
+    let mut poly = RnsPoly::zero(params, q_len, p_len);
+    poly.for_each_limb(params, |i, limb| {
+        let mut prng = sample::Prng::from_seed([seed.wrapping_mul(31).wrapping_add(i as u8); 32]);
+        sample::uniform(&mut prng, params.modulus(i), limb);
+    });
+    poly
+}
+
+fn key(params: &Parameters) -> SwitchingKey {
+    let secret = SecretKey::generate(params).unwrap();
+    let from = secret.automorphism(params, 5);
+    SwitchingKey::generate(params, from.ntt(), secret.ntt(), LIMBS, SPECIAL, Gadget::Rns).unwrap()
+}
+
+fn as_it_is(_: usize, limbs: Limbs) -> Limbs {
+    limbs
+}
+
+fn assert_same((a0, a1): &(RnsPoly, RnsPoly), (b0, b1): &(RnsPoly, RnsPoly)) {
+    for (a, b) in [(a0, b0), (a1, b1)] {
+        assert_eq!((a.q_len, a.limbs.len()), (b.q_len, b.limbs.len()));
+        assert!(a.limbs.iter().zip(&b.limbs).all(|(a, b)| a[..] == b[..]));
+    }
+}
+
+#[test]
+fn every_level_and_every_ending() {
+    for log_n in [5, 10, 12] {
+        let params = parameters(log_n);
+        let key = key(&params);
+        for limbs in 1..=LIMBS {
+            let c: Vec<RnsPoly> = (0..3).map(|k| random(&params, limbs, 0, 10 * k + 1)).collect();
+            let digits = keyswitch::decompose(&params, &c[2]);
+            let kept = || keyswitch::inner_product(&params, &digits, &key).unwrap();
+            let over = keyswitch::switch_over(&params, &c[2], &key, as_it_is).unwrap();
+            assert_same(&over, &kept());
+            let (u0, u1) = kept();
+            let down = (keyswitch::mod_down(&params, u0), keyswitch::mod_down(&params, u1));
+            assert_same(&keyswitch::switch(&params, &c[2], &key, as_it_is).unwrap(), &down);
+            if limbs > 1 {
+                let (mut u0, mut u1) = kept();
+                u0.add_lifted(&params, &c[0]);
+                u1.add_lifted(&params, &c[1]);
+                let rescaled = [u0, u1].map(|u| keyswitch::mod_down_rescale(&params, u));
+                let found = keyswitch::switch_rescale(&params, [&c[0], &c[1], &c[2]], &key).unwrap();
+                assert_same(&found, &rescaled.into());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_finished_limb_by_limb_is_finished_everywhere() {
+    let params = parameters(10);
+    let (key, c0, c1) = (key(&params), random(&params, 5, 0, 3), random(&params, 5, 0, 4));
+    let added = |i: usize, (mut u0, u1): (AlignedVec, AlignedVec)| {
+        keyswitch::add_to_limb(&params, &mut u0, i, &c0);
+        (u0, u1)
+    };
+    let found = keyswitch::switch_over(&params, &c1, &key, added).unwrap();
+    let (mut u0, u1) = keyswitch::switch_over(&params, &c1, &key, as_it_is).unwrap();
+    u0.add_lifted(&params, &c0);
+    assert_same(&found, &(u0, u1));
+    let over = random(&params, 5, SPECIAL, 7);
+    let sum = |i: usize, (mut u0, u1): Limbs| {
+        keyswitch::add_to_limb(&params, &mut u0, i, &over);
+        (u0, u1)
+    };
+    let found = keyswitch::switch_over(&params, &c1, &key, sum).unwrap();
+    let (mut u0, u1) = keyswitch::switch_over(&params, &c1, &key, as_it_is).unwrap();
+    u0.for_each_limb(&params, |i, x| {
+        let at = if i < LIMBS { i } else { 5 + i - LIMBS };
+        kernels::add_assign(params.modulus(i), x, &over.limbs[at]);
+    });
+    assert_same(&found, &(u0, u1));
+}
+
+#[test]
+fn a_key_of_fewer_limbs_is_refused() {
+    let params = parameters(5);
+    let secret = SecretKey::generate(&params).unwrap();
+    let short = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), 2, SPECIAL, Gadget::Rns).unwrap();
+    let c = random(&params, 3, 0, 1);
+    assert!(keyswitch::switch(&params, &c, &short, as_it_is).is_err());
+    assert!(keyswitch::switch_over(&params, &c, &short, as_it_is).is_err());
+    assert!(keyswitch::switch_rescale(&params, [&c, &c, &c], &short).is_err());
+}

@@ -76,16 +76,34 @@ pub fn broadcast<S: Simd, const M: usize>(s: S, roots: &Roots, groups: usize, g:
     w
 }
 
-/// The vectors of roots of one block of M x M values, M = LANES, in heap order.
+/// The vectors of roots of one block of M x M values, M = LANES, in heap order, made from the one that is
+/// stored.
+///
+/// Ranges, in p, from |w| < 1/2 (see `field`): a square is below 1/2 + 3/32 = 0.594, its square below 0.632;
+/// times a turn, 1/2 + 0.594 / 8. With |w| < 0.632 and w * (1/p) rounded, a product of kp is below 1/2 +
+/// 0.632 * 3/8 k.
 #[inline(always)]
 pub fn lane_factors<S: Simd, const M: usize>(f: Field<S>, roots: &Roots, block: usize) -> [Factor<S>; M] {
-    let table = &roots.lanes[block * (M - 1) * M..][..(M - 1) * M];
-    let mut w = [(f.p, f.p); M];
-    for (i, w) in w.iter_mut().enumerate().skip(1) {
-        // SAFETY: i < M, so the vector ends within the table of the block.
-        *w = f.factor(unsafe { f.s.load(table.as_ptr().add((i - 1) * M)) });
+    let table = &roots.lanes[block * M..][..M];
+    // SAFETY: the slice holds one vector.
+    let last = unsafe { f.s.load(table.as_ptr()) };
+    let [i, e, ei] = roots.turns;
+    let square = f.mul(last, last);
+    let mut w = [f.factor(last); M];
+    if M > 4 {
+        w[1] = f.factor(f.mul(square, square));
+        (w[2], w[3]) = (f.factor(square), turned(f, square, i));
+        (w[5], w[6], w[7]) = (turned(f, last, i), turned(f, last, e), turned(f, last, ei));
+    } else {
+        (w[1], w[3]) = (f.factor(square), turned(f, last, i));
     }
     w
+}
+
+/// Times one of [`Roots::turns`].
+#[inline(always)]
+fn turned<S: Simd>(f: Field<S>, root: S::V, turn: (f64, f64)) -> Factor<S> {
+    f.factor(f.mul_by(root, f.splat_factor(turn)))
 }
 
 macro_rules! instantiate {

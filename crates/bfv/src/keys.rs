@@ -3,7 +3,7 @@ use crate::error::check_len;
 use crate::request::expand;
 use crate::residues::{poly_len, read_poly, write_poly};
 use crate::{params, Result};
-use tacita_ring::automorphism_permutation;
+use tacita_ring::Permutation;
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{encrypt, Parameters, PublicKey, RnsPoly, SecretKey, SwitchingKey};
 
@@ -17,7 +17,7 @@ pub struct ClientKeys {
 /// multiples of h.
 pub struct Automorphism {
     /// Where each NTT value comes from.
-    pub permutation: Vec<u32>,
+    pub permutation: Permutation,
     /// The switching key.
     pub key: SwitchingKey,
 }
@@ -85,7 +85,7 @@ impl ClientKeys {
 impl Automorphism {
     fn new(params: &Parameters, log_h: u32, key: SwitchingKey) -> Self {
         Self {
-            permutation: automorphism_permutation(params.log_n(), galois_element(log_h)),
+            permutation: Permutation::new(params.log_n(), galois_element(log_h)),
             key,
         }
     }

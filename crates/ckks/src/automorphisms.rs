@@ -4,7 +4,7 @@ use crate::evaluator::lock;
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use std::sync::Arc;
-use tacita_ring::{automorphism_permutation, kernels, AlignedVec};
+use tacita_ring::{kernels, AlignedVec, Permutation};
 use tacita_rlwe::keyswitch::{self, Decomposed};
 
 impl Evaluator {
@@ -82,18 +82,18 @@ impl Evaluator {
         })
     }
 
-    pub(crate) fn permutation(&self, galois: u64) -> Arc<Vec<u32>> {
+    pub(crate) fn permutation(&self, galois: u64) -> Arc<Permutation> {
         let mut cache = lock(&self.permutations);
         cache
             .entry(galois)
-            .or_insert_with(|| Arc::new(automorphism_permutation(self.rlwe().log_n(), galois)))
+            .or_insert_with(|| Arc::new(Permutation::new(self.rlwe().log_n(), galois)))
             .clone()
     }
 }
 
 /// A limb with its values in the order of an automorphism.
-pub(crate) fn permuted(x: &[f64], perm: &[u32]) -> AlignedVec {
+pub(crate) fn permuted(x: &[f64], perm: &Permutation) -> AlignedVec {
     let mut out = AlignedVec::scratch(x.len());
-    kernels::permute(&mut out, x, perm);
+    perm.apply(&mut out, x);
     out
 }

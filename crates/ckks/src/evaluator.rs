@@ -7,7 +7,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use tacita_ring::{kernels, AlignedVec, Modulus, NttTable};
+use tacita_ring::{kernels, AlignedVec, Modulus, NttTable, Permutation};
 use tacita_rlwe::ciphertext::scales_agree;
 use tacita_rlwe::keyswitch;
 use tacita_rlwe::{Parameters, RnsPoly};
@@ -18,7 +18,7 @@ pub struct Evaluator {
     params: CkksParameters,
     keys: Arc<EvaluationKeys>,
     encoder: Encoder,
-    pub(crate) permutations: Mutex<HashMap<u64, Arc<Vec<u32>>>>,
+    pub(crate) permutations: Mutex<HashMap<u64, Arc<Permutation>>>,
     pub(crate) small_tables: Mutex<HashMap<(usize, u32), Arc<NttTable>>>,
 }
 

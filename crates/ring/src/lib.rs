@@ -26,7 +26,7 @@ mod testing;
 pub mod yardstick;
 
 pub use aligned::AlignedVec;
-pub use automorphism::{automorphism_coefficients, automorphism_permutation};
+pub use automorphism::{automorphism_coefficients, Permutation};
 pub use convert::BaseConverter;
 pub use error::RingError;
 pub use modulus::{Modulus, MAX_MODULUS, MIN_MODULUS};

@@ -1,7 +1,7 @@
 //! RNS polynomials: one aligned buffer per limb. Limb `i` belongs to global prime `primes[i]`.
 use crate::Parameters;
 use rayon::prelude::*;
-use tacita_ring::{kernels, AlignedVec, Modulus};
+use tacita_ring::{kernels, AlignedVec, Modulus, Permutation};
 use zeroize::Zeroize;
 
 /// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's
@@ -111,13 +111,13 @@ impl RnsPoly {
     }
 
     /// X -> X^g by a permutation of the NTT values.
-    pub fn permuted(&self, perm: &[u32]) -> Self {
+    pub fn permuted(&self, perm: &Permutation) -> Self {
         let limbs = self
             .limbs
             .par_iter()
             .map(|a| {
                 let mut out = AlignedVec::scratch(a.len());
-                kernels::permute(&mut out, a, perm);
+                perm.apply(&mut out, a);
                 out
             })
             .collect();

@@ -20,6 +20,7 @@ pub fn add_automorphism(
     let [mut top0, mut top1] = inner_product(params, &digits, &automorphism.key, limbs);
     params.table(special).inverse(&mut top0);
     params.table(special).inverse(&mut top1);
+    let mut moved = AlignedVec::scratch(params.n());
     for j in 0..limbs {
         let [out0, out1] = inner_product(params, &digits, &automorphism.key, j);
         let [b, a] = &mut acc.polys[..] else {
@@ -27,12 +28,8 @@ pub fn add_automorphism(
         };
         add_quotient(params, j, &mut b.limbs[j], &out0, &top0);
         add_quotient(params, j, &mut a.limbs[j], &out1, &top1);
-        kernels::permute_add_assign(
-            params.modulus(j),
-            &mut b.limbs[j],
-            &ct.polys[0].limbs[j],
-            &automorphism.permutation,
-        );
+        automorphism.permutation.apply(&mut moved, &ct.polys[0].limbs[j]);
+        kernels::add_assign(params.modulus(j), &mut b.limbs[j], &moved);
     }
 }
 
@@ -44,7 +41,7 @@ fn decompose(params: &Parameters, ct: &Ciphertext, automorphism: &Automorphism) 
     let mut digits: Vec<Vec<AlignedVec>> = (0..=limbs).map(|_| Vec::with_capacity(limbs)).collect();
     for d in 0..limbs {
         let mut own = AlignedVec::scratch(n);
-        kernels::permute(&mut own, &ct.polys[1].limbs[d], &automorphism.permutation);
+        automorphism.permutation.apply(&mut own, &ct.polys[1].limbs[d]);
         let mut coefficients = own.clone();
         params.table(d).inverse(&mut coefficients);
         let mut own = Some(own);

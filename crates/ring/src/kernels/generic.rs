@@ -253,16 +253,6 @@ pub fn switch_modulus<S: Simd>(s: S, from: &Modulus, to: &Modulus, out: &mut [f6
     }
 }
 
-/// The gather is memory, the addition is cheap: plain doubles (exact below 2^53), vectorised by the compiler.
-#[inline(always)]
-pub fn permute_add_assign<S: Simd>(_s: S, m: &Modulus, x: &mut [f64], a: &[f64], perm: &[u32]) {
-    assert_eq!(x.len(), perm.len());
-    for (x, &j) in x.iter_mut().zip(perm) {
-        let sum = *x + a[j as usize];
-        *x = if sum >= m.p_f { sum - m.p_f } else { sum };
-    }
-}
-
 /// Doubles of x that stay in the first-level cache while the terms pass.
 const BLOCK: usize = 1024;
 

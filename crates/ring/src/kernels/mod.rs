@@ -58,18 +58,8 @@ dispatch! {
         m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64],
         a0: &[f64], a1: &[f64], b0: &[f64], b1: &[f64]
     );
-    /// x[i] += a[perm[i]]
-    fn permute_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], perm: &[u32]);
     /// out = the centred representative of a mod `from`, reduced mod `to`
     fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]);
-}
-
-/// out[i] = a[perm[i]]; memory only.
-pub fn permute(out: &mut [f64], a: &[f64], perm: &[u32]) {
-    assert_eq!(out.len(), perm.len());
-    for (x, &j) in out.iter_mut().zip(perm) {
-        *x = a[j as usize];
-    }
 }
 
 #[cfg(test)]

@@ -132,13 +132,6 @@ pub fn tensor_accumulate(
     mul_add_assign(m, d2, a1, b1);
 }
 
-pub fn permute_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], perm: &[u32]) {
-    assert_eq!(x.len(), perm.len());
-    for (x, &j) in x.iter_mut().zip(perm) {
-        *x = m.add(*x as u64, a[j as usize] as u64) as f64;
-    }
-}
-
 pub fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]) {
     zip2(out, a, |_, a| to.from_i64(from.center(a)));
 }

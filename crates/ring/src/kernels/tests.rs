@@ -4,7 +4,7 @@
 use super::*;
 use crate::simd::testing::same_on_all_paths;
 use crate::testing::{edge_limb, random_limb, sample_primes};
-use crate::{automorphism_permutation, AlignedVec};
+use crate::AlignedVec;
 use proptest::prelude::*;
 
 /// Lengths: whole vectors, and ones that no vector divides.
@@ -193,19 +193,6 @@ fn products_with_runs() {
                 let term = |t: usize, i: usize| at(t % 8, i) * at(3, i >> (t % 5));
                 is(&m, &out, |i| at(0, i) + (0..20).map(|t| term(t, i)).sum::<i128>());
             }
-        }
-    }
-}
-
-#[test]
-fn permutations() {
-    for m in sample_primes(18) {
-        for v in input_sets(&m, 64) {
-            let perm = automorphism_permutation(6, 5);
-            let out = agree(&m, &v[0], |x| permute(x, &v[1], &perm));
-            is(&m, &out, |i| v[1][perm[i] as usize] as i128);
-            let out = agree(&m, &v[0], |x| permute_add_assign(&m, x, &v[1], &perm));
-            is(&m, &out, |i| v[0][i] as i128 + v[1][perm[i] as usize] as i128);
         }
     }
 }

@@ -84,6 +84,10 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn pick(self, _: __m256d, _: &[u64; 8]) -> __m256d {
+        unreachable!("four lanes")
+    }
+    #[inline(always)]
     fn transpose(self, rows: &mut [__m256d]) {
         unsafe {
             let t0 = _mm256_unpacklo_pd(rows[0], rows[1]);

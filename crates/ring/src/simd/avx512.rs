@@ -81,6 +81,11 @@ impl Simd for Avx512 {
         unsafe { _mm512_maskz_sub_pd(_mm512_cmp_pd_mask::<_CMP_NEQ_OQ>(a, _mm512_setzero_pd()), p, a) }
     }
     #[inline(always)]
+    fn pick(self, a: __m512d, order: &[u64; 8]) -> __m512d {
+        // SAFETY: besides, the order has eight words, and the instruction reads three bits of each.
+        unsafe { _mm512_permutexvar_pd(_mm512_loadu_si512(order.as_ptr().cast()), a) }
+    }
+    #[inline(always)]
     fn transpose(self, rows: &mut [__m512d]) {
         for half in 0..2 {
             transpose_half(self, &mut rows[4 * half..4 * half + 4]);

@@ -49,6 +49,8 @@ pub(crate) trait Simd: Copy {
     fn sub_if_above(self, a: Self::V, bound: Self::V, p: Self::V) -> Self::V;
     /// a == 0 ? 0 : p - a
     fn negate(self, a: Self::V, p: Self::V) -> Self::V;
+    /// The lanes of a in this order; only for eight lanes.
+    fn pick(self, a: Self::V, order: &[u64; 8]) -> Self::V;
     /// Transposes the LANES x LANES matrix whose rows are `rows` (exactly LANES of them).
     fn transpose(self, rows: &mut [Self::V]);
 }

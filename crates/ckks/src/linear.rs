@@ -5,6 +5,7 @@
 //! Troncoso-Pastoriza, Hubaux, Eurocrypt 2021. When all giants are multiples of one step, Horner's rule needs
 //! the key of that step alone at the same number of key switches, which is how bootstrapping keys stay small.
 mod inner_sums;
+mod streamed;
 use inner_sums::{pick, InnerSums};
 
 use crate::automorphisms::permuted;
@@ -12,7 +13,7 @@ use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tacita_ring::AlignedVec;
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;
@@ -202,17 +203,30 @@ impl Evaluator {
     fn baby_giant(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let steps = steps_of(t);
         let digits = self.decompose_inputs(inputs, t)?;
+        let wanted = giants_of(t);
+        if t.lifted && wanted.len() <= self.pairs_in_chunk(t) {
+            let sums = self.streamed(inputs, &digits, (&steps, &wanted), t)?;
+            drop(digits);
+            let mut sums: BTreeMap<(usize, i64), Pair> = wanted.into_iter().zip(sums).collect();
+            let inner = |j| InnerSums::of(self, t, j, &mut sums);
+            return (0..t.outputs)
+                .map(inner)
+                .map(|mut inner| self.over_giants(&mut inner))
+                .collect();
+        }
         let babies = self.babies(inputs, &digits, &steps, t)?;
         drop(digits);
         (0..t.outputs)
-            .map(|j| {
-                let mut inner = InnerSums::new(self, t, &steps, &babies, j);
-                match t.horner_step {
-                    Some(step) => self.horner(&mut inner, step),
-                    None => self.sum_giants(&mut inner),
-                }
-            })
+            .map(|j| self.over_giants(&mut InnerSums::new(self, t, &steps, &babies, j)))
             .collect()
+    }
+
+    /// The inner sums of one output, rotated by their giants and added up.
+    fn over_giants(&self, inner: &mut InnerSums<'_>) -> Result<Pair, CkksError> {
+        match inner.t.horner_step {
+            Some(step) => self.horner(inner, step),
+            None => self.sum_giants(inner),
+        }
     }
 
     /// How many pairs of this transform fit the working memory.
@@ -372,6 +386,12 @@ fn check(t: &LinearTransform) -> Result<(), CkksError> {
         }),
         None => Ok(()),
     }
+}
+
+/// The sums that are rotated: (output, giant).
+fn giants_of(t: &EncodedTransform) -> Vec<(usize, i64)> {
+    let set: BTreeSet<(usize, i64)> = t.terms.iter().map(|x| (x.output, x.giant)).collect();
+    set.into_iter().collect()
 }
 
 fn steps_of(t: &EncodedTransform) -> Vec<(usize, i64)> {

@@ -109,6 +109,20 @@ impl<'a> InnerSums<'a> {
         }
     }
 
+    /// Of sums that are there: takes those of one output.
+    pub(super) fn of(
+        evaluator: &'a Evaluator,
+        t: &'a EncodedTransform,
+        output: usize,
+        sums: &mut BTreeMap<(usize, i64), Pair>,
+    ) -> Self {
+        let mut found = Self::new(evaluator, t, &[], &[], output);
+        found.ready = (found.pending.iter())
+            .filter_map(|&giant| Some((giant, sums.remove(&(output, giant))?)))
+            .collect();
+        found
+    }
+
     pub(super) fn largest(&self) -> i64 {
         self.pending.last().copied().unwrap_or(0)
     }
@@ -126,6 +140,7 @@ impl<'a> InnerSums<'a> {
         while !self.ready.contains_key(&giant) && self.pending.contains(&giant) {
             self.compute_next();
         }
+        self.pending.retain(|&other| other != giant);
         self.ready.remove(&giant)
     }
 
@@ -159,7 +174,7 @@ pub(super) fn pick(
 }
 
 /// The run values of a plaintext limb that cover a block of coefficients.
-fn runs_of<'a>(w: &'a [f64], block: &std::ops::Range<usize>, n: usize) -> &'a [f64] {
+pub(super) fn runs_of<'a>(w: &'a [f64], block: &std::ops::Range<usize>, n: usize) -> &'a [f64] {
     let run = n / w.len();
     &w[block.start / run..block.end.div_ceil(run)]
 }

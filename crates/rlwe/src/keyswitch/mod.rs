@@ -12,6 +12,7 @@ pub use stationary::{switch, switch_over, switch_rescale, Limbs};
 use crate::switching::{special_product, Gadget, SwitchingKey};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
+use std::ops::Range;
 use tacita_ring::{kernels, AlignedVec};
 
 /// The digits of a polynomial, each extended to the ciphertext limbs and the special primes, in NTT form.
@@ -88,6 +89,33 @@ pub fn inner_product(
     Ok(inner_product_any(params, &digits.digits, key))
 }
 
+/// An [`inner_product`] of which a part is asked for at a time, so that no limb of it need exist as a whole.
+pub struct InnerProduct<'a> {
+    params: &'a Parameters,
+    digits: &'a Decomposed,
+    key: &'a SwitchingKey,
+}
+
+impl<'a> InnerProduct<'a> {
+    /// # Errors
+    /// As [`inner_product`].
+    pub fn new(
+        params: &'a Parameters,
+        digits: &'a Decomposed,
+        key: &'a SwitchingKey,
+    ) -> Result<Self, RlweError> {
+        require(params, key, digits.limbs)?;
+        Ok(Self { params, digits, key })
+    }
+
+    /// Values `part` of limb `at`: ciphertext limbs, then the special ones.
+    pub fn part(&self, at: usize, part: Range<usize>, out: [&mut [f64]; 2]) {
+        let digits = self.digits.digits.iter();
+        let ds: Vec<&[f64]> = digits.map(|d| &d.limbs[at][part.clone()]).collect();
+        products(self.params, self.key, self.digits.limbs, at, (&ds, part), out);
+    }
+}
+
 /// Whether a key switches polynomials of so many limbs.
 fn require(params: &Parameters, key: &SwitchingKey, limbs: usize) -> Result<(), RlweError> {
     if key.limbs < limbs || key.special != params.p_len() || key.gadget != Gadget::Rns {
@@ -112,7 +140,7 @@ pub(crate) fn inner_product_any(
         .into_par_iter()
         .map(|i| {
             let ds: Vec<&[f64]> = digits.iter().map(|d| &d.limbs[i][..]).collect();
-            products(params, key, limbs, i, &ds)
+            whole_products(params, key, limbs, i, &ds)
         })
         .collect();
     stationary::pair(pairs, limbs)
@@ -123,9 +151,16 @@ pub(crate) fn inner_product_any(
 pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, other: &RnsPoly) {
     if other.p_len() > 0 {
         kernels::add_assign(params.modulus(other.prime_index(params, at)), x, &other.limbs[at]);
-    } else if at < other.q_len {
+    } else {
+        add_part(params, x, at, (other, 0..params.n()));
+    }
+}
+
+/// Adds P times values `part` of limb `at` of a polynomial over Q, which has no special limbs.
+pub fn add_part(params: &Parameters, x: &mut [f64], at: usize, (other, part): (&RnsPoly, Range<usize>)) {
+    if at < other.q_len {
         let c = special_product(params, params.p_len(), at);
-        kernels::mul_scalar_add_assign(params.modulus(at), x, &other.limbs[at], c);
+        kernels::mul_scalar_add_assign(params.modulus(at), x, &other.limbs[at][part], c);
     }
 }
 
@@ -153,18 +188,36 @@ impl RnsPoly {
 
 /// Limb `i` (of `limbs` ciphertext limbs, then the special ones) of the inner product with a key. ds: that
 /// limb of every digit.
-fn products(params: &Parameters, key: &SwitchingKey, limbs: usize, i: usize, ds: &[&[f64]]) -> Limbs {
+fn whole_products(params: &Parameters, key: &SwitchingKey, limbs: usize, i: usize, ds: &[&[f64]]) -> Limbs {
+    let n = params.n();
+    let (mut out0, mut out1) = (AlignedVec::scratch(n), AlignedVec::scratch(n));
+    products(params, key, limbs, i, (ds, 0..n), [&mut out0, &mut out1]);
+    (out0, out1)
+}
+
+/// The same for a part of the limb. ds: that part of the limb of every digit.
+fn products(
+    params: &Parameters,
+    key: &SwitchingKey,
+    limbs: usize,
+    i: usize,
+    (ds, part): (&[&[f64]], Range<usize>),
+    [out0, out1]: [&mut [f64]; 2],
+) {
     let (index, at) = if i < limbs {
         (i, i)
     } else {
         (params.p_index(i - limbs), key.limbs + i - limbs)
     };
-    let bs: Vec<&[f64]> = key.b[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
-    let ks: Vec<&[f64]> = key.a[..ds.len()].iter().map(|k| &k.limbs[at][..]).collect();
-    let mut out0 = AlignedVec::scratch(params.n());
-    let mut out1 = AlignedVec::scratch(params.n());
-    kernels::inner_product2(params.modulus(index), &mut out0, &mut out1, ds, &bs, &ks);
-    (out0, out1)
+    let bs: Vec<&[f64]> = key.b[..ds.len()]
+        .iter()
+        .map(|k| &k.limbs[at][part.clone()])
+        .collect();
+    let ks: Vec<&[f64]> = key.a[..ds.len()]
+        .iter()
+        .map(|k| &k.limbs[at][part.clone()])
+        .collect();
+    kernels::inner_product2(params.modulus(index), out0, out1, ds, &bs, &ks);
 }
 
 /// Switches a small polynomial given by its coefficients (centred, |c| < q0/2) with a single-digit key.

@@ -4,7 +4,7 @@
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
 use super::divide::Division;
-use super::{add_to_limb, digit_of, products, require, scaled_coefficients};
+use super::{add_to_limb, digit_of, require, scaled_coefficients, whole_products};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -103,7 +103,7 @@ impl<'a> Switch<'a> {
             .iter()
             .filter_map(|d| d.as_deref().or_else(|| own_limb(d)))
             .collect();
-        products(self.params, self.key, limbs, at, &ds)
+        whole_products(self.params, self.key, limbs, at, &ds)
     }
 
     /// Digit `d` in the limb `at`, in NTT form.

@@ -7,7 +7,7 @@
 //! and rescaling tolerate.
 
 use crate::simd::dispatch;
-use crate::Modulus;
+use crate::{AlignedVec, Modulus};
 
 /// Constants for converting from one base to another.
 #[derive(Clone, Debug)]
@@ -23,6 +23,9 @@ pub struct BaseConverter {
 /// Adding and subtracting this rounds a double below 2^51 to the nearest integer, ties to even, on every path
 /// alike.
 const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// Values of the sources that stay in the first-level cache while several targets read them.
+const SHARED: usize = 512;
 
 fn product_without(from: &[Modulus], i: usize, m: &Modulus) -> u64 {
     let others = from.iter().enumerate().filter(|&(l, _)| l != i);
@@ -59,6 +62,42 @@ impl BaseConverter {
     pub fn convert(&self, ys: &[&[f64]], j: usize, out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
         weighted_sum(&self.to[j], out, ys, &self.factors[j][..ys.len()]);
+    }
+
+    /// [`BaseConverter::convert`] to several primes at once: outs[t] is for `to[js[t]]`. Every source is read
+    /// once for all of them.
+    pub fn convert_all(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+        assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
+        self.sums(ys, js, outs);
+    }
+
+    /// The same of [`BaseConverter::convert_exact`].
+    pub fn convert_exact_all(&self, ys: &[&[f64]], overflow: &[f64], js: &[usize], outs: &mut [AlignedVec]) {
+        assert_eq!(
+            ys.len(),
+            self.from.len(),
+            "convert_exact: one limb per source prime"
+        );
+        let all: Vec<&[f64]> = ys.iter().copied().chain(std::iter::once(overflow)).collect();
+        self.sums(&all, js, outs);
+    }
+
+    fn sums(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+        let n = ys.first().map_or(0, |y| y.len());
+        let mut part: Vec<&[f64]> = Vec::with_capacity(ys.len());
+        for start in (0..n).step_by(SHARED) {
+            let end = n.min(start + SHARED);
+            part.clear();
+            part.extend(ys.iter().map(|y| &y[start..end]));
+            for (&j, out) in js.iter().zip(outs.iter_mut()) {
+                weighted_sum(
+                    &self.to[j],
+                    &mut out[start..end],
+                    &part,
+                    &self.factors[j][..ys.len()],
+                );
+            }
+        }
     }
 
     /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <=

@@ -57,14 +57,23 @@ fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
         .map(|k| division.source(k, x.limbs[division.at(k)].clone()))
         .collect();
     let lift = division.lift(&ys);
-    let limbs = (0..division.keep)
+    let limbs = targets(division.keep)
         .into_par_iter()
-        .map(|i| lift.limb(i, &x.limbs[i]))
+        .flat_map_iter(|at| lift.limbs(&at, &x.limbs[at[0]..=at[at.len() - 1]]))
         .collect();
     RnsPoly {
         limbs,
         q_len: division.keep,
     }
+}
+
+/// Limbs that are converted together: the sources are read once for all of them.
+const TOGETHER: usize = 4;
+
+/// The numbers below `count`, in groups that are converted together.
+pub(super) fn targets(count: usize) -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..count).collect();
+    all.chunks(TOGETHER).map(<[usize]>::to_vec).collect()
 }
 
 /// By which primes, and what is kept.
@@ -102,6 +111,13 @@ impl<'a> Division<'a> {
             q_len,
             keep: top,
         }
+    }
+
+    /// Of the divisor modulo ciphertext prime `i`.
+    fn inverse(&self, i: usize) -> u64 {
+        let m = self.params.modulus(i);
+        let primes = self.from.iter().map(|&f| self.params.modulus(f).p() % m.p());
+        m.inv(primes.fold(1, |acc, p| m.mul(acc, p)))
     }
 
     /// Where the limb of the k-th prime lies in a polynomial over QP.
@@ -142,14 +158,15 @@ pub(super) struct Lift<'y> {
 }
 
 impl Lift<'_> {
-    /// Limb `i` of the quotient. x: that limb of the dividend.
-    pub(super) fn limb(&self, i: usize, x: &[f64]) -> AlignedVec {
-        let (params, m) = (self.division.params, self.division.params.modulus(i));
-        let mut lifted = AlignedVec::scratch(params.n());
+    /// Limbs `at` of the quotient. xs: those of the dividend.
+    pub(super) fn limbs(&self, at: &[usize], xs: &[AlignedVec]) -> Vec<AlignedVec> {
+        let params = self.division.params;
+        let mut lifted: Vec<AlignedVec> = at.iter().map(|_| AlignedVec::scratch(params.n())).collect();
         let converter = self.division.converter;
-        converter.convert_exact(&self.sources, &self.overflow, i, &mut lifted);
-        let primes = self.division.from.iter().map(|&f| params.modulus(f).p() % m.p());
-        let product = primes.fold(1, |acc, p| m.mul(acc, p));
-        subtract_and_scale(params, i, x, lifted, m.inv(product))
+        converter.convert_exact_all(&self.sources, &self.overflow, at, &mut lifted);
+        let quotient = |((&i, x), lifted): ((&usize, &AlignedVec), AlignedVec)| {
+            subtract_and_scale(params, i, x, lifted, self.division.inverse(i))
+        };
+        at.iter().zip(xs).zip(lifted).map(quotient).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! in memory together, which is most of what a switch used to move ("output-centric", arXiv 2311.01598).
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
-use super::divide::Division;
+use super::divide::{targets, Division};
 use super::{add_to_limb, digit_of, require, scaled_coefficients, whole_products};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
@@ -28,7 +28,7 @@ pub fn switch(
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, c1, key)?;
     let division = Division::by_special(params, c1.q_len, params.p_len());
-    Ok(divided(&division, |at| switch.limb(at), finish))
+    Ok(divided(&division, |at| switch.limbs(at), finish))
 }
 
 /// Switches `c1` with `key` and stays over QP: P times what [`switch`] gives.
@@ -45,9 +45,12 @@ pub fn switch_over(
     finish: impl Fn(usize, Limbs) -> Limbs + Sync,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, c1, key)?;
-    let limbs = 0..c1.q_len + params.p_len();
-    let pairs = limbs.into_par_iter().map(|at| finish(at, switch.limb(at)));
-    Ok(pair(pairs.collect(), c1.q_len))
+    let groups = targets(c1.q_len + params.p_len()).into_par_iter();
+    let made = |group: Vec<usize>| {
+        let pairs = group.iter().zip(switch.limbs(&group));
+        pairs.map(|(&at, limbs)| finish(at, limbs)).collect::<Vec<_>>()
+    };
+    Ok(pair(groups.flat_map_iter(made).collect(), c1.q_len))
 }
 
 /// (d0, d1) + switched `d2`, divided by the top prime: relinearisation and rescaling at once.
@@ -63,11 +66,13 @@ pub fn switch_rescale(
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, d2, key)?;
     let division = Division::by_special_and_top(params, d2.q_len, params.p_len());
-    let raised = |at: usize| {
-        let (mut u0, mut u1) = switch.limb(at);
-        add_to_limb(params, &mut u0, at, d0);
-        add_to_limb(params, &mut u1, at, d1);
-        (u0, u1)
+    let raised = |targets: &[usize]| {
+        let mut found = switch.limbs(targets);
+        for (&at, (u0, u1)) in targets.iter().zip(&mut found) {
+            add_to_limb(params, u0, at, d0);
+            add_to_limb(params, u1, at, d1);
+        }
+        found
     };
     Ok(divided(&division, raised, |_, limbs| limbs))
 }
@@ -91,61 +96,79 @@ impl<'a> Switch<'a> {
         })
     }
 
-    /// Limb `at` of the pair over QP.
-    fn limb(&self, at: usize) -> Limbs {
-        let (limbs, dl) = (self.c1.q_len, self.params.digit_limbs());
-        let own = (at < limbs).then(|| at / dl);
-        let made: Vec<Option<AlignedVec>> = (0..limbs.div_ceil(dl))
-            .map(|d| (own != Some(d)).then(|| self.extended(d, at)))
-            .collect();
-        let own_limb = |d: &Option<AlignedVec>| d.is_none().then(|| &self.c1.limbs[at][..]);
-        let ds: Vec<&[f64]> = made
-            .iter()
-            .filter_map(|d| d.as_deref().or_else(|| own_limb(d)))
-            .collect();
-        whole_products(self.params, self.key, limbs, at, &ds)
+    /// Limbs `targets` of the pair over QP.
+    fn limbs(&self, targets: &[usize]) -> Vec<Limbs> {
+        let digits = self.c1.q_len.div_ceil(self.params.digit_limbs());
+        let mut made: Vec<Vec<Option<AlignedVec>>> = targets.iter().map(|_| Vec::new()).collect();
+        for d in 0..digits {
+            for (row, x) in made.iter_mut().zip(self.extended(d, targets)) {
+                row.push(x);
+            }
+        }
+        let pairs = targets.iter().zip(&made);
+        pairs.map(|(&at, digits)| self.product(at, digits)).collect()
     }
 
-    /// Digit `d` in the limb `at`, in NTT form.
-    fn extended(&self, d: usize, at: usize) -> AlignedVec {
+    /// Limb `at` of the pair. digits: that limb of each, none for the digit that it belongs to.
+    fn product(&self, at: usize, digits: &[Option<AlignedVec>]) -> Limbs {
+        let own = self.c1.limbs.get(at);
+        let ds: Vec<&[f64]> = digits
+            .iter()
+            .filter_map(|x| Some(&x.as_ref().or(own)?[..]))
+            .collect();
+        whole_products(self.params, self.key, self.c1.q_len, at, &ds)
+    }
+
+    /// Digit `d` in the limbs `targets`, in NTT form; none where a limb is its own.
+    fn extended(&self, d: usize, targets: &[usize]) -> Vec<Option<AlignedVec>> {
         let (params, limbs, dl) = (self.params, self.c1.q_len, self.params.digit_limbs());
         let (_, len) = digit_of(d * dl, dl, limbs);
-        let sources: Vec<&[f64]> = self.coefficients[d * dl..][..len]
-            .iter()
-            .map(|y| &y[..])
-            .collect();
-        let index = if at < limbs {
-            at
-        } else {
-            params.p_index(at - limbs)
+        let own = d * dl..d * dl + len;
+        let prime = |at: usize| {
+            if at < limbs {
+                at
+            } else {
+                params.p_index(at - limbs)
+            }
         };
-        let mut x = AlignedVec::scratch(params.n());
-        params.mod_up(d, len).convert(&sources, index, &mut x);
-        params.table(index).forward(&mut x);
-        x
+        let sources: Vec<&[f64]> = self.coefficients[own.clone()].iter().map(|y| &y[..]).collect();
+        let others = targets.iter().filter(|at| !own.contains(at));
+        let primes: Vec<usize> = others.map(|&at| prime(at)).collect();
+        let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
+        params.mod_up(d, len).convert_all(&sources, &primes, &mut made);
+        for (&index, x) in primes.iter().zip(&mut made) {
+            params.table(index).forward(x);
+        }
+        let mut made = made.into_iter();
+        let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
+        targets.iter().map(limb).collect()
     }
 }
 
 /// Divides a pair whose limbs are made when they are asked for; see [`switch`] for `finish`.
 fn divided(
     division: &Division,
-    limb: impl Fn(usize) -> Limbs + Sync,
+    limbs: impl Fn(&[usize]) -> Vec<Limbs> + Sync,
     finish: impl Fn(usize, Limbs) -> Limbs + Sync,
 ) -> (RnsPoly, RnsPoly) {
-    let sources: Vec<Limbs> = (0..division.from.len())
+    let from: Vec<usize> = (0..division.from.len()).collect();
+    let sources: Vec<Limbs> = targets(from.len())
         .into_par_iter()
-        .map(|k| {
-            let (y0, y1) = limb(division.at(k));
-            (division.source(k, y0), division.source(k, y1))
+        .flat_map_iter(|group| {
+            let at: Vec<usize> = group.iter().map(|&k| division.at(k)).collect();
+            let source = |(k, (y0, y1))| (division.source(k, y0), division.source(k, y1));
+            group.into_iter().zip(limbs(&at)).map(source).collect::<Vec<_>>()
         })
         .collect();
     let (ys0, ys1): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
     let (lift0, lift1) = rayon::join(|| division.lift(&ys0), || division.lift(&ys1));
-    let pairs = (0..division.keep)
+    let pairs = targets(division.keep)
         .into_par_iter()
-        .map(|i| {
-            let (x0, x1) = limb(i);
-            finish(i, (lift0.limb(i, &x0), lift1.limb(i, &x1)))
+        .flat_map_iter(|at| {
+            let (xs0, xs1): (Vec<_>, Vec<_>) = limbs(&at).into_iter().unzip();
+            let halves = lift0.limbs(&at, &xs0).into_iter().zip(lift1.limbs(&at, &xs1));
+            let pairs: Vec<Limbs> = at.iter().zip(halves).map(|(&i, pair)| finish(i, pair)).collect();
+            pairs
         })
         .collect();
     pair(pairs, division.keep)

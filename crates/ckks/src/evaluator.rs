@@ -82,6 +82,25 @@ impl Evaluator {
         Ok(out)
     }
 
+    /// a -= b. Errors as [`Self::add`].
+    pub(crate) fn sub_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), CkksError> {
+        a.check_aligned(b, "sub")?;
+        for (x, y) in a.polys.iter_mut().zip(&b.polys) {
+            x.sub_assign(self.rlwe(), y);
+        }
+        Ok(())
+    }
+
+    /// a *= 2. No level.
+    pub(crate) fn double_assign(&self, a: &mut Ciphertext) {
+        let rlwe = self.rlwe();
+        for p in &mut a.polys {
+            p.for_each_limb(rlwe, |i, limb| {
+                kernels::mul_scalar_assign(rlwe.modulus(i), limb, 2)
+            });
+        }
+    }
+
     /// -a. No level.
     pub fn neg(&self, a: &Ciphertext) -> Ciphertext {
         let mut out = a.clone();
@@ -239,19 +258,26 @@ impl Evaluator {
             detail: "no operands".into(),
         })?;
         self.need_level(first.0, "mul", 1)?;
-        let mut acc = self.zero_product(first.0.limbs(), first.0.scale * first.1.scale);
-        for (a, b) in pairs {
+        let mut acc = self.product(first.0, first.1, first.0.limbs())?;
+        for (a, b) in &pairs[1..] {
             self.add_product(&mut acc, a, b)?;
         }
         self.relinearise_rescale(acc)
     }
 
-    pub(crate) fn zero_product(&self, limbs: usize, scale: f64) -> Ciphertext {
-        let zero = || RnsPoly::zero(self.rlwe(), limbs, 0);
-        Ciphertext {
-            polys: vec![zero(), zero(), zero()],
-            scale,
-        }
+    /// a * b of degree 2, of their lowest `limbs` limbs. No level.
+    pub(crate) fn product(
+        &self,
+        a: &Ciphertext,
+        b: &Ciphertext,
+        limbs: usize,
+    ) -> Result<Ciphertext, CkksError> {
+        let mut acc = Ciphertext {
+            polys: (0..3).map(|_| RnsPoly::scratch(self.rlwe(), limbs)).collect(),
+            scale: a.scale * b.scale,
+        };
+        self.tensor(&mut acc, a, b, true)?;
+        Ok(acc)
     }
 
     /// acc (degree 2) += a * b; operands may have more limbs than the accumulator.
@@ -260,6 +286,17 @@ impl Evaluator {
         acc: &mut Ciphertext,
         a: &Ciphertext,
         b: &Ciphertext,
+    ) -> Result<(), CkksError> {
+        self.tensor(acc, a, b, false)
+    }
+
+    /// acc (degree 2) += a * b, or = where it is fresh and holds anything.
+    fn tensor(
+        &self,
+        acc: &mut Ciphertext,
+        a: &Ciphertext,
+        b: &Ciphertext,
+        fresh: bool,
     ) -> Result<(), CkksError> {
         let limbs = acc.limbs();
         if a.limbs() < limbs || b.limbs() < limbs || !scales_agree(a.scale * b.scale, acc.scale) {
@@ -287,16 +324,17 @@ impl Evaluator {
         };
         let triples = d0.limbs.par_iter_mut().zip(&mut d1.limbs).zip(&mut d2.limbs);
         triples.enumerate().for_each(|(i, ((x0, x1), x2))| {
-            kernels::tensor_accumulate(
-                rlwe.modulus(i),
-                x0,
-                x1,
-                x2,
-                &a.polys[0].limbs[i],
-                &a.polys[1].limbs[i],
-                &b.polys[0].limbs[i],
-                &b.polys[1].limbs[i],
-            );
+            let (m, [a0, a1], [b0, b1]) = (rlwe.modulus(i), halves(a, i), halves(b, i));
+            for part in parts(x0.len()) {
+                let [x0, x1, x2] = [&mut *x0, &mut *x1, &mut *x2].map(|x| &mut x[part.clone()]);
+                if fresh {
+                    for x in [&mut *x0, &mut *x1, &mut *x2] {
+                        x.fill(0.0);
+                    }
+                }
+                let [a0, a1, b0, b1] = [a0, a1, b0, b1].map(|x| &x[part.clone()]);
+                kernels::tensor_accumulate(m, x0, x1, x2, a0, a1, b0, b1);
+            }
         });
         Ok(())
     }
@@ -332,6 +370,19 @@ impl Evaluator {
         }
         Ok(())
     }
+}
+
+/// Values of a limb that stay in the first-level cache.
+const PART: usize = 512;
+
+/// A limb of so many values in parts.
+fn parts(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..n).step_by(PART).map(move |start| start..n.min(start + PART))
+}
+
+/// Limb `i` of both polynomials.
+fn halves(a: &Ciphertext, i: usize) -> [&[f64]; 2] {
+    [&a.polys[0].limbs[i], &a.polys[1].limbs[i]]
 }
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -8,6 +8,7 @@ use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use std::collections::BTreeMap;
 use tacita_ring::kernels;
+use tacita_rlwe::RnsPoly;
 
 /// Depth of a series of degree `d`.
 pub fn depth(degree: usize) -> usize {
@@ -109,14 +110,14 @@ impl PowerBasis<'_> {
         let e = self.evaluator;
         let (x, y) = (&self.powers[&a], &self.powers[&b]);
         let level = x.level().min(y.level());
-        let (x, y) = (x.truncated(level + 1), y.truncated(level + 1));
-        let product = e.mul(&x, &y)?;
-        let mut out = e.add(&product, &product)?;
+        e.need_level(if x.level() < y.level() { x } else { y }, "poly", 1)?;
+        let mut out = e.relinearise_rescale(e.product(x, y, level + 1)?)?;
+        e.double_assign(&mut out);
         if a == b {
             e.add_constant_assign(&mut out, Complex64::new(-1.0, 0.0));
         } else {
             let low = e.align_to(&self.powers[&(a - b)], out.level(), out.scale)?;
-            out = e.sub(&out, &low)?;
+            e.sub_assign(&mut out, &low)?;
         }
         self.powers.insert(n, out);
         Ok(())
@@ -183,8 +184,7 @@ impl Evaluator {
         let quotient_scale = scale / power_scale * self.params().prime(level + 1);
         let quotient = self.finish(self.node(basis, &q, level + 1, quotient_scale, baby)?)?;
         if acc.polys.len() == 2 {
-            acc.polys
-                .push(self.zero_product(level + 1, scale).polys.remove(2));
+            acc.polys.push(RnsPoly::zero(self.rlwe(), level + 1, 0));
         }
         self.add_product(&mut acc, &quotient, &basis.powers[&g])?;
         Ok(acc)
@@ -197,8 +197,10 @@ impl Evaluator {
         level: usize,
         scale: f64,
     ) -> Result<Ciphertext, CkksError> {
-        let mut acc = self.zero_product(level + 1, scale);
-        acc.polys.truncate(2);
+        let mut acc = Ciphertext {
+            polys: (0..2).map(|_| RnsPoly::scratch(self.rlwe(), level + 1)).collect(),
+            scale,
+        };
         let used = |n: &usize| c[*n].norm() > 0.0;
         for n in (1..c.len()).filter(used) {
             basis.ensure(n)?;
@@ -207,13 +209,13 @@ impl Evaluator {
             .filter(used)
             .map(|n| (&basis.powers[&n], c[n]))
             .collect();
-        self.add_multiples(&mut acc, &terms);
+        self.set_multiples(&mut acc, &terms);
         self.add_constant_assign(&mut acc, c[0]);
         Ok(acc)
     }
 
-    /// acc += sum_n c_n * x_n at acc's scale, reading every operand once; operands may have more limbs.
-    fn add_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
+    /// acc = sum_n c_n * x_n at acc's scale, reading every operand once; operands may have more limbs.
+    fn set_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
         let (rlwe, scale) = (self.rlwe(), acc.scale);
         for (k, poly) in acc.polys.iter_mut().enumerate() {
             poly.for_each_limb(rlwe, |i, limb| {
@@ -227,6 +229,7 @@ impl Evaluator {
                     .zip(&weights)
                     .map(|((x, _), w)| (&x.polys[k].limbs[i][..], &w[..]))
                     .collect();
+                limb.fill(0.0);
                 kernels::mac_runs(rlwe.modulus(i), limb, &pairs);
             });
         }

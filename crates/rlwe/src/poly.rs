@@ -102,6 +102,14 @@ impl RnsPoly {
         self.q_len = q_len;
     }
 
+    /// Over Q, with arbitrary residues: for callers that overwrite all of them.
+    pub fn scratch(params: &Parameters, q_len: usize) -> Self {
+        Self {
+            limbs: (0..q_len).map(|_| AlignedVec::scratch(params.n())).collect(),
+            q_len,
+        }
+    }
+
     /// A copy with only the first `q_len` ciphertext limbs.
     pub fn truncated(&self, q_len: usize) -> Self {
         Self {

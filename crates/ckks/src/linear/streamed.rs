@@ -17,7 +17,7 @@ use tacita_rlwe::RnsPoly;
 
 /// Values of a block. Both halves of the sixteen babies of a bootstrap take 256 KB: they fit into the
 /// second-level cache.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 2048;
 
 /// A rotated input over QP that does not exist.
 struct Baby<'a> {
@@ -81,8 +81,8 @@ impl Evaluator {
     ) -> Vec<Limbs> {
         let rlwe = self.rlwe();
         let (n, block) = (rlwe.n(), BLOCK.min(rlwe.n()));
-        let zero = || AlignedVec::zeroed(n);
-        let mut sums: Vec<Limbs> = terms.iter().map(|_| (zero(), zero())).collect();
+        let limb = || AlignedVec::scratch(n);
+        let mut sums: Vec<Limbs> = terms.iter().map(|_| (limb(), limb())).collect();
         let mut rooms: Vec<Room> = babies.iter().map(|_| Room::new(block)).collect();
         for start in (0..n).step_by(block) {
             let part = start..start + block;
@@ -90,7 +90,7 @@ impl Evaluator {
                 self.make(baby, at, part.clone(), room);
             }
             for (sum, terms) in sums.iter_mut().zip(terms) {
-                self.add_terms(at, &part, (sum, terms), &rooms, t);
+                self.set_sum(at, &part, (sum, terms), &rooms, t);
             }
         }
         sums
@@ -116,8 +116,8 @@ impl Evaluator {
         }
     }
 
-    /// Adds the products of one sum to its block.
-    fn add_terms(
+    /// A block of one sum.
+    fn set_sum(
         &self,
         at: usize,
         part: &Range<usize>,
@@ -137,6 +137,7 @@ impl Evaluator {
                 (&rooms[baby].block[half][..], weights)
             };
             let products: Vec<(&[f64], &[f64])> = terms.iter().map(product).collect();
+            sum[part.clone()].fill(0.0);
             kernels::mac_runs(rlwe.modulus(index), &mut sum[part.clone()], &products);
         }
     }

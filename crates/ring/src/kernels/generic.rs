@@ -9,6 +9,7 @@ use super::reference;
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::Modulus;
+use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
 
 #[derive(Clone, Copy)]
 pub(super) struct View<'a, S: Simd>(pub(super) S, pub(super) &'a [f64]);
@@ -183,6 +184,13 @@ pub fn inner_product2<S: Simd>(
 /// since more would fall into the same sets of the cache.
 const SWEEP: usize = 512;
 
+/// Asks the caches for x[i], which may lie behind the end of x: what a loop over parts of limbs reads next.
+#[inline(always)]
+fn fetch_ahead(x: &[f64], i: usize) {
+    // SAFETY: a hint to the caches, which no address can make fail.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(x.as_ptr().wrapping_add(i).cast()) };
+}
+
 /// out0 += d*k0 and out1 += d*k1 without reduction, or with one; the first product replaces what was there,
 /// and the last sums become canonical.
 #[inline(always)]
@@ -196,6 +204,9 @@ fn add_products<S: Simd>(
     [first, reduce, last]: [bool; 3],
 ) {
     for i in (0..d.1.len()).step_by(S::LANES) {
+        for x in [d, k0, k1] {
+            fetch_ahead(x.1, i + SWEEP);
+        }
         let d = d.at(i);
         let (mut sum0, mut sum1) = (f.mul(d, k0.at(i)), f.mul(d, k1.at(i)));
         if !first {

@@ -6,7 +6,7 @@
 //! absolute value, so it is the centred x plus e Q with |e| <= k/2: the overflow that hybrid key switching
 //! and rescaling tolerate.
 
-use crate::simd::dispatch;
+use crate::simd::{dispatch, path, Path};
 use crate::{AlignedVec, Modulus};
 
 /// Constants for converting from one base to another.
@@ -16,8 +16,49 @@ pub struct BaseConverter {
     to: Vec<Modulus>,
     /// (Q/q_i)^-1 mod q_i
     scales: Vec<u64>,
-    /// (Q/q_i) mod p_j as factors, then -Q mod p_j: [j][i]
-    factors: Vec<Vec<(f64, f64)>>,
+    /// By target.
+    targets: Vec<Target>,
+}
+
+/// What a conversion to one prime multiplies by: (Q/q_i) mod p_j for each i, then -Q mod p_j.
+#[derive(Clone, Debug)]
+struct Target {
+    factors: Vec<(f64, f64)>,
+    integers: Vec<u64>,
+    /// -2^51 times the sum of the weights, without the last one and with it.
+    biases: [u64; 2],
+}
+
+/// The weights of the terms of a sum.
+struct Weights<'a> {
+    factors: &'a [(f64, f64)],
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    integers: &'a [u64],
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    bias: u64,
+}
+
+impl Target {
+    fn new(p: &Modulus, integers: Vec<u64>) -> Self {
+        let minus = |terms: &[u64]| {
+            let sum = terms.iter().fold(0, |sum, &w| p.add(sum, w));
+            p.neg(p.mul(sum, (1 << 51) % p.p()))
+        };
+        Self {
+            factors: integers.iter().map(|&w| p.factor(w)).collect(),
+            biases: [minus(&integers[..integers.len() - 1]), minus(&integers)],
+            integers,
+        }
+    }
+
+    /// For so many terms: all sources, or the overflow too.
+    fn weights(&self, terms: usize) -> Weights<'_> {
+        Weights {
+            factors: &self.factors[..terms],
+            integers: &self.integers[..terms],
+            bias: self.biases[usize::from(terms == self.factors.len())],
+        }
+    }
 }
 
 /// Adding and subtracting this rounds a double below 2^51 to the nearest integer, ties to even, on every path
@@ -26,6 +67,9 @@ const ROUND: f64 = 6_755_399_441_055_744.0;
 
 /// Values of the sources that stay in the first-level cache while several targets read them.
 const SHARED: usize = 512;
+
+#[cfg(target_arch = "x86_64")]
+mod ifma;
 
 fn product_without(from: &[Modulus], i: usize, m: &Modulus) -> u64 {
     let others = from.iter().enumerate().filter(|&(l, _)| l != i);
@@ -39,16 +83,16 @@ impl BaseConverter {
         let scales = (0..k)
             .map(|i| from[i].inv(product_without(from, i, &from[i])))
             .collect();
-        let minus_q = |p: &Modulus| p.factor(p.neg(product_without(from, k, p)));
-        let row = |p: &Modulus| {
-            let factors = (0..k).map(|i| p.factor(product_without(from, i, p)));
-            factors.chain(std::iter::once(minus_q(p))).collect()
+        let minus_q = |p: &Modulus| p.neg(product_without(from, k, p));
+        let target = |p: &Modulus| {
+            let weights = (0..k).map(|i| product_without(from, i, p));
+            Target::new(p, weights.chain(std::iter::once(minus_q(p))).collect())
         };
         Self {
             from: from.to_vec(),
             to: to.to_vec(),
             scales,
-            factors: to.iter().map(row).collect(),
+            targets: to.iter().map(target).collect(),
         }
     }
 
@@ -61,7 +105,7 @@ impl BaseConverter {
     /// centred.
     pub fn convert(&self, ys: &[&[f64]], j: usize, out: &mut [f64]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
-        weighted_sum(&self.to[j], out, ys, &self.factors[j][..ys.len()]);
+        weighted_sum(&self.to[j], out, ys, &self.targets[j].weights(ys.len()));
     }
 
     /// [`BaseConverter::convert`] to several primes at once: outs[t] is for `to[js[t]]`. Every source is read
@@ -90,12 +134,8 @@ impl BaseConverter {
             part.clear();
             part.extend(ys.iter().map(|y| &y[start..end]));
             for (&j, out) in js.iter().zip(outs.iter_mut()) {
-                weighted_sum(
-                    &self.to[j],
-                    &mut out[start..end],
-                    &part,
-                    &self.factors[j][..ys.len()],
-                );
+                let weights = self.targets[j].weights(ys.len());
+                weighted_sum(&self.to[j], &mut out[start..end], &part, &weights);
             }
         }
     }
@@ -116,15 +156,24 @@ impl BaseConverter {
             "convert_exact: one limb per source prime"
         );
         let all: Vec<&[f64]> = ys.iter().copied().chain(std::iter::once(overflow)).collect();
-        weighted_sum(&self.to[j], out, &all, &self.factors[j]);
+        weighted_sum(&self.to[j], out, &all, &self.targets[j].weights(all.len()));
     }
+}
+
+/// out = sum of ys[i] * weights[i] for centred ys of other moduli (|y| < 2^49), canonical.
+fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], weights: &Weights<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if path() == Path::Ifma && ifma::weighted_sum(m, out, ys, weights) {
+        return;
+    }
+    factor_sum(m, out, ys, weights.factors);
 }
 
 dispatch! {
     /// x = c * x, centred.
     fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64);
-    /// out = sum of ys[i] * factors[i] for centred ys of other moduli (|y| < 2^49).
-    fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
+    /// [`weighted_sum`] in doubles.
+    fn factor_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
     /// out = round(sum of ys[i] * inverses[i]), in doubles, in order, each product and each sum rounded.
     fn rounded_sum(out: &mut [f64], ys: &[&[f64]], inverses: &[f64]);
 }
@@ -148,7 +197,7 @@ mod reference {
         }
     }
 
-    pub fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
+    pub fn factor_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
         let factors: Vec<u64> = factors.iter().map(|f| m.from_i64(f.0 as i64)).collect();
         for (i, out) in out.iter_mut().enumerate() {
             let terms = ys
@@ -188,11 +237,11 @@ mod generic {
     const LAZY_SWEEPS: usize = 4;
 
     #[inline(always)]
-    pub fn weighted_sum<S: Simd>(s: S, m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
+    pub fn factor_sum<S: Simd>(s: S, m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]) {
         let n = out.len();
         assert!(ys.len() == factors.len() && ys.iter().all(|y| y.len() == n));
         if !n.is_multiple_of(S::LANES) {
-            return reference::weighted_sum(m, out, ys, factors);
+            return reference::factor_sum(m, out, ys, factors);
         }
         let f = Field::new(s, m);
         for (block, out) in out.chunks_mut(BLOCK).enumerate() {

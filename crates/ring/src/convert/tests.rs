@@ -110,3 +110,29 @@ fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Mod
         assert!(out.iter().all(|&x| x.is_sign_positive() && x < p.p() as f64));
     }
 }
+
+/// Several targets at once, and values that are no multiple of a part.
+#[test]
+fn all_targets_are_those_one_by_one() {
+    let (from, to) = (moduli(50.0, 7, &[]), moduli(48.0, 3, &[]));
+    let converter = BaseConverter::new(&from, &to);
+    let mut limbs: Vec<AlignedVec> = from.iter().map(|q| random_limb(q, 1 << 10, 3)).collect();
+    for (i, limb) in limbs.iter_mut().enumerate() {
+        converter.scale_inputs(i, limb);
+    }
+    let ys: Vec<&[f64]> = limbs.iter().map(|limb| &limb[..]).collect();
+    let (mut overflow, js) = (AlignedVec::zeroed(1 << 10), [2, 0]);
+    converter.overflow(&ys, &mut overflow);
+    let mut outs = [AlignedVec::zeroed(1 << 10), AlignedVec::zeroed(1 << 10)];
+    let mut one = AlignedVec::zeroed(1 << 10);
+    converter.convert_all(&ys, &js, &mut outs);
+    for (&j, out) in js.iter().zip(&outs) {
+        converter.convert(&ys, j, &mut one);
+        assert_eq!(&one, out, "to prime {j}");
+    }
+    converter.convert_exact_all(&ys, &overflow, &js, &mut outs);
+    for (&j, out) in js.iter().zip(&outs) {
+        converter.convert_exact(&ys, &overflow, j, &mut one);
+        assert_eq!(&one, out, "exactly to prime {j}");
+    }
+}

@@ -167,8 +167,8 @@ impl NttTable {
     /// A path needs n > LANES^2: smaller transforms go to the next narrower one.
     fn path(&self) -> Path {
         match path() {
-            Path::Avx512 if self.n() > 64 => Path::Avx512,
-            Path::Avx512 | Path::Avx2 if self.n() > 16 => Path::Avx2,
+            Path::Ifma | Path::Avx512 if self.n() > 64 => Path::Avx512,
+            Path::Ifma | Path::Avx512 | Path::Avx2 if self.n() > 16 => Path::Avx2,
             _ => Path::Scalar,
         }
     }

@@ -95,7 +95,7 @@ macro_rules! dispatch {
                 $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Path::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::simd::Path::Avx512 | $crate::simd::Path::Ifma => unsafe { avx512($($arg),*) },
                 _ => reference::$name($($arg),*),
             }
         }
@@ -124,7 +124,7 @@ pub(crate) mod testing {
 
     /// The paths of this processor, the reference first.
     pub fn paths() -> Vec<Path> {
-        [Path::Scalar, Path::Avx2, Path::Avx512]
+        [Path::Scalar, Path::Avx2, Path::Avx512, Path::Ifma]
             .into_iter()
             .filter(|p| p.is_supported())
             .collect()

@@ -17,11 +17,13 @@ pub enum Path {
     Avx2,
     /// Eight doubles at a time.
     Avx512,
+    /// The same, and conversions between bases on 52-bit integer products.
+    Ifma,
 }
 
 impl Path {
     /// From the fastest to the slowest.
-    const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Scalar];
+    const ALL: [Self; 4] = [Self::Ifma, Self::Avx512, Self::Avx2, Self::Scalar];
 
     /// As `TACITA_SIMD` has it.
     pub fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Path {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Ifma => "avx512ifma",
         }
     }
 
@@ -43,6 +46,8 @@ impl Path {
                 let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
                 avx512 && Self::Avx2.is_supported()
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma => is_x86_feature_detected!("avx512ifma") && Self::Avx512.is_supported(),
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }
@@ -104,8 +109,9 @@ mod tests {
 
     #[test]
     fn the_fastest_supported_path_unless_one_is_named() {
-        let without_avx512 = |p| p != Path::Avx512;
-        assert_eq!(Path::choose(None, |_| true), Ok(Path::Avx512));
+        let without_avx512 = |p| p != Path::Avx512 && p != Path::Ifma;
+        assert_eq!(Path::choose(None, |_| true), Ok(Path::Ifma));
+        assert_eq!(Path::choose(None, |p| p != Path::Ifma), Ok(Path::Avx512));
         assert_eq!(Path::choose(None, without_avx512), Ok(Path::Avx2));
         assert_eq!(Path::choose(None, |p| p == Path::Scalar), Ok(Path::Scalar));
         for path in Path::ALL {

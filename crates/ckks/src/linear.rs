@@ -4,6 +4,7 @@
 //! that no mod-down happens before the sums; giants G rotate inner sums. Double hoisting: Bossuat, Mouchet,
 //! Troncoso-Pastoriza, Hubaux, Eurocrypt 2021. When all giants are multiples of one step, Horner's rule needs
 //! the key of that step alone at the same number of key switches, which is how bootstrapping keys stay small.
+mod babies;
 mod inner_sums;
 mod streamed;
 use inner_sums::{pick, InnerSums};
@@ -15,7 +16,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tacita_ring::AlignedVec;
-use tacita_rlwe::keyswitch::{self, Decomposed};
+use tacita_rlwe::keyswitch;
 use tacita_rlwe::RnsPoly;
 
 /// One term of a transform.
@@ -201,11 +202,10 @@ impl Evaluator {
     }
 
     fn baby_giant(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
-        let steps = steps_of(t);
+        let (steps, wanted) = (steps_of(t), giants_of(t));
         let digits = self.decompose_inputs(inputs, t)?;
-        let wanted = giants_of(t);
         if t.lifted && wanted.len() <= self.pairs_in_chunk(t) {
-            let sums = self.streamed(inputs, &digits, (&steps, &wanted), t)?;
+            let sums = self.streamed(inputs, &digits, &wanted, t)?;
             drop(digits);
             let mut sums: BTreeMap<(usize, i64), Pair> = wanted.into_iter().zip(sums).collect();
             let inner = |j| InnerSums::of(self, t, j, &mut sums);
@@ -302,65 +302,6 @@ impl Evaluator {
             acc.1.add_lifted(rlwe, &part.1);
         }
     }
-
-    fn decompose_inputs(
-        &self,
-        inputs: &[Ciphertext],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Option<Decomposed>>, CkksError> {
-        Ok(inputs
-            .iter()
-            .enumerate()
-            .map(|(i, c)| {
-                let rotated = t.terms.iter().any(|x| x.input == i && x.baby != 0);
-                rotated.then(|| keyswitch::decompose(self.rlwe(), &c.polys[1]))
-            })
-            .collect())
-    }
-
-    /// The rotated inputs of `steps` (input, rotation), lifted or not.
-    fn babies(
-        &self,
-        inputs: &[Ciphertext],
-        digits: &[Option<Decomposed>],
-        steps: &[(usize, i64)],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
-        steps
-            .iter()
-            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t.lifted))
-            .collect()
-    }
-
-    fn baby(
-        &self,
-        x: &Ciphertext,
-        digits: Option<&Decomposed>,
-        step: i64,
-        lifted: bool,
-    ) -> Result<Pair, CkksError> {
-        let rlwe = self.rlwe();
-        let (c0, c1) = (&x.polys[0], &x.polys[1]);
-        let Some(digits) = digits.filter(|_| step != 0) else {
-            return Ok(if lifted {
-                Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))
-            } else {
-                Pair(c0.clone(), c1.clone())
-            });
-        };
-        let galois = galois_of_rotation(self.params(), step);
-        let key = self.keys().get(KeyKind::Galois(galois), x.limbs())?;
-        let (mut u0, mut u1) = keyswitch::inner_product(rlwe, digits, key)?;
-        if lifted {
-            u0.add_lifted(rlwe, c0);
-        } else {
-            u0 = keyswitch::mod_down(rlwe, u0);
-            u1 = keyswitch::mod_down(rlwe, u1);
-            u0.add_assign(rlwe, c0);
-        }
-        let perm = self.permutation(galois);
-        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
-    }
 }
 
 /// Memory for rotated inputs, and for inner sums, that are held at once.
@@ -398,3 +339,6 @@ fn steps_of(t: &EncodedTransform) -> Vec<(usize, i64)> {
     let set: BTreeSet<(usize, i64)> = t.terms.iter().map(|x| (x.input, x.baby)).collect();
     set.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,8 +77,9 @@ fn base_conversion(c: &mut Criterion) {
     c.bench_function("convert, overflow of 7 terms", |b| {
         b.iter(|| converter.overflow(&ys, &mut out))
     });
-    c.bench_function("convert, 7 terms", |b| {
-        b.iter(|| converter.convert(&ys, 0, &mut out))
+    let mut outs: Vec<AlignedVec> = (0..4).map(|_| AlignedVec::zeroed(1 << LOG_N)).collect();
+    c.bench_function("convert, 7 terms to 4 primes", |b| {
+        b.iter(|| converter.convert(&ys, &[0, 1, 2, 3], &mut outs))
     });
 }
 

@@ -101,22 +101,15 @@ impl BaseConverter {
         scale_and_center(&self.from[i], limb, self.scales[i]);
     }
 
-    /// out = sum_i ys[i] (Q/q_i) mod `to[j]`, canonical; `ys` are all limbs of the source base, scaled and
-    /// centred.
-    pub fn convert(&self, ys: &[&[f64]], j: usize, out: &mut [f64]) {
-        assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
-        weighted_sum(&self.to[j], out, ys, &self.targets[j].weights(ys.len()));
-    }
-
-    /// [`BaseConverter::convert`] to several primes at once: outs[t] is for `to[js[t]]`. Every source is read
-    /// once for all of them.
-    pub fn convert_all(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+    /// outs[t] = sum_i ys[i] (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base, scaled
+    /// and centred. Every source is read once for all targets.
+    pub fn convert(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
         self.sums(ys, js, outs);
     }
 
-    /// The same of [`BaseConverter::convert_exact`].
-    pub fn convert_exact_all(&self, ys: &[&[f64]], overflow: &[f64], js: &[usize], outs: &mut [AlignedVec]) {
+    /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
+    pub fn convert_exact(&self, ys: &[&[f64]], overflow: &[f64], js: &[usize], outs: &mut [AlignedVec]) {
         assert_eq!(
             ys.len(),
             self.from.len(),
@@ -146,17 +139,6 @@ impl BaseConverter {
         assert_eq!(ys.len(), self.from.len(), "overflow: one limb per source prime");
         let inverses: Vec<f64> = self.from.iter().map(|q| 1.0 / q.p() as f64).collect();
         rounded_sum(out, ys, &inverses);
-    }
-
-    /// As [`BaseConverter::convert`], less `overflow` times Q: the residues of the centred x itself.
-    pub fn convert_exact(&self, ys: &[&[f64]], overflow: &[f64], j: usize, out: &mut [f64]) {
-        assert_eq!(
-            ys.len(),
-            self.from.len(),
-            "convert_exact: one limb per source prime"
-        );
-        let all: Vec<&[f64]> = ys.iter().copied().chain(std::iter::once(overflow)).collect();
-        weighted_sum(&self.to[j], out, &all, &self.targets[j].weights(all.len()));
     }
 }
 

@@ -5,7 +5,7 @@
 //! the digits that it is made from. Blocks of an automorphism come from blocks (see
 //! [`tacita_ring::Permutation`]), which is what lets a block be made alone.
 use super::inner_sums::{pick, runs_of};
-use super::{EncodedTransform, Pair};
+use super::{steps_of, EncodedTransform, Pair};
 use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use rayon::prelude::*;
@@ -40,14 +40,15 @@ impl Evaluator {
         &self,
         inputs: &[Ciphertext],
         digits: &[Option<Decomposed>],
-        (steps, wanted): (&[(usize, i64)], &[(usize, i64)]),
+        wanted: &[(usize, i64)],
         t: &EncodedTransform,
     ) -> Result<Vec<Pair>, CkksError> {
+        let steps = steps_of(t);
         let babies = steps
             .iter()
             .map(|&(i, step)| self.unmade(&inputs[i], digits[i].as_ref(), step))
             .collect::<Result<Vec<_>, _>>()?;
-        let terms = pick(t, steps, wanted);
+        let terms = pick(t, &steps, wanted);
         let limbs: Vec<Vec<Limbs>> = (0..t.limbs + self.special(t))
             .into_par_iter()
             .map(|at| self.limb_sums(at, &babies, &terms, t))

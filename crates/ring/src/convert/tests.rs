@@ -36,14 +36,14 @@ fn two_primes_against_big_integers() {
         assert_eq!((sum - x).rem_euclid(q0 * q1), 0);
         assert!((sum - x).abs() <= q0 * q1, "overflow of more than k/2");
         for (j, p) in to.iter().enumerate() {
-            let mut out = vec![0.0; 8];
-            converter.convert(&ys, j, &mut out);
-            assert_eq!(out[0] as u64, p.from_i128(sum));
+            let mut outs = [AlignedVec::zeroed(8)];
+            converter.convert(&ys, &[j], &mut outs);
+            assert_eq!(outs[0][0] as u64, p.from_i128(sum));
             let mut overflow = vec![0.0; 8];
             converter.overflow(&ys, &mut overflow);
-            converter.convert_exact(&ys, &overflow, j, &mut out);
+            converter.convert_exact(&ys, &overflow, &[j], &mut outs);
             let e = overflow[0] as i128;
-            assert_eq!(out[0] as u64, p.from_i128(sum - e * q0 * q1));
+            assert_eq!(outs[0][0] as u64, p.from_i128(sum - e * q0 * q1));
             assert!((sum - e * q0 * q1).abs() <= q0 * q1 / 2 + ((q0 * q1) >> 40));
         }
     }
@@ -102,12 +102,19 @@ fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Mod
         .iter()
         .all(|e| e.abs() <= (ys.len() as f64 / 2.0).round()));
     for (j, p) in to.iter().enumerate() {
-        let out = same_on_all_paths(|| {
-            let mut out = AlignedVec::zeroed(n);
-            converter.convert(&ys, j, &mut out);
-            out
-        });
-        assert!(out.iter().all(|&x| x.is_sign_positive() && x < p.p() as f64));
+        for exact in [false, true] {
+            let out = same_on_all_paths(|| {
+                let mut outs = [AlignedVec::zeroed(n)];
+                if exact {
+                    converter.convert_exact(&ys, &overflow, &[j], &mut outs);
+                } else {
+                    converter.convert(&ys, &[j], &mut outs);
+                }
+                let [out] = outs;
+                out
+            });
+            assert!(out.iter().all(|&x| x.is_sign_positive() && x < p.p() as f64));
+        }
     }
 }
 
@@ -124,15 +131,15 @@ fn all_targets_are_those_one_by_one() {
     let (mut overflow, js) = (AlignedVec::zeroed(1 << 10), [2, 0]);
     converter.overflow(&ys, &mut overflow);
     let mut outs = [AlignedVec::zeroed(1 << 10), AlignedVec::zeroed(1 << 10)];
-    let mut one = AlignedVec::zeroed(1 << 10);
-    converter.convert_all(&ys, &js, &mut outs);
+    let mut one = [AlignedVec::zeroed(1 << 10)];
+    converter.convert(&ys, &js, &mut outs);
     for (&j, out) in js.iter().zip(&outs) {
-        converter.convert(&ys, j, &mut one);
-        assert_eq!(&one, out, "to prime {j}");
+        converter.convert(&ys, &[j], &mut one);
+        assert_eq!(&one[0], out, "to prime {j}");
     }
-    converter.convert_exact_all(&ys, &overflow, &js, &mut outs);
+    converter.convert_exact(&ys, &overflow, &js, &mut outs);
     for (&j, out) in js.iter().zip(&outs) {
-        converter.convert_exact(&ys, &overflow, j, &mut one);
-        assert_eq!(&one, out, "exactly to prime {j}");
+        converter.convert_exact(&ys, &overflow, &[j], &mut one);
+        assert_eq!(&one[0], out, "exactly to prime {j}");
     }
 }

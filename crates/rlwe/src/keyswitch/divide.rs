@@ -163,7 +163,7 @@ impl Lift<'_> {
         let params = self.division.params;
         let mut lifted: Vec<AlignedVec> = at.iter().map(|_| AlignedVec::scratch(params.n())).collect();
         let converter = self.division.converter;
-        converter.convert_exact_all(&self.sources, &self.overflow, at, &mut lifted);
+        converter.convert_exact(&self.sources, &self.overflow, at, &mut lifted);
         let quotient = |((&i, x), lifted): ((&usize, &AlignedVec), AlignedVec)| {
             subtract_and_scale(params, i, x, lifted, self.division.inverse(i))
         };

@@ -6,6 +6,7 @@
 mod divide;
 mod stationary;
 
+use divide::targets;
 pub use divide::{mod_down, mod_down_rescale, rescale};
 pub use stationary::{switch, switch_over, switch_rescale, Limbs};
 
@@ -52,28 +53,49 @@ fn digit_of(i: usize, dl: usize, limbs: usize) -> (usize, usize) {
 }
 
 fn extend_digit(params: &Parameters, c: &RnsPoly, ys: &[AlignedVec], d: usize) -> RnsPoly {
-    let (limbs, dl) = (c.q_len, params.digit_limbs());
-    let (_, len) = digit_of(d * dl, dl, limbs);
-    let own = d * dl..d * dl + len;
-    let converter = params.mod_up(d, len);
-    let inputs: Vec<&[f64]> = own.clone().map(|i| &ys[i][..]).collect();
-    let out = (0..limbs + params.p_len())
+    let limbs = targets(c.q_len + params.p_len())
         .into_par_iter()
-        .map(|i| {
-            if own.contains(&i) {
-                return c.limbs[i].clone();
-            }
-            let index = if i < limbs { i } else { params.p_index(i - limbs) };
-            let mut x = AlignedVec::scratch(params.n());
-            converter.convert(&inputs, index, &mut x);
-            params.table(index).forward(&mut x);
-            x
+        .flat_map_iter(|group| {
+            let made = extended(params, c.q_len, ys, (d, &group));
+            let limb = |(&at, x): (&usize, Option<AlignedVec>)| x.unwrap_or_else(|| c.limbs[at].clone());
+            group.iter().zip(made).map(limb).collect::<Vec<_>>()
         })
         .collect();
     RnsPoly {
-        limbs: out,
-        q_len: limbs,
+        limbs,
+        q_len: c.q_len,
     }
+}
+
+/// Digit `d` of a polynomial of `limbs` limbs in some limbs over QP, in NTT form; none where a limb is the
+/// digit's own. ys: all limbs as the conversions take them.
+fn extended(
+    params: &Parameters,
+    limbs: usize,
+    ys: &[AlignedVec],
+    (d, targets): (usize, &[usize]),
+) -> Vec<Option<AlignedVec>> {
+    let dl = params.digit_limbs();
+    let (_, len) = digit_of(d * dl, dl, limbs);
+    let own = d * dl..d * dl + len;
+    let sources: Vec<&[f64]> = ys[own.clone()].iter().map(|y| &y[..]).collect();
+    let others = targets.iter().filter(|at| !own.contains(at));
+    let prime = |&at: &usize| {
+        if at < limbs {
+            at
+        } else {
+            params.p_index(at - limbs)
+        }
+    };
+    let primes: Vec<usize> = others.map(prime).collect();
+    let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
+    params.mod_up(d, len).convert(&sources, &primes, &mut made);
+    for (&index, x) in primes.iter().zip(&mut made) {
+        params.table(index).forward(x);
+    }
+    let mut made = made.into_iter();
+    let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
+    targets.iter().map(limb).collect()
 }
 
 /// Inner product of the digits with a key: a pair over QP (the result times P).

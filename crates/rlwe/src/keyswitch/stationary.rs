@@ -4,7 +4,7 @@
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
 use super::divide::{targets, Division};
-use super::{add_to_limb, digit_of, require, scaled_coefficients, whole_products};
+use super::{add_to_limb, extended, require, scaled_coefficients, whole_products};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -101,7 +101,8 @@ impl<'a> Switch<'a> {
         let digits = self.c1.q_len.div_ceil(self.params.digit_limbs());
         let mut made: Vec<Vec<Option<AlignedVec>>> = targets.iter().map(|_| Vec::new()).collect();
         for d in 0..digits {
-            for (row, x) in made.iter_mut().zip(self.extended(d, targets)) {
+            let limbs = extended(self.params, self.c1.q_len, &self.coefficients, (d, targets));
+            for (row, x) in made.iter_mut().zip(limbs) {
                 row.push(x);
             }
         }
@@ -117,31 +118,6 @@ impl<'a> Switch<'a> {
             .filter_map(|x| Some(&x.as_ref().or(own)?[..]))
             .collect();
         whole_products(self.params, self.key, self.c1.q_len, at, &ds)
-    }
-
-    /// Digit `d` in the limbs `targets`, in NTT form; none where a limb is its own.
-    fn extended(&self, d: usize, targets: &[usize]) -> Vec<Option<AlignedVec>> {
-        let (params, limbs, dl) = (self.params, self.c1.q_len, self.params.digit_limbs());
-        let (_, len) = digit_of(d * dl, dl, limbs);
-        let own = d * dl..d * dl + len;
-        let prime = |at: usize| {
-            if at < limbs {
-                at
-            } else {
-                params.p_index(at - limbs)
-            }
-        };
-        let sources: Vec<&[f64]> = self.coefficients[own.clone()].iter().map(|y| &y[..]).collect();
-        let others = targets.iter().filter(|at| !own.contains(at));
-        let primes: Vec<usize> = others.map(|&at| prime(at)).collect();
-        let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
-        params.mod_up(d, len).convert_all(&sources, &primes, &mut made);
-        for (&index, x) in primes.iter().zip(&mut made) {
-            params.table(index).forward(x);
-        }
-        let mut made = made.into_iter();
-        let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
-        targets.iter().map(limb).collect()
     }
 }
 

@@ -1,0 +1,67 @@
+//! Rotated inputs that are kept: for transforms of which not all inner sums fit into memory at once, or whose
+//! babies are brought back to Q.
+use super::{EncodedTransform, Pair};
+use crate::keys::{galois_of_rotation, KeyKind};
+use crate::{Ciphertext, CkksError, Evaluator};
+use tacita_rlwe::keyswitch::{self, Decomposed};
+
+impl Evaluator {
+    pub(super) fn decompose_inputs(
+        &self,
+        inputs: &[Ciphertext],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Option<Decomposed>>, CkksError> {
+        Ok(inputs
+            .iter()
+            .enumerate()
+            .map(|(i, c)| {
+                let rotated = t.terms.iter().any(|x| x.input == i && x.baby != 0);
+                rotated.then(|| keyswitch::decompose(self.rlwe(), &c.polys[1]))
+            })
+            .collect())
+    }
+
+    /// The rotated inputs of `steps` (input, rotation), lifted or not.
+    pub(super) fn babies(
+        &self,
+        inputs: &[Ciphertext],
+        digits: &[Option<Decomposed>],
+        steps: &[(usize, i64)],
+        t: &EncodedTransform,
+    ) -> Result<Vec<Pair>, CkksError> {
+        steps
+            .iter()
+            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t.lifted))
+            .collect()
+    }
+
+    fn baby(
+        &self,
+        x: &Ciphertext,
+        digits: Option<&Decomposed>,
+        step: i64,
+        lifted: bool,
+    ) -> Result<Pair, CkksError> {
+        let rlwe = self.rlwe();
+        let (c0, c1) = (&x.polys[0], &x.polys[1]);
+        let Some(digits) = digits.filter(|_| step != 0) else {
+            return Ok(if lifted {
+                Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))
+            } else {
+                Pair(c0.clone(), c1.clone())
+            });
+        };
+        let galois = galois_of_rotation(self.params(), step);
+        let key = self.keys().get(KeyKind::Galois(galois), x.limbs())?;
+        let (mut u0, mut u1) = keyswitch::inner_product(rlwe, digits, key)?;
+        if lifted {
+            u0.add_lifted(rlwe, c0);
+        } else {
+            u0 = keyswitch::mod_down(rlwe, u0);
+            u1 = keyswitch::mod_down(rlwe, u1);
+            u0.add_assign(rlwe, c0);
+        }
+        let perm = self.permutation(galois);
+        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
+    }
+}

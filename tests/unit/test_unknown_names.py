@@ -174,7 +174,7 @@ def test_schemes_packings_and_objectives(plan: Plan) -> None:
 
 
 def test_functions_and_phases() -> None:
-    for variant in ("thor", ""):
+    for variant in ("nexus", ""):
         with pytest.raises(InputError, match="no variant"):
             Functions.of(variant)
     for name in ("silu", "softplus", "activation", "fit"):

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tacita.packings.arrays import Array, Diagonal
+import numpy as np
+
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import ByPlace, Diagonals
 from tacita.slots.linear import LinearPlan
 
 
@@ -29,10 +31,15 @@ class RealMap:
     shift: int = 0
 
     @staticmethod
-    def build(diagonals: Diagonal, *, n_inputs: int, n_outputs: int) -> RealMap:
-        """The cheapest form. diagonals: as for LinearPlan.from_diagonals, real."""
-        forms = list(_forms(diagonals, n_inputs, n_outputs))
-        return min(forms, key=lambda form: form.cost)
+    def build(diagonals: Diagonals | ByPlace, *, n_inputs: int, n_outputs: int) -> RealMap:
+        """The cheapest form. diagonals: as for LinearPlan.from_diagonals, real.
+
+        Costs depend on places alone, so only the form that is chosen gets its vectors.
+        """
+        kept = Diagonals.of(diagonals).nonzero()
+        costs = [form.cost for form in _forms(kept.outline(), n_inputs, n_outputs)]
+        kinds = _kinds(kept, n_inputs)
+        return _form(kept, kinds[costs.index(min(costs))], n_inputs, n_outputs)
 
     @property
     def cost(self) -> float:
@@ -54,40 +61,39 @@ class RealMap:
         return [be.add(y, be.conjugate(y)) for y in be.linear(xs, self.plan)]
 
 
-def _forms(diagonals: Diagonal, n_inputs: int, n_outputs: int) -> Iterator[RealMap]:
-    yield RealMap(LinearPlan.from_diagonals(diagonals, n_inputs=n_inputs, n_outputs=n_outputs))
+def _forms(diagonals: Diagonals | ByPlace, n_inputs: int, n_outputs: int) -> Iterator[RealMap]:
+    table = Diagonals.of(diagonals)
+    return (_form(table, kind, n_inputs, n_outputs) for kind in _kinds(table, n_inputs))
+
+
+def _kinds(diagonals: Diagonals, n_inputs: int) -> list[tuple[int, int]]:
+    """(pairs, shift) of the forms that there are."""
     if n_inputs > 1:
-        half = n_inputs // 2
-        yield RealMap(_plan(_paired(diagonals, half), n_inputs - half, n_outputs), pairs=half)
-        return
-    rotations = [k for _, _, k in diagonals]
-    reach = max(rotations) - min(rotations) + 1
-    for shift in {1 << (reach.bit_length() - 1), 1 << max(0, reach.bit_length() - 2)}:
-        yield RealMap(_plan(_shifted(diagonals, shift, min(rotations)), 1, n_outputs), shift=shift)
+        return [(0, 0), (n_inputs // 2, 0)]
+    rotations = diagonals.places[:, 2]
+    reach = int(rotations.max() - rotations.min()) + 1
+    shifts = {1 << (reach.bit_length() - 1), 1 << max(0, reach.bit_length() - 2)}
+    return [(0, 0), *((0, shift) for shift in shifts)]
 
 
-def _plan(diagonals: Diagonal, n_inputs: int, n_outputs: int) -> LinearPlan:
-    return LinearPlan.from_diagonals(diagonals, n_inputs=n_inputs, n_outputs=n_outputs)
+def _form(diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs: int) -> RealMap:
+    pairs, shift = kind
+    table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift) if shift else diagonals
+    plan = LinearPlan.from_diagonals(table, n_inputs=n_inputs - pairs, n_outputs=n_outputs)
+    return RealMap(plan, pairs, shift)
 
 
-def _paired(diagonals: Diagonal, half: int) -> Diagonal:
+def _paired(diagonals: Diagonals, half: int) -> Diagonals:
     """Input i < half joins input i + half; the last input of an odd number keeps its own ciphertext."""
-    joined: Diagonal = {}
-    for (j, i, k), v in diagonals.items():
-        imaginary = half <= i < 2 * half
-        key = (j, i - half if i >= half else i, k)
-        _add(joined, key, v * (-0.5j if imaginary else 0.5))
-    return joined
+    places, inputs = diagonals.places.copy(), diagonals.places[:, 1]
+    places[:, 1] = np.where(inputs >= half, inputs - half, inputs)
+    return diagonals.halves(places, (half <= inputs) & (inputs < 2 * half))
 
 
-def _shifted(diagonals: Diagonal, shift: int, low: int) -> Diagonal:
-    """Rotation k + shift joins rotation k, for k in every other interval of length shift from `low` up."""
-    joined: Diagonal = {}
-    for (j, i, k), v in diagonals.items():
-        imaginary = (k - low) // shift % 2 == 1
-        _add(joined, (j, i, k - shift if imaginary else k), v * (-0.5j if imaginary else 0.5))
-    return joined
-
-
-def _add(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:
-    diagonals[key] = diagonals[key] + v if key in diagonals else v
+def _shifted(diagonals: Diagonals, shift: int) -> Diagonals:
+    """Rotation k + shift joins rotation k, for k in every other interval of length shift from the least
+    up."""
+    places, rotations = diagonals.places.copy(), diagonals.places[:, 2]
+    imaginary = (rotations - rotations.min()) // shift % 2 == 1
+    places[:, 2] -= np.where(imaginary, shift, 0)
+    return diagonals.halves(places, imaginary)

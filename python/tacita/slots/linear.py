@@ -12,7 +12,7 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
+from tacita.slots.diagonals import ByPlace, Diagonals, Places, codes
 
-Diagonals: TypeAlias = Mapping[tuple[int, int, int], npt.NDArray[Any]]
+Numbers: TypeAlias = npt.NDArray[np.int64]
 Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 
 BABY_COST = 0.35  # a hoisted rotation, in full rotations
@@ -55,14 +56,14 @@ class LinearPlan:
     @cached_property
     def babies(self) -> dict[int, tuple[int, ...]]:
         """input -> its non-zero hoisted rotations."""
-        pairs = {(int(i), int(b)) for _, _, i, b, _ in self.terms if b}
-        return {i: tuple(sorted(b for j, b in pairs if j == i)) for i in sorted({i for i, _ in pairs})}
+        pairs = _rows(self.terms[self.terms[:, 3] != 0][:, [2, 3]])
+        return _grouped(pairs)
 
     @cached_property
     def giants(self) -> dict[int, tuple[int, ...]]:
         """output -> its giants, zero included."""
-        pairs = {(int(t[0]), int(t[1])) for t in self.terms}
-        return {j: tuple(sorted(g for i, g in pairs if i == j)) for j in range(self.n_outputs)}
+        found = _grouped(_rows(self.terms[:, [0, 1]]))
+        return {j: found.get(j, ()) for j in range(self.n_outputs)}
 
     @cached_property
     def giant_rotations(self) -> int:
@@ -98,7 +99,7 @@ class LinearPlan:
 
     @staticmethod
     def from_diagonals(
-        diagonals: Diagonals,
+        diagonals: Diagonals | ByPlace,
         *,
         n_inputs: int | None = None,
         n_outputs: int | None = None,
@@ -110,13 +111,14 @@ class LinearPlan:
         split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
         key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
         """
-        kept = {key: np.asarray(v) for key, v in diagonals.items() if np.any(v)}
-        _check(kept)
-        steps = sorted(kept)
-        step = _choose(steps, horner) if split == "auto" else _fixed(steps, split)
-        inputs = n_inputs if n_inputs is not None else 1 + max(i for _, i, _ in steps)
-        outputs = n_outputs if n_outputs is not None else 1 + max(j for j, _, _ in steps)
-        return _build(kept, step, horner, inputs, outputs)
+        kept = Diagonals.of(diagonals).nonzero()
+        outputs, inputs, rotations = kept.places.T
+        step = _choose(kept.places, horner) if split == "auto" else _fixed(rotations, split)
+        counts = (
+            int(inputs.max()) + 1 if n_inputs is None else n_inputs,
+            int(outputs.max()) + 1 if n_outputs is None else n_outputs,
+        )
+        return _build(kept, step, horner, *counts)
 
     @staticmethod
     def from_terms(
@@ -134,80 +136,111 @@ class LinearPlan:
         return LinearPlan(n_inputs, n_outputs, np.array(stored), table)
 
 
-def _check(kept: Diagonals) -> None:
-    periods = {v.shape for v in kept.values()}
-    if len(periods) != 1 or any(len(shape) != 1 for shape in periods):
-        raise ShapeError(
-            f"linear: diagonals have shapes {sorted(periods)}", hint="give vectors of one common period"
-        )
+def _rows(table: npt.NDArray[Any]) -> list[list[int]]:
+    """The distinct rows of a table of integers, in order."""
+    if not len(table):
+        return []
+    found: list[list[int]] = table[np.unique(codes(table), return_index=True)[1]].tolist()
+    return found
 
 
-def _split(rotation: int, step: int) -> tuple[int, int]:
-    """(giant, baby) with rotation = giant + baby, 0 <= baby < step; step 0 means babies only."""
-    return (0, rotation) if step == 0 else (rotation - rotation % step, rotation % step)
+def _grouped(pairs: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    """first -> the seconds, in order."""
+    found: dict[int, list[int]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return {first: tuple(seconds) for first, seconds in found.items()}
 
 
-def _fixed(keys: Iterable[tuple[int, int, int]], split: Split) -> int:
+def _split(rotations: Numbers, step: int) -> tuple[Numbers, Numbers]:
+    """(giants, babies) with rotation = giant + baby, 0 <= baby < step; step 0 means babies only."""
+    babies = rotations % step if step else rotations
+    return rotations - babies, babies
+
+
+def _fixed(rotations: Numbers, split: Split) -> int:
     if split == "baby":
         return 0
     if split == "giant":
-        return _unit(k for _, _, k in keys)
+        return _unit(rotations)
     if isinstance(split, str):
         raise ShapeError(f"linear: split {split!r}", hint="auto, baby, giant or a number of babies")
     return int(split)
 
 
-def _unit(rotations: Iterable[int]) -> int:
+def _unit(rotations: Numbers) -> int:
     """Greatest common divisor of the rotations: with this step all babies are zero."""
-    return int(np.gcd.reduce([0, *rotations])) or 1
+    return int(np.gcd.reduce(rotations)) or 1
 
 
-def _choose(keys: list[tuple[int, int, int]], horner: bool) -> int:
+def _choose(places: Places, horner: bool) -> int:
     """The step of least cost among babies only, and unit * 2^i from giants only upwards."""
-    unit = _unit(k for _, _, k in keys)
-    top = max(abs(k) for _, _, k in keys)
+    unit, top = _unit(places[:, 2]), int(np.abs(places[:, 2]).max())
     candidates = [0]
     step = unit
     while step <= top + unit:
         candidates.append(step)
         step *= 2
-    return min(candidates, key=lambda s: _cost(keys, s, horner))
+    return min(candidates, key=lambda s: _cost(places, s, horner))
 
 
-def _cost(keys: list[tuple[int, int, int]], step: int, horner: bool) -> float:
-    pairs = [(j, i, *_split(k, step)) for j, i, k in keys]
-    babies = {(i, b) for _, i, _, b in pairs if b}
-    giants = {(j, g) for j, _, g, _ in pairs}
-    low = min(g for _, g in giants)
-    hoists = len({i for i, _ in babies})
+def _cost(places: Places, step: int, horner: bool) -> float:
+    giants, babies = _split(places[:, 2], step)
+    hoisted = np.array(_rows(np.stack([places[:, 1], babies], axis=1)[babies != 0])).reshape(-1, 2)
+    turned = np.array(_rows(np.stack([places[:, 0], giants], axis=1)))
+    low, kinds = int(giants.min()), len(np.unique(hoisted[:, 1]))
     if horner and step:
-        runs = {j: max(g for o, g in giants if o == j) - low for j in {j for j, _ in giants}}
-        rotations = sum(run // step for run in runs.values()) + (len(runs) if low else 0)
-        key_count = len({b for _, b in babies}) + 1 + (low != 0)
+        most = [gs[-1] for gs in _grouped(turned.tolist()).values()]
+        rotations = sum((top - low) // step for top in most) + (len(most) if low else 0)
+        key_count = kinds + 1 + (low != 0)
     else:
-        rotations = sum(1 for _, g in giants if g)
-        key_count = len({b for _, b in babies} | {g for _, g in giants if g})
-    return rotations + BABY_COST * len(babies) + HOIST_COST * hoists + KEY_COST * key_count
+        whole = turned[turned[:, 1] != 0, 1]
+        rotations, key_count = len(whole), len(np.unique(np.concatenate([hoisted[:, 1], whole])))
+    shared = HOIST_COST * len(np.unique(hoisted[:, 0])) + BABY_COST * len(hoisted)
+    return rotations + shared + KEY_COST * key_count
 
 
 def _build(kept: Diagonals, step: int, horner: bool, n_inputs: int, n_outputs: int) -> LinearPlan:
-    split = {key: _split(key[2], step) for key in kept}
+    outputs, inputs, rotations = kept.places.T
+    giants, babies = _split(rotations, step)
     use_horner = horner and step > 0
-    post = min(g for g, _ in split.values()) if use_horner else 0
-    vectors: dict[bytes, int] = {}
-    stored: list[npt.NDArray[Any]] = []
-    terms = []
-    complex_valued = any(np.iscomplexobj(v) and np.any(np.imag(v)) for v in kept.values())
-    for (j, i, _), v in kept.items():
-        giant, baby = split[(j, i, _)]
-        shifted = np.roll(v if complex_valued else np.real(v), giant)
-        name = shifted.tobytes()
-        if name not in vectors:
-            vectors[name] = len(stored)
-            stored.append(shifted)
-        terms.append((j, giant - post, i, baby, vectors[name]))
+    post = int(giants.min()) if use_horner else 0
+    stored, names = _stored(_turned(_real_if_so(kept.vectors), giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
-    table = np.array(sorted(terms, key=lambda t: (t[0], -t[1], t[2], t[3])), dtype=np.int32)
-    dtype = np.complex128 if complex_valued else np.float64
-    step_used = step if use_horner and any(t[1] for t in terms) else 0
-    return LinearPlan(n_inputs, n_outputs, np.array(stored, dtype=dtype), table, step_used, post)
+    order = np.lexsort((babies, inputs, -giants, outputs))
+    table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
+    step_used = step if use_horner and table[:, 1].any() else 0
+    return LinearPlan(n_inputs, n_outputs, stored, table, step_used, post)
+
+
+def _real_if_so(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Without imaginary parts where all of them are zero."""
+    if np.iscomplexobj(vectors) and vectors.imag.any():
+        return vectors.astype(np.complex128, copy=False)
+    return np.real(vectors).astype(np.float64, copy=False)
+
+
+def _turned(vectors: npt.NDArray[Any], giants: Numbers) -> npt.NDArray[Any]:
+    """Each row rotated right by its giant, in place of the product's operands."""
+    out, by = np.empty_like(vectors), giants % vectors.shape[1]
+    for turn in np.unique(by):
+        rows = by == turn
+        out[rows] = np.roll(vectors[rows], turn, axis=1)
+    return out
+
+
+def _stored(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
+    """(the distinct rows in order of their first use, for each row which of these it is): masks repeat."""
+    if len(np.unique(_marks(rows))) == len(rows):
+        return rows, np.arange(len(rows))
+    names: dict[bytes, int] = {}
+    found = np.array([names.setdefault(row.tobytes(), len(names)) for row in rows], dtype=np.int64)
+    _, first = np.unique(found, return_index=True)
+    return rows[first], found
+
+
+def _marks(rows: npt.NDArray[Any]) -> Numbers:
+    """A number for each row, modulo 2^64: rows with different ones differ."""
+    words = np.ascontiguousarray(rows).view(np.int64)
+    with np.errstate(over="ignore"):
+        return np.asarray(words @ (2 * np.arange(words.shape[1]) + 1) ** 3)

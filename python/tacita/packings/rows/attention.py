@@ -32,6 +32,7 @@ from tacita.packings.rows.linear import Affine, linear_of
 from tacita.packings.stored import Stored, divide, divide_factor, reach
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import Diagonals
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
@@ -166,12 +167,14 @@ def _query_key(
     size = weights.query.shape[0] // heads
     factor = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(size)))
     folded = folded_layout(windows)
-    diagonals, bias = {}, []
+    parts: list[Diagonals] = []
+    bias: list[Array] = []
     sides = ((weights.query, weights.query_bias, False), (weights.key, weights.key_bias, True))
     for n, (weight, offset, conjugate) in enumerate(sides):
         matrix = fold_heads(weight * (factor * specs.entry), heads, windows[0].width, conjugate=conjugate)
-        diagonals.update(linear_diagonals(matrix, layout, folded, n * len(windows)))
+        parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
         bias += folded.vectors(fold_heads(offset * factor, heads, windows[0].width, conjugate=conjugate))
+    diagonals = Diagonals.joined(parts)
     plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
     return plan, tuple(bias)
 

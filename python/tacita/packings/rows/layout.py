@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacita.errors import ShapeError
-from tacita.packings.arrays import Array, Diagonal, IntArray
+from tacita.packings.arrays import Array, IntArray
 from tacita.packings.sizes import ceil_power, is_power, refuse
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import Diagonals
 
 MIN_TOKENS, MAX_TOKENS = 4, 512
 
@@ -153,7 +155,7 @@ def carried_index(layout: FeatureLayout) -> IntArray:
 
 def linear_diagonals(
     weight: Array, src: FeatureLayout, dst: FeatureLayout, first_output: int = 0
-) -> Diagonal:
+) -> Diagonals:
     """Diagonals of y = x @ weight.T from src (any copy) to the first copy of dst; zero at all other
     positions.
 
@@ -165,25 +167,31 @@ def linear_diagonals(
         raise ShapeError(
             f"linear layer: weight {weight.shape}, layouts {(dst.size, src.size)}", hint="(outputs, inputs)"
         )
-    diagonals: Diagonal = {}
-    for i in range(src.count):
-        for j in range(dst.count):
-            for k, v in _between(weight, src, i, dst, j):
-                diagonals[first_output + j, i, k] = v
-    return diagonals
+    pairs = [(i, j) for i in range(src.count) for j in range(dst.count)]
+    found = [_rotations(src, i, dst, j) for i, j in pairs]
+    used = [_present(rotations, src.shape.window) for rotations in found]
+    places = np.empty((sum(int(there.sum()) for there in used), 3), dtype=np.int64)
+    vectors, first = np.zeros((len(places), src.shape.window), weight.dtype), 0
+    for (i, j), rotations, there in zip(pairs, found, used, strict=True):
+        steps = np.flatnonzero(there) - src.shape.window
+        rows = slice(first, first := first + len(steps))
+        places[rows, 0], places[rows, 1], places[rows, 2] = first_output + j, i, steps
+        at = (np.cumsum(there) - 1)[rotations + src.shape.window], np.flatnonzero(dst.home[j] >= 0)[:, None]
+        vectors[rows][at] = weight[np.ix_(dst.home[j][dst.home[j] >= 0], src.home[i][src.home[i] >= 0])]
+    return Diagonals(places, vectors).nonzero()
 
 
-def _between(
-    weight: Array, src: FeatureLayout, i: int, dst: FeatureLayout, j: int
-) -> list[tuple[int, Array]]:
-    """(rotation, vector) pairs that carry ciphertext i of src to ciphertext j of dst."""
-    window = src.shape.window
-    table = np.zeros((2 * window, window), dtype=weight.dtype)
-    outs = np.flatnonzero(dst.home[j] >= 0)
-    for q in np.flatnonzero(src.home[i] >= 0):
-        k = _distance(q - outs, src.blocks[i], src.copies(i))
-        table[k + window, outs] = weight[dst.home[j, outs], src.home[i, q]]
-    return [(int(k) - window, table[k]) for k in np.flatnonzero(table.any(axis=1))]
+def _rotations(src: FeatureLayout, i: int, dst: FeatureLayout, j: int) -> IntArray:
+    """[outputs, inputs] of the features in ciphertext j of dst and i of src: what brings one to the other."""
+    outs, ins = np.flatnonzero(dst.home[j] >= 0), np.flatnonzero(src.home[i] >= 0)
+    return _distance(ins - outs[:, None], src.blocks[i], src.copies(i))
+
+
+def _present(rotations: IntArray, window: int) -> NDArray[np.bool_]:
+    """bool [2 window]: which rotations occur, from -window on."""
+    there = np.zeros(2 * window, dtype=bool)
+    there[rotations + window] = True
+    return there
 
 
 def _distance(k: IntArray, block: int, copies: int) -> IntArray:

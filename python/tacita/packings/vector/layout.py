@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.packings.arrays import Array, Diagonal, IntArray
+from tacita.packings.arrays import Array, IntArray
 from tacita.packings.complexify import RealMap
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import ceil_power, refuse
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals import Diagonals
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,12 @@ class CyclicMap:
                 "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"
             )
         width, height = len(src[0]), len(dst[0])
-        diagonals: Diagonal = {}
-        for j, outs in enumerate(dst):
-            for i, ins in enumerate(src):
-                table = _positions(weight, outs, ins)
-                p = np.arange(max(width, height))
-                for k in range(min(width, height)):
-                    diagonals[j, i, k] = table[p % height, (p + k) % width]
+        parts = [
+            _turns(_positions(weight, outs, ins), j, i)
+            for j, outs in enumerate(dst)
+            for i, ins in enumerate(src)
+        ]
+        diagonals = Diagonals.joined(parts)
         found = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
         folds = (width // height, height) if width > height else (1, 0)
         return CyclicMap(found, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
@@ -99,6 +99,15 @@ class CyclicMap:
         """Ciphertexts of src -> ciphertexts of dst."""
         outs = [rotate_sum(be, y, *self.folds) for y in self.map.apply(be, xs)]
         return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))
+
+
+def _turns(table: Array, output: int, source: int) -> Diagonals:
+    """The diagonals of a matrix between positions (outputs, inputs), as many as its smaller side."""
+    height, width = table.shape
+    p, k = np.arange(max(width, height)), np.arange(min(width, height))[:, None]
+    places = np.empty((len(k), 3), dtype=np.int64)
+    places[:, 0], places[:, 1], places[:, 2] = output, source, k[:, 0]
+    return Diagonals(places, table[p % height, (p + k) % width])
 
 
 def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:

@@ -179,6 +179,9 @@ class Evaluator:
     """Evaluates circuits; operations as in `tacita.slots.base.Backend`. threads = 0: all cores."""
 
     def __new__(cls, params: Parameters, keys: EvaluationKeys, threads: int = 0) -> Evaluator: ...
+    def with_keys(self, keys: EvaluationKeys) -> Evaluator:
+        """An evaluator over another client's keys, with the same threads and matrices of bootstrapping."""
+
     @property
     def slots(self) -> int: ...
     @property

@@ -7,7 +7,7 @@ use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 use tacita_ckks::linear::{LinearTransform, Term};
@@ -16,12 +16,13 @@ use tacita_wire::Owner;
 
 type Handle<'py> = PyRef<'py, Ciphertext>;
 
-/// Evaluates circuits on ciphertexts. Holds evaluation keys only.
+/// Evaluates circuits on ciphertexts. Holds evaluation keys only. The matrices of bootstrapping are made when
+/// they are first needed; they and the threads are shared with the evaluators made by `with_keys`.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Evaluator {
     pub(crate) inner: tacita_ckks::Evaluator,
-    bootstrapper: OnceLock<Bootstrapper>,
-    pool: ThreadPool,
+    bootstrapper: Arc<OnceLock<Bootstrapper>>,
+    pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
 }
 
@@ -119,8 +120,23 @@ impl Evaluator {
             .map_err(|e| TacitaError::new_err(format!("evaluator: no thread pool ({e})")))?;
         Ok(Self {
             inner: tacita_ckks::Evaluator::new(params.0.clone(), keys.inner.clone()),
-            bootstrapper: OnceLock::new(),
-            pool,
+            bootstrapper: Arc::new(OnceLock::new()),
+            pool: Arc::new(pool),
+            owner: keys.owner,
+        })
+    }
+
+    /// An evaluator over another client's keys, with the same threads and matrices.
+    fn with_keys(&self, keys: &EvaluationKeys) -> PyResult<Self> {
+        if keys.parameters().rlwe().hash() != self.params().rlwe().hash() {
+            return Err(error::ParameterError::new_err(
+                "the evaluation keys and the evaluator have different parameters",
+            ));
+        }
+        Ok(Self {
+            inner: tacita_ckks::Evaluator::new(self.params().clone(), keys.inner.clone()),
+            bootstrapper: self.bootstrapper.clone(),
+            pool: self.pool.clone(),
             owner: keys.owner,
         })
     }

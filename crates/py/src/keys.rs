@@ -18,6 +18,13 @@ pub struct EvaluationKeys {
     pub owner: Owner,
 }
 
+impl EvaluationKeys {
+    /// Those that the keys were checked against.
+    pub fn parameters(&self) -> &CkksParameters {
+        &self.params
+    }
+}
+
 #[pymethods]
 impl EvaluationKeys {
     /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters.

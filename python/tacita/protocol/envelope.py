@@ -92,6 +92,13 @@ def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, 
                 yield name, index, file.read(length)
 
 
+def key_of(path: Path, kind: Kind) -> str:
+    """The id of the key that a file says it was made with; `stream` checks the rest. Raises FileError for a
+    file without a whole header."""
+    with _opened(path, kind) as file:
+        return str(_header(file, path, hashlib.sha256())["key"])
+
+
 def _write(
     path: Path,
     kind: Kind,

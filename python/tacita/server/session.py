@@ -8,14 +8,13 @@ Ciphertexts stay within a memory limit, and a killed run goes on from its last r
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacita.checkpoint import Checkpoint
-from tacita.errors import FileError, KeyMissingError, PlanError
+from tacita.errors import FileError, PlanError
 from tacita.placement.predict import file_bytes
 from tacita.planning.circuit import circuit_of, require_model
 from tacita.plans.plan import Plan, TensorInfo
@@ -23,17 +22,18 @@ from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir, require
 from tacita.run import executor
 from tacita.run.executor import Progress
-from tacita.run.resources import GB, require_disk, require_memory, threads
+from tacita.run.resources import GB, require_disk, threads
 from tacita.server import resume
 from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
 from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.server.standing.keyring import Held, KeyRing
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
 from tacita.version import __version__
 
 if TYPE_CHECKING:
-    from tacita._native import Ciphertext, EvaluationKeys, Parameters
+    from tacita._native import Ciphertext, Parameters
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
@@ -57,6 +57,9 @@ class Usage:
 class Server:
     """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing.
 
+    Keys, circuit and the matrices of bootstrapping stay from one evaluation to the next. ring: where they
+    stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure` and `memory`
+    of its own.
     memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
     resume: go on from the resume point of a killed run of the same request, and save such points, one every
     `save_every` seconds (0: after each stage). usage: of the last evaluation.
@@ -73,33 +76,21 @@ class Server:
         memory: float = MEMORY_GB,
         resume: bool = True,
         save_every: float = SAVE_EVERY,
+        ring: KeyRing | None = None,
     ) -> None:
         require_model(plan, model)
         self.plan, self.model = plan, model
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.threads = threads or _all_threads()
         self.memory, self.resume, self.save_every = memory, resume, save_every
-        self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+        if ring is None:
+            ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
+        self.ring, self.params = ring, ring.params
         self.usage = Usage()
-        self._keys: EvaluationKeys | None = None
 
     def load_keys(self) -> None:
-        """Reads evaluation.keys once. Raises ResourceError before it starts when memory is short, FileError
-        else."""
-        path = require(self.work.evaluation_keys, "keygen")
-        require_memory(predicted_memory(self.plan, self.memory), "evaluation")
-        try:
-            with engine.translated(FileError, str(path)):
-                rotations = list(self.plan.rotations)
-                self._keys = compiled.native.EvaluationKeys.load(str(path), self.params, rotations)
-        except FileError as error:
-            raise _naming_rotations(error, self.plan) from error
-
-    @property
-    def _held(self) -> EvaluationKeys:
-        """The keys, which were read before."""
-        assert self._keys is not None
-        return self._keys
+        """Reads evaluation.keys now rather than at the first request. Raises as `KeyRing.load`."""
+        self.ring.load(require(self.work.evaluation_keys, "keygen"))
 
     def forecast(self) -> tuple[int, int]:
         """Bytes of an evaluation by the plan's prediction: memory at its peak, files of spilled ciphertexts
@@ -122,42 +113,46 @@ class Server:
         stays.
         """
         _, spilled = self.forecast()
-        if self._keys is None:
-            self.load_keys()
+        request = require(self.work.request, "encrypt")
+        held = self._keys_of(request)
         need = file_bytes(self.plan)["response"] + spilled
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
-        request = require(self.work.request, "encrypt")
         if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
             notice(line)
         with (
             resume.workspace(self.work.path / FOLDER, notice) as store,
             engine.translated(PlanError, "evaluate"),
         ):
-            be = self._backend(store)
-            out = self._run(be, request, progress, notice)
-            self._respond(be, out)
+            be = self._backend(held, store)
+            out = self._run(be, held.key_id, request, progress, notice)
+            self._respond(be, held.key_id, out)
         return self.work.response
 
-    def _backend(self, store: SpillStore) -> SpillingBackend:
-        native, budget = compiled.native, ciphertext_budget(self.plan, self.memory)
+    def _keys_of(self, request: Path) -> Held:
+        """Those that the request was made with, where they are in memory; else those of the work folder."""
+        found = self.ring.held(envelope.key_of(request, "request"))
+        return found or self.ring.load(require(self.work.evaluation_keys, "keygen"))
+
+    def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
+        left = self.memory - self.ring.further_bytes / GB
+        native, budget = compiled.native, ciphertext_budget(self.plan, left)
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
             dump=lambda ct: bytes(ct.to_bytes()),
             load=lambda data: native.Ciphertext.from_bytes(self.params, data),
         )
-        return SpillingBackend(
-            CkksBackend(native.Evaluator(self.params, self._held, self.threads)), store, budget, codec
-        )
+        return SpillingBackend(CkksBackend(held.evaluator), store, budget, codec)
 
     def _run(
         self,
         be: SpillingBackend,
+        key: str,
         request: Path,
         progress: Callable[[Progress], None],
         notice: Callable[[str], None],
     ) -> Live:
         """The tensors after the last stage, from a resume point or from the request."""
-        run = Run(self.plan.hash, self._held.key_id, _digest(request), __version__)
+        run = Run(self.plan.hash, key, _digest(request), __version__)
         live, begin, complex_names = self._start(be, request, run, notice)
         stages = circuit_of(self.plan, self.model).stages
         points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
@@ -188,30 +183,21 @@ class Server:
         except FileError as error:
             notice(f"starts from the beginning: {error}")
         be.pool.store.sweep()
-        return self._read(be, request), 0, frozenset()
+        return self._read(be, request, run.key), 0, frozenset()
 
-    def _read(self, be: SpillingBackend, path: Path) -> Live:
+    def _read(self, be: SpillingBackend, path: Path, key: str) -> Live:
         tensors = {tensor.name: tensor for tensor in self.plan.request}
         found: dict[str, list[Handle]] = {name: [] for name in tensors}
         with engine.translated(FileError, str(path)):
-            for name, _, data in envelope.stream(path, "request", self.plan, self._held.key_id):
+            for name, _, data in envelope.stream(path, "request", self.plan, key):
                 ct = compiled.native.Ciphertext.from_bytes(self.params, data)
                 _check_ciphertext(path, tensors[name], ct, self.params)
                 found[name].append(be.adopt(ct))
         return {name: tuple(cts) for name, cts in found.items()}
 
-    def _respond(self, be: SpillingBackend, out: Live) -> None:
+    def _respond(self, be: SpillingBackend, key: str, out: Live) -> None:
         tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
-        envelope.write_stream(self.work.response, "response", self.plan, self._held.key_id, tensors)
-
-
-def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
-    """The engine names keys by Galois element, 5^step mod 2N; people and plans name them by step."""
-    slots = plan.parameters.slots
-    steps = {pow(5, step, 4 * slots): f"of rotation by {step}" for step in range(slots)}
-    text = re.sub(r"Galois\((\d+)\)", lambda found: steps.get(int(found[1]), "of conjugation"), str(error))
-    kind = KeyMissingError if "keys are missing" in text else FileError
-    return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")
+        envelope.write_stream(self.work.response, "response", self.plan, key, tensors)
 
 
 def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Parameters) -> None:

@@ -1,0 +1,101 @@
+"""Evaluators by client: what stays in memory between the requests of one plan.
+
+An evaluator is a client's evaluation keys, the threads, and the encoded matrices of bootstrapping (1 GB at
+N = 2^16), which are made at the first bootstrap and shared by all clients. The circuit and its encoded
+weights are kept beside them by `planning.circuit.circuit_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacita.errors import FileError, KeyMissingError
+from tacita.plans.plan import Plan
+from tacita.protocol import compiled, engine
+from tacita.run.resources import GB, require_memory
+from tacita.server.budget import predicted_memory
+
+if TYPE_CHECKING:
+    from tacita._native import EvaluationKeys, Evaluator
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One client's. key_id: random, in all files of the client. nbytes: of the keys."""
+
+    key_id: str
+    evaluator: Evaluator
+    nbytes: int
+
+
+class KeyRing:
+    """The evaluators of one plan, the latest used last, as many as a limit of memory admits: at least one.
+
+    memory: GB that an evaluation may take, all keys included. What the plan predicts for one evaluation with
+    one client's keys comes first; every client's keys are equally large, and further ones are kept in what
+    is left of the limit. The keys that were used longest ago make room.
+    """
+
+    def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
+        self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
+        self._plan, self._threads, self._memory = plan, threads, memory
+        self._held: OrderedDict[str, Held] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def further_bytes(self) -> int:
+        """Of the keys beside one client's."""
+        return sum(held.nbytes for held in list(self._held.values())[1:])
+
+    def held(self, key_id: str) -> Held | None:
+        """A client's evaluator, if it is here."""
+        if key_id in self._held:
+            self._held.move_to_end(key_id)
+        return self._held.get(key_id)
+
+    def load(self, path: Path) -> Held:
+        """Reads a file of evaluation keys. Cost: about 5 s a GB.
+
+        Raises ResourceError before it starts when memory is short, KeyMissingError and FileError for another
+        file than the plan's keys.
+        """
+        self._make_room()
+        need = predicted_memory(self._plan, self._memory)
+        require_memory(next((held.nbytes for held in self._held.values()), need), "evaluation")
+        keys = self._read(path)
+        self._held[keys.key_id] = found = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
+        return found
+
+    def _make_room(self) -> None:
+        """For one more client's keys."""
+        spare = max(0, int(self._memory * GB) - self._plan.prediction.bytes["server_memory"])
+        while self._held and sum(held.nbytes for held in self._held.values()) > spare:
+            self._held.popitem(last=False)
+
+    def _read(self, path: Path) -> EvaluationKeys:
+        try:
+            with engine.translated(FileError, str(path)):
+                rotations = list(self._plan.rotations)
+                return compiled.native.EvaluationKeys.load(str(path), self.params, rotations)
+        except FileError as error:
+            raise _naming_rotations(error, self._plan) from error
+
+    def _evaluator(self, keys: EvaluationKeys) -> Evaluator:
+        for held in self._held.values():
+            return held.evaluator.with_keys(keys)
+        return compiled.native.Evaluator(self.params, keys, self._threads)
+
+
+def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:
+    """The engine names keys by Galois element, 5^step mod 2N; people and plans name them by step."""
+    slots = plan.parameters.slots
+    steps = {pow(5, step, 4 * slots): f"of rotation by {step}" for step in range(slots)}
+    text = re.sub(r"Galois\((\d+)\)", lambda found: steps.get(int(found[1]), "of conjugation"), str(error))
+    kind = KeyMissingError if "keys are missing" in text else FileError
+    return kind(text, hint=error.hint or "run `tacita keygen` again with this plan")

@@ -37,7 +37,8 @@ from tacita.cli.options import (
     load_model,
 )
 from tacita.cli.report import security_of
-from tacita.cli.steps.evaluate import Memory, usage_fields
+from tacita.cli.steps.evaluate import Memory
+from tacita.cli.steps.figures import usage_fields
 from tacita.errors import InputError
 from tacita.front.embed import tokenize
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tacita.api import Server
 from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
 from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Threads, Work
+from tacita.cli.steps.figures import StageTimes, figures_of, forecast_text
+from tacita.cli.steps.standing import ask, stay
 from tacita.cli.steps.step import opened, step
-from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
-from tacita.server.session import MEMORY_GB, Usage
+from tacita.errors import InputError
+from tacita.protocol.files import Workdir
+from tacita.server.session import MEMORY_GB
+from tacita.server.standing.standing import Standing
 
 Memory = Annotated[
     float,
@@ -22,6 +24,36 @@ Memory = Annotated[
 ]
 Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Go on where a killed run stood, and leave such points.")
+]
+Listen = Annotated[
+    Path | None,
+    typer.Option(
+        "--listen",
+        help="Stay, and answer requests of folders below --requests, asked for at this socket.",
+        show_default=False,
+    ),
+]
+Connect = Annotated[
+    Path | None,
+    typer.Option(
+        "--connect",
+        help="Have the request answered by the server that stays at this socket.",
+        show_default=False,
+    ),
+]
+Requests = Annotated[
+    Path | None,
+    typer.Option(
+        "--requests",
+        help="With --listen: folder below which requests may lie (default: --work).",
+        show_default=False,
+    ),
+]
+Waiting = Annotated[
+    int,
+    typer.Option(
+        "--waiting", help="With --listen: requests that may wait; more are refused.", min=1, max=1000
+    ),
 ]
 
 
@@ -31,10 +63,25 @@ def run(
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
     resume: Resume = True,
+    listen: Listen = None,
+    connect: Connect = None,
+    requests: Requests = None,
+    waiting: Waiting = 4,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
     """Run the model on the ciphertexts."""
+    _require_one_role(listen, connect, requests)
+    if connect is not None:
+        ask(connect, Workdir(work), json)
+        return
+    if listen is not None:
+        plan, checkpoint, _ = opened(work, model)
+        root = work if requests is None else requests
+        options: dict[str, Any] = {"threads": threads, "memory": memory, "resume": resume}
+        standing = Standing(plan, checkpoint, root, allow_insecure=allow_insecure, **options)
+        stay(standing, listen, waiting)
+        return
     with step("evaluate", json) as timed, progress("evaluate") as report:
         plan, checkpoint, folder = opened(work, model)
         server = Server(
@@ -49,58 +96,20 @@ def run(
         out.print(f"evaluate: {forecast_text(*server.forecast())}", soft_wrap=True)
         stages = StageTimes(report)
         written = server.evaluate(stages, _notice).stat().st_size
-        timed.fields |= {
-            "bytes": {"response": written},
-            "threads": server.threads,
-            "bootstraps": plan.bootstraps,
-        }
-        timed.fields |= usage_fields(server.usage)
-        timed.fields["stage_seconds"] = stages.seconds()
-        timed.fields["predicted_stage_seconds"] = predicted_stage_seconds(plan)
+        timed.fields |= figures_of(server) | {"stage_seconds": stages.seconds()}
     out.print(
         f"evaluate: {shown(str(folder.response))} ({size(written)}) in {duration(timed.seconds)}",
         soft_wrap=True,
     )
 
 
-class StageTimes:
-    """Passes progress on and keeps when each stage began, bootstraps included. A resumed run reports its own
-    stages."""
-
-    def __init__(self, report: Callable[[Progress], None]) -> None:
-        self._report = report
-        self._began: list[tuple[str, float]] = []
-
-    def __call__(self, now: Progress) -> None:
-        self._began.append((now.stage, now.seconds))
-        self._report(now)
-
-    def seconds(self) -> dict[str, float]:
-        """Stage -> measured seconds."""
-        return {name: end - start for (name, start), (_, end) in pairwise(self._began)}
-
-
-def predicted_stage_seconds(plan: Plan) -> dict[str, float]:
-    """Stage -> seconds of the plan's prediction."""
-    return {stage.name: t for stage, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)}
-
-
-def forecast_text(memory: int, spilled: int) -> str:
-    """What a run takes, in bytes, for people."""
-    disk = f", and {size(spilled)} on disk for ciphertexts that do not fit" if spilled else ""
-    return f"up to {size(memory)} of memory{disk}"
-
-
-def usage_fields(usage: Usage) -> dict[str, float]:
-    """Fields of a report: GB of ciphertexts in memory, of files on disk at most, written and read; stages
-    skipped."""
-    return {
-        "ciphertext_gb": usage.ciphertexts,
-        "spill_gb": usage.disk,
-        "spill_written_gb": usage.written,
-        "spill_read_gb": usage.read,
-        "resumed_stages": usage.resumed,
-    }
+def _require_one_role(listen: Path | None, connect: Path | None, requests: Path | None) -> None:
+    if listen is not None and connect is not None:
+        raise InputError("evaluate: both --listen and --connect", hint="a process does one of them")
+    if requests is not None and listen is None:
+        raise InputError(
+            "evaluate: --requests without --listen", hint="--work names the folder of one request"
+        )
 
 
 def _notice(line: str) -> None:

@@ -27,12 +27,14 @@ mod two_party_products;
 mod two_party_setup;
 mod two_party_table;
 
+use numpy::PyArray1;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     tacita_ring::simd_path().map_err(|e| PyImportError::new_err(e.to_string()))?;
+    drop(PyArray1::<f64>::zeros(m.py(), 1, false)); // numpy's interface is found now: Ctrl-C during it panics
     error::register(m)?;
     m.add_class::<parameters::Parameters>()?;
     m.add_class::<ciphertext::Ciphertext>()?;

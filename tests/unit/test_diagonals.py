@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.slots.diagonals import Diagonals, codes
+from tacita.slots.linear import Diagonals, _codes
 
 RNG = np.random.default_rng(3)
 
 
 def test_codes_are_ordered_as_rows_are():
     table = np.unique(RNG.integers(-9, 9, (300, 3)), axis=0)
-    assert np.all(np.diff(codes(table)) > 0)
+    assert np.all(np.diff(_codes(table)) > 0)
     shuffled = RNG.permutation(table)
-    assert np.array_equal(shuffled[np.argsort(codes(shuffled))], table)
+    assert np.array_equal(shuffled[np.argsort(_codes(shuffled))], table)
 
 
 def test_two_rows_that_meet_are_the_parts_of_one():

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals import ByPlace, Diagonals
-from tacita.slots.linear import LinearPlan
+from tacita.slots.linear import ByPlace, Diagonals, LinearPlan
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,8 +32,7 @@ from tacita.packings.rows.linear import Affine, linear_of
 from tacita.packings.stored import Stored, divide, divide_factor, reach
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals import Diagonals
-from tacita.slots.linear import LinearPlan
+from tacita.slots.linear import Diagonals, LinearPlan
 
 Cts = tuple[Ct, ...]
 

@@ -24,7 +24,7 @@ from tacita.errors import ShapeError
 from tacita.packings.arrays import Array, IntArray
 from tacita.packings.sizes import ceil_power, is_power, refuse
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals import Diagonals
+from tacita.slots.linear import Diagonals
 
 MIN_TOKENS, MAX_TOKENS = 4, 512
 

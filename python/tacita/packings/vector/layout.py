@@ -19,7 +19,7 @@ from tacita.packings.complexify import RealMap
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import ceil_power, refuse
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals import Diagonals
+from tacita.slots.linear import Diagonals
 
 
 @dataclass(frozen=True)

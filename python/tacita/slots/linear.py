@@ -12,7 +12,7 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -21,15 +21,73 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
-from tacita.slots.diagonals import ByPlace, Diagonals, Places, codes
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Table: TypeAlias = npt.NDArray[Any]
+ByPlace: TypeAlias = Mapping[tuple[int, int, int], Table]  # (output, input, rotation) -> periodic vector
 Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 
 BABY_COST = 0.35  # a hoisted rotation, in full rotations
 HOIST_COST = 0.65  # the decomposition that an input's babies share
 PRODUCT_COST = 0.025  # a product by a plaintext vector, in rotations
 KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonals:
+    """Generalised diagonals as a table: out += v * rotate(x_input, rotation) for each row, no place twice.
+
+    BERT-base has 300,000 of them, so all that is done with them is done to the whole table at once.
+
+    places: int64 [rows, 3] = (output, input, rotation). vectors: [rows, period], real or complex.
+    """
+
+    places: Numbers
+    vectors: Table
+
+    @staticmethod
+    def of(diagonals: Diagonals | ByPlace) -> Diagonals:
+        """A table as it is, or the rows of a mapping in its order. Raises ShapeError for none and for unequal
+        periods."""
+        if isinstance(diagonals, Diagonals):
+            return diagonals
+        shapes = {np.shape(v) for v in diagonals.values()}
+        if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
+            raise ShapeError(
+                f"linear: diagonals have shapes {sorted(shapes)}", hint="give vectors of one common period"
+            )
+        places = np.array(list(diagonals), dtype=np.int64).reshape(-1, 3)
+        return Diagonals(places, np.stack(list(diagonals.values())))
+
+    @staticmethod
+    def joined(parts: Sequence[Diagonals]) -> Diagonals:
+        """The rows of all parts, whose places differ."""
+        return Diagonals(
+            np.concatenate([part.places for part in parts]), np.concatenate([part.vectors for part in parts])
+        )
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def nonzero(self) -> Diagonals:
+        """The rows that are not zero. Raises ShapeError where none is."""
+        kept = self.vectors.any(axis=1)
+        if not kept.any():
+            raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
+        return self if kept.all() else Diagonals(self.places[kept], self.vectors[kept])
+
+    def halves(self, places: Numbers, imaginary: Table) -> Diagonals:
+        """The rows v, real, as v/2 or, where `imaginary`, as -iv/2, moved to `places`, where two that meet
+        are added."""
+        first, where = _distinct(places)
+        vectors = np.zeros((len(first), self.vectors.shape[1]), np.complex128)
+        vectors.real[where[~imaginary]] = 0.5 * self.vectors[~imaginary]
+        vectors.imag[where[imaginary]] = -0.5 * self.vectors[imaginary]
+        return Diagonals(places[first], vectors)
+
+    def outline(self) -> Diagonals:
+        """The same places with one number each, for what depends on places alone."""
+        return Diagonals(self.places, np.ones((len(self), 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +198,7 @@ def _rows(table: npt.NDArray[Any]) -> list[list[int]]:
     """The distinct rows of a table of integers, in order."""
     if not len(table):
         return []
-    found: list[list[int]] = table[np.unique(codes(table), return_index=True)[1]].tolist()
+    found: list[list[int]] = table[np.unique(_codes(table), return_index=True)[1]].tolist()
     return found
 
 
@@ -173,7 +231,7 @@ def _unit(rotations: Numbers) -> int:
     return int(np.gcd.reduce(rotations)) or 1
 
 
-def _choose(places: Places, horner: bool) -> int:
+def _choose(places: Numbers, horner: bool) -> int:
     """The step of least cost among babies only, and unit * 2^i from giants only upwards."""
     unit, top = _unit(places[:, 2]), int(np.abs(places[:, 2]).max())
     candidates = [0]
@@ -184,7 +242,7 @@ def _choose(places: Places, horner: bool) -> int:
     return min(candidates, key=lambda s: _cost(places, s, horner))
 
 
-def _cost(places: Places, step: int, horner: bool) -> float:
+def _cost(places: Numbers, step: int, horner: bool) -> float:
     giants, babies = _split(places[:, 2], step)
     hoisted = np.array(_rows(np.stack([places[:, 1], babies], axis=1)[babies != 0])).reshape(-1, 2)
     turned = np.array(_rows(np.stack([places[:, 0], giants], axis=1)))
@@ -244,3 +302,22 @@ def _marks(rows: npt.NDArray[Any]) -> Numbers:
     words = np.ascontiguousarray(rows).view(np.int64)
     with np.errstate(over="ignore"):
         return np.asarray(words @ (2 * np.arange(words.shape[1]) + 1) ** 3)
+
+
+def _codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """One integer for each row of a table of integers, ordered as the rows are."""
+    columns = table.astype(np.int64)
+    low = columns.min(axis=0)
+    found = np.zeros(len(columns), dtype=np.int64)
+    for column, size in zip((columns - low).T, columns.max(axis=0) - low + 1, strict=True):
+        found = found * size + column
+    return found
+
+
+def _distinct(places: Numbers) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """(rows where each place stands first, in their order; for each row, which of these it is)."""
+    _, first, inverse = np.unique(_codes(places), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[inverse.reshape(-1)]

@@ -3,6 +3,7 @@ ends."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -105,13 +106,12 @@ def service(published: Path, tmp_path: Path) -> Iterator[Service]:
 
 
 def told(lines: Lines) -> list[dict[str, Any]]:
-    """All that the server says."""
+    """All that the server says, until it closes."""
     found = []
-    try:
+    with contextlib.closing(lines), contextlib.suppress(GoneError):
         while True:
             found.append(lines.receive(TOLD_BYTES, PATIENCE))
-    except GoneError:
-        return found
+    return found
 
 
 def test_a_client_is_answered_and_its_keys_stay(service: Service) -> None:
@@ -189,7 +189,8 @@ def test_it_ends_cleanly_in_the_middle_of_a_request(service: Service, number: si
         pass
     service.process.send_signal(number)
     assert told(lines)[-1]["error"] == "the server has ended"
-    assert service.process.wait(PATIENCE) == 130
+    _, complaint = service.process.communicate(timeout=PATIENCE)
+    assert service.process.returncode == 130, complaint
     assert not service.at.exists()
     assert not (folder / "response.ct").exists()
     assert not [entry for entry in folder.iterdir() if entry.name.endswith(".part")]

@@ -1,0 +1,158 @@
+"""One text after another on one server: what the first request takes, and what the second, whose keys,
+matrices and circuit are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.checkpoint import Checkpoint
+from tacita.client import Answer, Client
+from tacita.measure.batch import StageClock, quality
+from tacita.models.reference import reference
+from tacita.planning.circuit import circuit_of
+from tacita.plans.plan import Plan
+from tacita.protocol.files import Workdir
+from tacita.protocol.public_folder import public_of
+from tacita.run.executor import Progress
+from tacita.run.resources import peak_memory_gb
+from tacita.schemes.ciphertext_estimate import parameters
+from tacita.schemes.registry import scheme_of
+from tacita.server import Server
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+Bar = Callable[[Progress], None]
+REQUEST = ("encrypt", "evaluate", "decrypt")
+DECIMALS = 12
+
+
+def unrounded(plan: Plan) -> Plan:
+    """The plan whose answers are shown as they are decrypted: who measures has the secret key anyway."""
+    return replace(plan, decimals=DECIMALS)
+
+
+@dataclass
+class Ran:
+    """What was measured so far. seconds: of steps done once; requests: seconds of each request by step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    requests: list[dict[str, float]] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    threads: int = 1
+
+    @contextmanager
+    def timing(self, step: str, into: dict[str, float] | None = None) -> Iterator[None]:
+        """Adds the seconds of its body."""
+        began, seconds = time.monotonic(), self.seconds if into is None else into
+        yield
+        seconds[step] = seconds.get(step, 0.0) + time.monotonic() - began
+
+
+def encrypted(
+    plan: Plan,
+    model: Checkpoint,
+    samples: Sequence[Sample],
+    ran: Ran,
+    files: Workdir,
+    bar: Bar,
+    **options: Any,
+) -> None:
+    """Each sample through the files of a folder, on one server. options: threads, memory, allow_insecure."""
+    insecure = options["allow_insecure"]
+    client = Client(public_of(plan, model), files, allow_insecure=insecure)
+    server = Server(plan, model, files, resume=False, **options)
+    ran.threads = server.threads
+    with ran.timing("keygen"):
+        client.keygen(bar)
+    with ran.timing("circuit"):
+        circuit_of(plan, model)
+    for hidden, mask in samples:
+        steps: dict[str, float] = {}
+        with ran.timing("encrypt", steps):
+            client.encrypt(hidden_states=hidden[mask > 0])
+        if not ran.requests:
+            with ran.timing("keys"):
+                server.load_keys()
+        with ran.timing("evaluate", steps):
+            server.evaluate(_clocked(ran, bar))
+        with ran.timing("decrypt", steps):
+            ran.answers.append(client.decrypt())
+        ran.requests.append(steps)
+
+
+def simulated(
+    plan: Plan, model: Checkpoint, samples: Sequence[Sample], ran: Ran, backend: str, bar: Bar
+) -> None:
+    """Each sample on plain or sim."""
+    scheme = scheme_of(plan.scheme)
+    with ran.timing("circuit"):
+        circuit_of(plan, model, texts=1)
+    for seed, sample in enumerate(samples):
+        steps: dict[str, float] = {}
+        with ran.timing("evaluate", steps):
+            ran.answers += scheme.in_the_clear(plan, model, [sample], backend, seed, _clocked(ran, bar))
+        ran.requests.append(steps)
+
+
+def figures(
+    plan: Plan, model: Checkpoint, samples: Sequence[Sample], ran: Ran, backend: str
+) -> dict[str, Any]:
+    """The report.
+
+    seconds: plan, keygen and the steps of the first request, as `tacita demo` has them; its evaluate includes
+    the circuit and the reading of keys, which `setup` has apart. warm: the second request. stages: of the
+    last request, beside the plan's prediction.
+    """
+    wanted = np.array([reference(model, *sample).logits for sample in samples])
+    found = np.array([answer.logits for answer in ran.answers])
+    first, last = (
+        {step: one.get(step, 0.0) for step in REQUEST} for one in (ran.requests[0], ran.requests[-1])
+    )
+    setup = {name: ran.seconds.get(name, 0.0) for name in ("circuit", "keys")}
+    once = {name: ran.seconds.get(name, 0.0) for name in ("plan", "keygen")}
+    predicted = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
+    held = backend == "ckks"
+    return {
+        "model": plan.model.name,
+        "backend": backend,
+        "encrypted": held,
+        "tokens": plan.tokens,
+        "layers": plan.model.layers,
+        "inputs": len(samples),
+        "seconds": once | first | {"evaluate": first["evaluate"] + sum(setup.values())},
+        "setup": setup,
+        "warm": {"seconds": last, "wall_seconds": sum(last.values())},
+        "predicted_seconds": sum(plan.prediction.stage_seconds),
+        "stages": [
+            {"name": stage.name, "seconds": ran.stages[-1].get(stage.name), "predicted": seconds}
+            for stage, seconds in predicted
+        ],
+        **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
+        "range": float(np.ptp(wanted)),
+        "warnings": sum(bool(answer.warnings) for answer in ran.answers),
+        "peak_rss_gb": peak_memory_gb(),
+        "bootstraps": plan.bootstraps,
+        "parameters": parameters(plan) if held else None,
+        "plan_hash": plan.hash,
+        "threads": ran.threads,
+    }
+
+
+def _clocked(ran: Ran, bar: Bar) -> Bar:
+    """A request's progress, whose stages are timed."""
+    clock = StageClock()
+    ran.stages.append(clock.seconds)
+
+    def report(now: Progress) -> None:
+        clock(now)
+        bar(now)
+
+    return report

@@ -1,0 +1,130 @@
+"""Models of published shapes with random weights, whose intermediate values reach as far as BERT-base's do.
+
+What a circuit costs depends on intervals: a GELU on [-61, 108] takes more levels and products than one on
+[-8, 8]. The intervals of BERT-base, layer by layer, are those of the activations that ARION published of a
+sentence of five tokens (github.com/hangenba/Arion); MiniLM's shape takes those of the first six layers.
+Random weights have them by construction: rows of unit variance in, so many standard deviations at most out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.errors import InputError
+from tacita.models.bert import BertConfig
+from tacita.models.registry import tensor_shapes
+
+Array = NDArray[np.float64]
+Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+SHAPES = {  # layers, hidden, heads, intermediate
+    "bert-tiny": (2, 128, 2, 512),
+    "minilm": (6, 384, 12, 1536),
+    "bert-base": (12, 768, 12, 3072),
+}
+POSITIONS = 512
+SPREAD = 0.6  # standard deviation of a layer's input, as BERT-base's
+TOKENS_REACH = 2.8  # standard deviations that some token of a text reaches
+SCORES_REACH = 5.2  # the same of some pair of tokens
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Of one layer: scores over sqrt(head size), GELU's input, largest variance before the second norm."""
+
+    scores: tuple[float, float]
+    inner: tuple[float, float]
+    variance: float
+
+
+BERT_BASE = (
+    Intervals((-8.8, 8.5), (-16.6, 9.3), 6.6),
+    Intervals((-3.9, 12.1), (-16.4, 9.6), 6.5),
+    Intervals((-3.5, 19.0), (-19.9, 50.9), 61.2),
+    Intervals((-1.8, 11.1), (-58.6, 8.2), 40.1),
+    Intervals((-3.9, 8.3), (-60.8, 11.2), 46.4),
+    Intervals((-3.0, 7.3), (-49.0, 11.3), 33.7),
+    Intervals((-3.6, 8.4), (-25.6, 8.1), 23.0),
+    Intervals((-2.4, 7.9), (-17.6, 5.4), 12.7),
+    Intervals((-2.6, 8.2), (-18.8, 4.0), 12.6),
+    Intervals((-3.2, 8.4), (-23.0, 20.6), 103.1),
+    Intervals((-4.9, 7.5), (-20.8, 107.5), 978.9),
+    Intervals((-3.9, 3.8), (-11.3, 7.5), 3.0),
+)
+
+
+def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Checkpoint:
+    """A [CLS] classifier of this shape that starts from hidden states. layers: the first so many.
+
+    Raises InputError for an unknown shape, and for more layers than it has.
+    """
+    if name not in SHAPES:
+        raise InputError(f"no shape {name!r:.40}", hint=f"one of {', '.join(SHAPES)}")
+    most, hidden, heads, wide = SHAPES[name]
+    depth = most if layers is None else layers
+    if not 1 <= depth <= most:
+        raise InputError(f"{depth} layers of {name}", hint=f"1 to {most}")
+    config = BertConfig(
+        layers=depth,
+        hidden=hidden,
+        heads=heads,
+        intermediate=wide,
+        vocab=8,
+        positions=POSITIONS,
+        types=2,
+        activation="gelu",
+        pooling="pooler",
+        norm_eps=1e-12,
+        labels=("negative", "positive"),
+        embeddings=False,
+    )
+    rng = np.random.default_rng(seed)
+    tensors = {key: _usual(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+    for layer in range(depth):
+        _stretch(tensors, f"encoder.layer.{layer}.", BERT_BASE[layer], rng)
+    return from_tensors(config, tensors, name=f"{name} (random weights)")
+
+
+def random_inputs(hidden: int, tokens: int, count: int, seed: int) -> list[Sample]:
+    """Inputs whose lengths differ, from half of the tokens to all."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(tokens // 2, tokens, count, endpoint=True)
+    return [
+        (rng.normal(0.0, SPREAD, (tokens, hidden)), (np.arange(tokens) < length).astype(np.float64))
+        for length in lengths
+    ]
+
+
+def _usual(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Rows of weights that give unit variance; gammas that give an input its spread."""
+    if len(shape) == 2:
+        return rng.normal(0.0, 1.0 / (SPREAD * np.sqrt(shape[1])), shape)
+    if key.endswith("LayerNorm.weight"):
+        return rng.normal(SPREAD, 0.1 * SPREAD, shape)
+    return rng.normal(0.0, 0.05, shape)
+
+
+def _stretch(tensors: dict[str, Array], prefix: str, wanted: Intervals, rng: np.random.Generator) -> None:
+    """Makes one layer reach its intervals."""
+    low, high = wanted.scores
+    tensors[prefix + "attention.self.query.weight"] *= (high - low) / 2 / SCORES_REACH
+    tensors[prefix + "attention.self.value.weight"] *= SPREAD  # real sums before the first norm are small
+    tensors[prefix + "attention.output.dense.weight"] *= SPREAD
+    _widen(tensors, prefix, wanted, rng)
+
+
+def _widen(tensors: dict[str, Array], prefix: str, wanted: Intervals, rng: np.random.Generator) -> None:
+    """One inner neuron, as in BERT-base, runs through GELU's whole interval and moves one feature so far that
+    the variance of the sum reaches its bound."""
+    wide, bias = (tensors[prefix + f"intermediate.dense.{part}"] for part in ("weight", "bias"))
+    narrow = tensors[prefix + "output.dense.weight"]
+    wide *= SPREAD
+    (low, high), neuron = wanted.inner, int(rng.integers(len(wide)))
+    wide[neuron] *= (high - low) / 2 / TOKENS_REACH / SPREAD
+    bias[neuron] = (high + low) / 2
+    narrow *= SPREAD / 2
+    narrow[:, neuron] = 0.0
+    narrow[int(rng.integers(len(narrow))), neuron] = -np.sqrt(wanted.variance * len(narrow)) / high

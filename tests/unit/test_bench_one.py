@@ -1,0 +1,87 @@
+"""`tacita bench one`: shapes reach a BERT-base's intervals, the report has its fields, on sim and on a toy
+ring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.cli import main
+from tacita.errors import InputError
+from tacita.measure.shapes import BERT_BASE, SHAPES, random_inputs, shaped_model
+from tacita.models.reference import reference
+
+TOY = ("--tokens", "16", "--preset", "insecure_toy_n12", "--shape", "bert-tiny")
+FIELDS = {
+    "agreement": float,
+    "bootstraps": int,
+    "encrypted": bool,
+    "max_abs_error": float,
+    "peak_rss_gb": float,
+    "seconds": dict,
+    "setup": dict,
+    "stages": list,
+    "threads": int,
+    "warm": dict,
+}
+
+
+def report(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    assert main(["bench", "one", *TOY, *arguments, "--json", str(tmp_path / "one.json")]) == 0
+    found: dict[str, Any] = json.loads((tmp_path / "one.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "minilm"])
+def test_a_shape_reaches_the_intervals_of_a_bert_base(name: str) -> None:
+    model = shaped_model(name, layers=2)
+    traces = [reference(model, *sample).trace for sample in random_inputs(model.config.hidden, 128, 4, 5)]
+
+    def extremes(node: str) -> tuple[float, float]:
+        values = np.concatenate([trace[node].ravel() for trace in traces])
+        return float(values.min()), float(values.max())
+
+    for layer, wanted in enumerate(BERT_BASE[:2]):
+        low, high = extremes(f"layer{layer}.feed_forward.argument")
+        assert 0.6 * wanted.inner[0] > low > 1.6 * wanted.inner[0]
+        assert 0.5 * wanted.inner[1] < high < 2.0 * wanted.inner[1]
+        low, high = extremes(f"layer{layer}.attention.scores")
+        assert 0.6 < (high - low) / (wanted.scores[1] - wanted.scores[0]) < 1.6
+        assert 0.25 < extremes(f"layer{layer}.norm2.variance")[1] / wanted.variance < 4.0
+
+
+def test_shapes_have_their_sizes_and_no_others() -> None:
+    assert len(BERT_BASE) == max(layers for layers, *_ in SHAPES.values())
+    assert shaped_model("bert-tiny").config.hidden == 128
+    for name, layers in (("bert-large", None), ("bert-tiny", 3), ("bert-tiny", 0)):
+        with pytest.raises(InputError):
+            shaped_model(name, layers=layers)
+
+
+def test_on_sim_nothing_is_encrypted(tmp_path: Path) -> None:
+    found = report(tmp_path, "--backend", "sim", "--layers", "1")
+    assert not found["encrypted"] and found["parameters"] is None
+    assert found["max_abs_error"] < 0.02 * found["range"]
+    assert all(isinstance(found[field], kind) for field, kind in FIELDS.items())
+
+
+def test_on_a_toy_ring_the_second_request_is_told_apart(tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    found = report(tmp_path, "--backend", "ckks", "--allow-insecure", "--layers", "1")
+    assert found["encrypted"] and found["agreement"] == 1.0 and found["warnings"] == 0
+    assert found["max_abs_error"] < 0.02 * found["range"]
+    assert set(found["seconds"]) == {"plan", "keygen", "encrypt", "evaluate", "decrypt"}
+    assert found["seconds"]["evaluate"] >= found["setup"]["keys"] + found["setup"]["circuit"]
+    assert set(found["warm"]["seconds"]) == {"encrypt", "evaluate", "decrypt"}
+    assert found["warm"]["seconds"]["evaluate"] >= sum(row["seconds"] for row in found["stages"]) - 1e-6
+    assert {row["name"] for row in found["stages"]} >= {"layer0.attention.scores", "answer"}
+
+
+def test_what_is_measured_must_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in ([], ["--model", str(tmp_path), "--shape", "minilm"], ["--layers", "2"], ["--shape", "gpt"]):
+        assert main(["bench", "one", *wrong]) == 2
+    assert "bench one" in capsys.readouterr().err

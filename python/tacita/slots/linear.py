@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -194,18 +195,15 @@ class LinearPlan:
         return LinearPlan(n_inputs, n_outputs, np.array(stored), table)
 
 
-def _rows(table: npt.NDArray[Any]) -> list[list[int]]:
+def _rows(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The distinct rows of a table of integers, in order."""
-    if not len(table):
-        return []
-    found: list[list[int]] = table[np.unique(_codes(table), return_index=True)[1]].tolist()
-    return found
+    return table[np.unique(_codes(table), return_index=True)[1]] if len(table) else table
 
 
-def _grouped(pairs: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
     """first -> the seconds, in order."""
     found: dict[int, list[int]] = {}
-    for first, second in pairs:
+    for first, second in pairs.tolist():
         found.setdefault(first, []).append(second)
     return {first: tuple(seconds) for first, seconds in found.items()}
 
@@ -244,12 +242,12 @@ def _choose(places: Numbers, horner: bool) -> int:
 
 def _cost(places: Numbers, step: int, horner: bool) -> float:
     giants, babies = _split(places[:, 2], step)
-    hoisted = np.array(_rows(np.stack([places[:, 1], babies], axis=1)[babies != 0])).reshape(-1, 2)
-    turned = np.array(_rows(np.stack([places[:, 0], giants], axis=1)))
+    hoisted = _rows(np.stack([places[:, 1], babies], axis=1)[babies != 0])
+    turned = _rows(np.stack([places[:, 0], giants], axis=1))
     low, kinds = int(giants.min()), len(np.unique(hoisted[:, 1]))
     if horner and step:
-        most = [gs[-1] for gs in _grouped(turned.tolist()).values()]
-        rotations = sum((top - low) // step for top in most) + (len(most) if low else 0)
+        tops = turned[np.append(np.diff(turned[:, 0]) != 0, True), 1]  # of each output
+        rotations = int(((tops - low) // step).sum()) + (len(tops) if low else 0)
         key_count = kinds + 1 + (low != 0)
     else:
         whole = turned[turned[:, 1] != 0, 1]
@@ -279,11 +277,14 @@ def _real_if_so(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _turned(vectors: npt.NDArray[Any], giants: Numbers) -> npt.NDArray[Any]:
-    """Each row rotated right by its giant, in place of the product's operands."""
+    """Each row rotated right by its giant, in place of the product's operands; rows that follow each other
+    and share a giant are moved together."""
     out, by = np.empty_like(vectors), giants % vectors.shape[1]
-    for turn in np.unique(by):
-        rows = by == turn
-        out[rows] = np.roll(vectors[rows], turn, axis=1)
+    edges = [0, *(np.flatnonzero(np.diff(by)) + 1).tolist(), len(by)]
+    for first, last in pairwise(edges):
+        turn, rows = int(by[first]), slice(first, last)
+        out[rows, turn:] = vectors[rows, : vectors.shape[1] - turn]
+        out[rows, :turn] = vectors[rows, vectors.shape[1] - turn :]
     return out
 
 

@@ -14,6 +14,8 @@ of positions to sum over, which is what the rotations of `pack` and `unpack` are
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from tacita.packings.arrays import Array, Diagonal
@@ -23,6 +25,8 @@ from tacita.packings.rows.layout import FeatureLayout
 from tacita.packings.sizes import ceil_power
 from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
+
+KEPT = 32  # plans of windows: the same in all layers
 
 
 def folded_layout(windows: tuple[HeadWindow, ...]) -> FeatureLayout:
@@ -62,6 +66,7 @@ def repeat_copies(be: Backend, ct: Ct, window: HeadWindow, tokens: int = 0) -> C
     return ct
 
 
+@lru_cache(maxsize=KEPT)
 def pack_plan(window: HeadWindow) -> LinearPlan:
     """R products -> score ciphertexts: sums each group of product r into position r mod half. Complex; one
     level.
@@ -94,6 +99,7 @@ def unpack_anchors(be: Backend, ct: Ct, window: HeadWindow) -> list[Ct]:
     return down[::-1] + up
 
 
+@lru_cache(maxsize=KEPT)
 def unpack_plan(window: HeadWindow) -> LinearPlan:
     """Anchors of all score ciphertexts -> R ciphertexts that hold score r in every position of its group; one
     level."""

@@ -31,7 +31,7 @@ from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan, parse
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.typed_json import canonical
-from tacita.protocol import envelope, handshake, public_folder, public_part
+from tacita.protocol import envelope, handshake, lines, public_folder, public_part
 from tacita.server import resume
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -163,6 +163,11 @@ def resume_manifest(data: bytes) -> None:
         _tacita_errors(resume.find, Store(sealed), RUN)
 
 
+def asked_line(data: bytes) -> None:
+    """What an asker says to a server that stays."""
+    _tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
+
+
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
@@ -174,6 +179,7 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "request_file": request_file,
     "response_file": response_file,
     "resume_manifest": resume_manifest,
+    "asked_line": asked_line,
 }
 
 # Whose lines are counted as covered, by target.
@@ -188,6 +194,7 @@ MODULES: dict[str, list[str]] = {
     "request_file": ["protocol/envelope.py"],
     "response_file": ["protocol/envelope.py"],
     "resume_manifest": ["server/resume.py"],
+    "asked_line": ["protocol/lines.py"],
 }
 
 
@@ -219,6 +226,8 @@ def seeds(name: str) -> list[bytes]:
         return [canonical(json.loads(plan.to_text())) for plan in (SHORT_PLAN, PLAN)]
     if name == "resume_manifest":
         return [_manifest()]
+    if name == "asked_line":
+        return [json.dumps({"tacita": lines.VERSION, "evaluate": "/folder"}).encode()]
     kind = name.split("_")[0]
     return [_envelope(kind, PLAN.request if kind == "request" else PLAN.response)]
 

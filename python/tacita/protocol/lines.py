@@ -51,7 +51,7 @@ class Lines:
                 raise PeerError(f"a line of more than {most} bytes", hint="is it another program?")
             self._rest += self._more(until)
         line, _, self._rest = self._rest.partition(b"\n")
-        return _parsed(line, most)
+        return parsed(line, most)
 
     def gone(self) -> bool:
         """Whether the other end has closed; asks nobody and waits for nothing."""
@@ -83,7 +83,8 @@ class Lines:
         return data
 
 
-def _parsed(line: bytes, most: int) -> dict[str, Any]:
+def parsed(line: bytes, most: int) -> dict[str, Any]:
+    """A line without its end. Raises PeerError for a longer one or another thing than a JSON object."""
     if len(line) > most:
         raise PeerError(f"a line of more than {most} bytes", hint="is it another program?")
     try:

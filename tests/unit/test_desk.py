@@ -191,12 +191,19 @@ def test_nobody_is_worked_for_who_has_gone(running: Running) -> None:
     assert running.told[0] == ("/left", "ended: its asker has gone")
 
 
-def test_a_defect_is_one_requests_and_its_text_stays_here(running: Running) -> None:
+class Panic(BaseException):
+    """As the engine raises it."""
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, MemoryError, Panic])
+def test_a_defect_is_one_requests_and_its_text_stays_here(
+    running: Running, kind: type[BaseException]
+) -> None:
     def fail(folder: Path, progress: object) -> None:
-        raise ZeroDivisionError("a text of the server's own")
+        raise kind("a text of the server's own")
 
     running.standing.action = fail
-    assert all_of(running.ask())[-1]["error"] == "the evaluation failed (ZeroDivisionError)"
+    assert all_of(running.ask())[-1]["error"] == f"the evaluation failed ({kind.__name__})"
     running.standing.action = lambda folder, progress: None
     assert "done" in all_of(running.ask())[-1]
 

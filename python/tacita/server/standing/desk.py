@@ -114,7 +114,9 @@ class Desk:
             last, ending = _refusal("nobody waits for it"), "ended: its asker has gone"
         except TacitaError as error:
             last, ending = _told(error), f"refused: {error}"
-        except Exception as error:  # a defect, or no memory: of this request, and the next may be well
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a defect, a panic of the engine, no memory: the next may be well
             last, ending = _defect(error), f"failed: {type(error).__name__}: {error}"
         self._end(lines, last)
         self._told(str(request.folder), ending, time.monotonic() - began)
@@ -187,6 +189,6 @@ def _told(error: TacitaError) -> dict[str, Any]:
     return {"error": str(error)[:MOST_TEXT], "hint": error.hint[:MOST_TEXT]}
 
 
-def _defect(error: Exception) -> dict[str, Any]:
+def _defect(error: BaseException) -> dict[str, Any]:
     """No more than its kind: its text may hold anything."""
     return {"error": f"the evaluation failed ({type(error).__name__})", "hint": "its operator sees why"}

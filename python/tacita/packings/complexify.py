@@ -35,10 +35,10 @@ class RealMap:
 
         Costs depend on places alone, so only the form that is chosen gets its vectors.
         """
-        kept = Diagonals.of(diagonals).nonzero()
-        costs = [form.cost for form in _forms(kept.outline(), n_inputs, n_outputs)]
-        kinds = _kinds(kept, n_inputs)
-        return _form(kept, kinds[costs.index(min(costs))], n_inputs, n_outputs)
+        table = Diagonals.of(diagonals)
+        costs = [form.cost for form in _forms(table.outline(), n_inputs, n_outputs)]
+        kinds = _kinds(table, n_inputs)
+        return _form(table, kinds[costs.index(min(costs))], n_inputs, n_outputs)
 
     @property
     def cost(self) -> float:

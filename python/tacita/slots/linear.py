@@ -87,8 +87,8 @@ class Diagonals:
         return Diagonals(places[first], vectors)
 
     def outline(self) -> Diagonals:
-        """The same places with one number each, for what depends on places alone."""
-        return Diagonals(self.places, np.ones((len(self), 1)))
+        """The same places with one number each, zero where all are, for what depends on places alone."""
+        return Diagonals(self.places, self.vectors.any(axis=1, keepdims=True).astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -178,7 +178,7 @@ def linear_diagonals(
         places[rows, 0], places[rows, 1], places[rows, 2] = first_output + j, i, steps
         at = (np.cumsum(there) - 1)[rotations + src.shape.window], np.flatnonzero(dst.home[j] >= 0)[:, None]
         vectors[rows][at] = weight[np.ix_(dst.home[j][dst.home[j] >= 0], src.home[i][src.home[i] >= 0])]
-    return Diagonals(places, vectors)
+    return Diagonals(places, vectors).nonzero()
 
 
 def _rotations(src: FeatureLayout, i: int, dst: FeatureLayout, j: int) -> IntArray:

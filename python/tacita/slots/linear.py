@@ -88,7 +88,7 @@ class Diagonals:
 
     def outline(self) -> Diagonals:
         """The same places with one number each, zero where all are, for what depends on places alone."""
-        return Diagonals(self.places, self.vectors.any(axis=1, keepdims=True).astype(np.float64))
+        return Diagonals(self.places, np.asarray(self.vectors.any(axis=1, keepdims=True), np.float64))
 
 
 @dataclass(frozen=True, eq=False)

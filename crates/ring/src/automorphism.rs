@@ -7,7 +7,8 @@ use crate::Modulus;
 /// Values of a line: one cache line, one register of AVX-512.
 const LINE: usize = 8;
 
-/// What X -> X^g does to the values of a transformed limb, for every prime: `NTT(a(X^g))[i] = NTT(a)[perm(i)]`.
+/// What X -> X^g does to the values of a transformed limb, for every prime:
+/// `NTT(a(X^g))[i] = NTT(a)[perm(i)]`.
 ///
 /// Neighbours in bit-reversed order differ in the highest bits of their exponents, so an aligned block of any
 /// power of two comes from an aligned block, and a line of eight from a line, in one of eight orders. A table

@@ -101,8 +101,8 @@ impl BaseConverter {
         scale_and_center(&self.from[i], limb, self.scales[i]);
     }
 
-    /// outs[t] = sum_i ys[i] (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base, scaled
-    /// and centred. Every source is read once for all targets.
+    /// outs[t] = sum_i ys[i] (Q/q_i) mod `to[js[t]]`, canonical; `ys` are all limbs of the source base,
+    /// scaled and centred. Every source is read once for all targets.
     pub fn convert(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
         assert_eq!(ys.len(), self.from.len(), "convert: one limb per source prime");
         self.sums(ys, js, outs);

@@ -1,5 +1,5 @@
-//! Inner sums without rotated inputs: what a block of a limb takes of every baby is made, multiplied while the
-//! caches hold it, and dropped.
+//! Inner sums without rotated inputs: what a block of a limb takes of every baby is made, multiplied while
+//! the caches hold it, and dropped.
 //!
 //! A baby over QP is as large as two ciphertexts and read once, so keeping it costs more memory traffic than
 //! the digits that it is made from. Blocks of an automorphism come from blocks (see

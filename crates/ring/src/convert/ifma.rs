@@ -4,8 +4,8 @@
 //! A centred y, |y| < 2^49, becomes Y = y + 2^51 by an addition in doubles that leaves Y in the low 52 bits,
 //! which are all that the products read. With canonical weights, sum Y w = sum y w + 2^51 sum w, and the
 //! accumulators start at minus the last term, mod p. For k <= MOST terms the low halves stay below 2^50 + k
-//! 2^52 < 2^56 and the high halves below k 0.625 p <= 7.5 p: one conversion to doubles, one product by 2^52 mod
-//! p and one reduction make the sum canonical.
+//! 2^52 < 2^56 and the high halves below k 0.625 p <= 7.5 p: one conversion to doubles, one product by 2^52
+//! mod p and one reduction make the sum canonical.
 use super::Weights;
 use crate::field::Field;
 use crate::simd::{Avx512, Simd};

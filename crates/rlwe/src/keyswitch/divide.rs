@@ -67,13 +67,19 @@ fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
     }
 }
 
-/// Limbs that are converted together: the sources are read once for all of them.
+/// Limbs that are converted together, at most: the sources are read once for all of them.
 const TOGETHER: usize = 4;
 
-/// The numbers below `count`, in groups that are converted together.
+/// The numbers below `count`, in groups that are converted together: as many for each thread, of sizes that
+/// differ by one at most.
 pub(super) fn targets(count: usize) -> Vec<Vec<usize>> {
-    let all: Vec<usize> = (0..count).collect();
-    all.chunks(TOGETHER).map(<[usize]>::to_vec).collect()
+    groups(count, rayon::current_num_threads())
+}
+
+fn groups(count: usize, threads: usize) -> Vec<Vec<usize>> {
+    let groups = count.div_ceil(TOGETHER).next_multiple_of(threads).min(count);
+    let start = |g: usize| g * count / groups.max(1);
+    (0..groups).map(|g| (start(g)..start(g + 1)).collect()).collect()
 }
 
 /// By which primes, and what is kept.
@@ -168,5 +174,24 @@ impl Lift<'_> {
             subtract_and_scale(params, i, x, lifted, self.division.inverse(i))
         };
         at.iter().zip(xs).zip(lifted).map(quotient).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_small_and_even() {
+        for threads in [1, 2, 3, 16] {
+            for count in 0..40 {
+                let found = groups(count, threads);
+                assert_eq!(found.concat(), (0..count).collect::<Vec<_>>());
+                let sizes: Vec<usize> = found.iter().map(Vec::len).collect();
+                let (least, most) = (sizes.iter().min(), sizes.iter().max());
+                assert!(most <= Some(&TOGETHER) && least >= most.map(|m| m - 1).as_ref());
+                assert!(found.len() == count || found.len().is_multiple_of(threads));
+            }
+        }
     }
 }

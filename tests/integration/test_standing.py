@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupts import interrupts
 
 from tacita import api
 from tacita.checkpoint import load
@@ -95,7 +96,8 @@ def service(published: Path, tmp_path: Path) -> Iterator[Service]:
     command = [sys.executable, "-m", "tacita", "evaluate", TOY, "--work", str(root)]
     command += ["--listen", str(root / "sock")]
     wide, pipe = os.environ | {"COLUMNS": "300"}, subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=wide)
+    with interrupts():
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=wide)
     assert process.stdout is not None
     for line in process.stdout:
         if "listens at" in line:

@@ -5,8 +5,8 @@ TacitaError
 ├── CheckpointError   a model folder that is incomplete, misshapen, not finite or not supported
 ├── PlanError         no placement exists, or a plan that does not fit the model, the file or the machine
 │   └── ResourceError too little memory or disk: foreseen before a run, or the disk filling up during one
-├── FileError         a file that is truncated, damaged, of another version, of other parameters or of another
-key ├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
+├── FileError         a file that is damaged, of another version, of other parameters or of another key
+├── PeerError         the other party of a connection: absent, not trusted, or not speaking our protocol
 │   ├── LateError     it was silent for too long, or took longer than it may in all
 │   ├── GoneError     it closed the connection
 │   └── RefusedError  the server said no: it is full, or this client had its texts

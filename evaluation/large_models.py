@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.measure.shapes import sized
 from tacita.models.bert import BertConfig
 from tacita.models.registry import tensor_shapes
 
@@ -14,26 +15,12 @@ SHAPES = {  # layers, hidden, heads, intermediate
     "minilm-l6": (6, 384, 12, 1536),
     "bert-base": (12, 768, 12, 3072),
 }
-POSITIONS = 512
 
 
 def random_model(name: str, *, layers: int | None = None, seed: int = 1) -> Checkpoint:
     """A [CLS] classifier of this shape that starts from hidden states."""
     depth, hidden, heads, wide = SHAPES[name]
-    config = BertConfig(
-        layers=layers or depth,
-        hidden=hidden,
-        heads=heads,
-        intermediate=wide,
-        vocab=8,
-        positions=POSITIONS,
-        types=2,
-        activation="gelu",
-        pooling="pooler",
-        norm_eps=1e-12,
-        labels=("negative", "positive"),
-        embeddings=False,
-    )
+    config = sized(layers or depth, hidden, heads, wide)
     return from_tensors(config, random_tensors(config, seed), name=f"{name} (random weights)")
 
 

@@ -56,19 +56,10 @@ BERT_BASE = (
 )
 
 
-def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Checkpoint:
-    """A [CLS] classifier of this shape that starts from hidden states. layers: the first so many.
-
-    Raises InputError for an unknown shape, and for more layers than it has.
-    """
-    if name not in SHAPES:
-        raise InputError(f"no shape {name!r:.40}", hint=f"one of {', '.join(SHAPES)}")
-    most, hidden, heads, wide = SHAPES[name]
-    depth = most if layers is None else layers
-    if not 1 <= depth <= most:
-        raise InputError(f"{depth} layers of {name}", hint=f"1 to {most}")
-    config = BertConfig(
-        layers=depth,
+def sized(layers: int, hidden: int, heads: int, wide: int) -> BertConfig:
+    """A [CLS] classifier of these sizes that starts from hidden states."""
+    return BertConfig(
+        layers=layers,
         hidden=hidden,
         heads=heads,
         intermediate=wide,
@@ -81,6 +72,20 @@ def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
         labels=("negative", "positive"),
         embeddings=False,
     )
+
+
+def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Checkpoint:
+    """A [CLS] classifier of this shape that starts from hidden states. layers: the first so many.
+
+    Raises InputError for an unknown shape, and for more layers than it has.
+    """
+    if name not in SHAPES:
+        raise InputError(f"no shape {name!r:.40}", hint=f"one of {', '.join(SHAPES)}")
+    most, hidden, heads, wide = SHAPES[name]
+    depth = most if layers is None else layers
+    if not 1 <= depth <= most:
+        raise InputError(f"{depth} layers of {name}", hint=f"1 to {most}")
+    config = sized(depth, hidden, heads, wide)
     rng = np.random.default_rng(seed)
     tensors = {key: _usual(key, shape, rng) for key, shape in tensor_shapes(config).items()}
     for layer in range(depth):

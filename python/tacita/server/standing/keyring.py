@@ -1,8 +1,8 @@
 """Evaluators by client: what stays in memory between the requests of one plan.
 
 An evaluator is a client's evaluation keys, the threads, and the encoded matrices of bootstrapping (1 GB at
-N = 2^16), which are made at the first bootstrap and shared by all clients. The circuit and its encoded
-weights are kept beside them by `planning.circuit.circuit_of`.
+N = 2^16), which are made at the first bootstrap and shared by all clients. The circuit is kept beside them by
+`planning.circuit.circuit_of`, with its weights as vectors; these are encoded in each request (decision 19).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ fn require(n: usize, basis: &mut std::collections::BTreeSet<usize>) {
 }
 
 /// Whether T_1..T_degree are all there `budget` levels below the input, and few enough.
-fn is_leaf(degree: usize, budget: usize, baby: usize) -> bool {
+pub(crate) fn is_leaf(degree: usize, budget: usize, baby: usize) -> bool {
     degree < baby && power_depth(degree) <= budget
 }
 
@@ -81,12 +81,12 @@ fn power_depth(n: usize) -> usize {
 }
 
 /// Largest power of two not above the degree.
-fn giant(degree: usize) -> usize {
+pub(crate) fn giant(degree: usize) -> usize {
     1 << (usize::BITS - 1 - degree.leading_zeros())
 }
 
 /// n = a + b with a >= b, depths below that of n, and a - b small.
-fn halves(n: usize) -> (usize, usize) {
+pub(crate) fn halves(n: usize) -> (usize, usize) {
     let a = 1 << (power_depth(n) - 1);
     (a, n - a)
 }
@@ -215,7 +215,7 @@ impl Evaluator {
     }
 
     /// acc = sum_n c_n * x_n at acc's scale, reading every operand once; operands may have more limbs.
-    fn set_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
+    pub(crate) fn set_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
         let (rlwe, scale) = (self.rlwe(), acc.scale);
         for (k, poly) in acc.polys.iter_mut().enumerate() {
             poly.for_each_limb(rlwe, |i, limb| {
@@ -236,7 +236,7 @@ impl Evaluator {
     }
 
     /// acc += c * x at acc's scale.
-    fn add_multiple(&self, acc: &mut Ciphertext, x: &Ciphertext, c: Complex64) {
+    pub(crate) fn add_multiple(&self, acc: &mut Ciphertext, x: &Ciphertext, c: Complex64) {
         let factor = acc.scale / x.scale;
         for (a, p) in acc.polys.iter_mut().zip(&x.polys) {
             self.add_scaled(a, p, c, factor);
@@ -255,7 +255,7 @@ fn divide(c: &[Complex64], g: usize) -> (Vec<Complex64>, Vec<Complex64>) {
     (q, r)
 }
 
-fn trim(c: &[Complex64]) -> &[Complex64] {
+pub(crate) fn trim(c: &[Complex64]) -> &[Complex64] {
     let end = c.iter().rposition(|x| x.norm() > 0.0).unwrap_or(0);
     &c[..=end]
 }

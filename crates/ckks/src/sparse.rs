@@ -77,9 +77,14 @@ impl RaisedRange {
             multiples: MAX_MULTIPLE as u32,
             half_width: HALF_WIDTH,
             message,
-            noise: (INPUT_NOISE * message).hypot(mod_raise_noise(p)),
+            noise: Self::noise_of(p, message),
             coefficients: p.rlwe().n(),
         }
+    }
+
+    /// Standard deviation of the noise / q0 beside messages up to `message` * q0.
+    pub(crate) fn noise_of(p: &CkksParameters, message: f64) -> f64 {
+        (INPUT_NOISE * message).hypot(mod_raise_noise(p))
     }
 
     /// log2 of an upper bound on the probability that any coefficient of a ciphertext leaves the fit; -1000

@@ -19,6 +19,7 @@
 //! all of these figures.
 pub mod dft;
 pub mod eval_mod;
+pub mod refresh;
 
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
 use crate::linear::{required_rotations, EncodedTransform, LinearTransform};
@@ -43,6 +44,7 @@ pub struct Bootstrapper {
     stc: Vec<EncodedTransform>,
     cts: Vec<EncodedTransform>,
     series: Vec<Complex64>,
+    circle: Vec<Complex64>,
 }
 
 fn stc_matrices(evaluator_encoder: &crate::encoding::Encoder, p: &CkksParameters) -> Vec<LinearTransform> {
@@ -128,6 +130,7 @@ impl Bootstrapper {
             stc,
             cts,
             series: eval_mod::coefficients(),
+            circle: refresh::circle::coefficients(),
         })
     }
 
@@ -151,13 +154,18 @@ impl Bootstrapper {
         e: &Evaluator,
         inputs: &[(Ciphertext, Content)],
     ) -> Result<Vec<Ciphertext>, CkksError> {
+        self.many(inputs, |c, content| self.bootstrap(e, c, content))
+    }
+
+    fn many(
+        &self,
+        inputs: &[(Ciphertext, Content)],
+        one: impl Fn(&Ciphertext, Content) -> Result<Ciphertext, CkksError> + Sync,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
         let at_once = (rayon::current_num_threads() / 2).max(1);
         let mut out = Vec::with_capacity(inputs.len());
         for part in inputs.chunks(at_once) {
-            let done: Result<Vec<_>, _> = part
-                .par_iter()
-                .map(|(c, content)| self.bootstrap(e, c, *content))
-                .collect();
+            let done: Result<Vec<_>, _> = part.par_iter().map(|(c, content)| one(c, *content)).collect();
             out.extend(done?);
         }
         Ok(out)

@@ -4,6 +4,7 @@ mod bootstrap;
 mod leveled;
 mod matmul;
 mod products;
+mod refresh;
 mod sparse;
 mod toy;
 mod wiped;

@@ -235,7 +235,7 @@ class Evaluator:
     def drop_to(self, a: Ciphertext, level: int) -> Ciphertext: ...
     def bootstrap(self, cts: Sequence[Ciphertext], is_real: Sequence[bool]) -> list[Ciphertext]: ...
     def bootstrap_through(
-        self, cts: Sequence[Ciphertext], is_real: Sequence[bool], coeffs: NDArray[np.complex128]
+        self, cts: Sequence[Ciphertext], is_real: Sequence[bool], coeffs: _Complex
     ) -> list[Ciphertext]:
         """Refreshed, and Re sum_k coeffs[k] exp(i k PHASE w) of both parts of every slot w."""
     def rescale_ms(self, a: Ciphertext, repeats: int) -> float:

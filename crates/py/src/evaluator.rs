@@ -9,20 +9,19 @@ use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use tacita_ckks::bootstrap::refresh::Harmonics;
-use tacita_ckks::bootstrap::{Bootstrapper, Content};
+use tacita_ckks::bootstrap::Bootstrapper;
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{CkksError, CkksParameters};
 use tacita_wire::Owner;
 
-type Handle<'py> = PyRef<'py, Ciphertext>;
+pub(crate) type Handle<'py> = PyRef<'py, Ciphertext>;
 
 /// Evaluates circuits on ciphertexts. Holds evaluation keys only. The matrices of bootstrapping are made when
 /// they are first needed; they and the threads are shared with the evaluators made by `with_keys`.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Evaluator {
     pub(crate) inner: tacita_ckks::Evaluator,
-    bootstrapper: Arc<OnceLock<Bootstrapper>>,
+    pub(crate) bootstrapper: Arc<OnceLock<Bootstrapper>>,
     pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
 }
@@ -102,38 +101,6 @@ impl Evaluator {
             )));
         }
         Ok(())
-    }
-
-    /// The inputs of a bootstrap, of this evaluator's client.
-    fn contents(
-        &self,
-        op: &str,
-        cts: &[Handle<'_>],
-        is_real: &[bool],
-    ) -> PyResult<Vec<(tacita_ckks::Ciphertext, Content)>> {
-        if cts.len() != is_real.len() {
-            return Err(TacitaError::new_err(format!(
-                "{op}: {} ciphertexts but {} kinds",
-                cts.len(),
-                is_real.len()
-            )));
-        }
-        cts.iter().try_for_each(|c| self.check(c))?;
-        let content = |real: &bool| if *real { Content::Real } else { Content::Complex };
-        Ok(cts
-            .iter()
-            .zip(is_real)
-            .map(|(c, real)| (c.inner.clone(), content(real)))
-            .collect())
-    }
-
-    /// Made when it is first needed.
-    fn bootstrapper(&self) -> Result<&Bootstrapper, CkksError> {
-        if let Some(made) = self.bootstrapper.get() {
-            return Ok(made);
-        }
-        let made = Bootstrapper::new(&self.inner)?;
-        Ok(self.bootstrapper.get_or_init(|| made))
     }
 
     pub(crate) fn level_of(&self, a: &Ciphertext) -> i64 {
@@ -324,36 +291,6 @@ impl Evaluator {
             )));
         }
         self.unary(py, a, |x| self.inner.drop_to(x, native))
-    }
-
-    /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
-    fn bootstrap(
-        &self,
-        py: Python<'_>,
-        cts: Vec<Handle<'_>>,
-        is_real: Vec<bool>,
-    ) -> PyResult<Vec<Ciphertext>> {
-        let inputs = self.contents("bootstrap", &cts, &is_real)?;
-        let out = self.run(py, || self.bootstrapper()?.bootstrap_many(&self.inner, &inputs))?;
-        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
-    }
-
-    /// Refreshes ciphertexts and applies Re sum_k coeffs[k] exp(i k PHASE w) to both parts of every slot w.
-    fn bootstrap_through(
-        &self,
-        py: Python<'_>,
-        cts: Vec<Handle<'_>>,
-        is_real: Vec<bool>,
-        coeffs: PyReadonlyArray1<'_, Complex64>,
-    ) -> PyResult<Vec<Ciphertext>> {
-        let inputs = self.contents("bootstrap_through", &cts, &is_real)?;
-        let coeffs = coeffs.as_slice()?.to_vec();
-        let out = self.run(py, || {
-            let f = Harmonics::new(&coeffs)?;
-            self.bootstrapper()?
-                .bootstrap_through_many(&self.inner, &inputs, &f)
-        })?;
-        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }
 
     /// Best milliseconds of one rescale of `a` (benchmarks only: the contract's products rescale by

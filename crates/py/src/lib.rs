@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bootstrap;
 mod ciphertext;
 mod error;
 mod evaluator;

@@ -159,6 +159,17 @@ class Backend(Protocol):
         "real"."""
         ...
 
+    def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
+        """f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where
+        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.harmonics`.
+
+        The parts of w must lie in [-1, 1]; they may be any of these. Level: max_level + 1 - ceil(log2(n + 1))
+        for n harmonics, whatever it was. Cost: a bootstrap, and as many products a part as a series of
+        degree n. Errors: ShapeError for coefficients that are not finite or end in zero, LevelError for too
+        many.
+        """
+        ...
+
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Labels everything inside for counts and progress."""
         ...

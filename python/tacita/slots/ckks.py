@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacita.slots.base import Ct, Kind, Products, Vector
+from tacita.slots.harmonics import level_after
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products
 from tacita.slots.native_errors import Translating
@@ -112,6 +113,12 @@ class CkksBackend:
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
         check_kinds(len(cts), kinds)
         return list(self._native.bootstrap(list(cts), [kind == "real" for kind in kinds]))
+
+    def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
+        check_kinds(len(cts), kinds)
+        level_after(harmonics, self.max_level)
+        real = [kind == "real" for kind in kinds]
+        return list(self._native.bootstrap_through(list(cts), real, _complex(harmonics)))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

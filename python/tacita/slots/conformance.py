@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tacita.errors import LevelError, ShapeError, TacitaError
 from tacita.slots.base import Backend, Ct, Vector
+from tacita.slots.harmonics import evaluate_harmonics
 from tacita.slots.linear import LinearPlan
 
 
@@ -179,6 +181,25 @@ def check_bootstrap(h: Harness) -> None:
         h.expect(ct, v, be.max_level, slack)
 
 
+def check_bootstrap_through(h: Harness) -> None:
+    """A function with a corner in its slope, of one part and of two, from the lowest level."""
+    be = h.be
+    (a, va), (b, vb) = h.fresh(12, 0, real=True), h.fresh(13, 2)
+    slack = max(1.0, 2.0**-17 / h.tolerance) if h.tolerance > 1e-8 else 1.0
+    for degree in (1, 6, 20):
+        orders = np.arange(degree + 1)
+        harmonics = np.exp(0.7j * orders) / (1.0 + orders**2)
+        real, both = be.bootstrap_through([a, b], ["real", "complex"], harmonics)
+        level = be.max_level + 1 - degree.bit_length()
+        h.expect(real, evaluate_harmonics(harmonics, va.real), level, slack)
+        parts = [evaluate_harmonics(harmonics, part) for part in (vb.real, vb.imag)]
+        h.expect(both, parts[0] + 1j * parts[1], level, slack)
+    _raises(LevelError, lambda: be.bootstrap_through([a], ["real"], np.ones(4 << be.max_level)))
+    for bad in (np.ones(1), np.array([1.0, 0.0]), np.array([1.0, np.nan]), np.ones((2, 2))):
+        _raises(ShapeError, partial(be.bootstrap_through, [a], ["real"], bad))
+    _raises(ShapeError, lambda: be.bootstrap_through([a], [], np.ones(2)))
+
+
 def _raises(kind: type[TacitaError], run: Callable[[], object]) -> None:
     try:
         run()
@@ -200,4 +221,4 @@ ALGEBRA: tuple[Callable[[Harness], None], ...] = (
     check_levels,
     check_shapes,
 )
-CHECKS = (*ALGEBRA, check_bootstrap)
+CHECKS = (*ALGEBRA, check_bootstrap, check_bootstrap_through)

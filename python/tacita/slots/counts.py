@@ -11,6 +11,7 @@ matmul              one weight of one lane times a ciphertext, added up
 matmul_input        preparing one lane of an input of `matmul`, whatever the outputs
 outer               tensor product added to an accumulator of `products`
 rescale, add        themselves                        bootstrap        two parts; bootstrap_real: one part
+bootstrap_through   the same up to z, its products counted as mul; bootstrap_through_real: one part
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
+from tacita.slots.harmonics import apply_harmonics, level_after
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import (
     check_matmul,
@@ -203,6 +204,14 @@ class PlainBackend:
             np.real(c.values) if kind == "real" else c.values for c, kind in zip(cts, kinds, strict=True)
         ]
         return [PlainCt(values, self.max_level) for values in fresh]
+
+    def bootstrap_through(
+        self, cts: Sequence[PlainCt], kinds: Sequence[Kind], harmonics: Vector
+    ) -> list[PlainCt]:
+        check_kinds(len(cts), kinds)
+        level = level_after(harmonics, self.max_level)
+        found = (apply_harmonics(c.values, kind, harmonics) for c, kind in zip(cts, kinds, strict=True))
+        return [PlainCt(values, level) for values in found]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tacita.slots.base import Kind, Vector
 from tacita.slots.counts import linear_counts, poly_products
+from tacita.slots.harmonics import OF_Z, PHASE, harmonics_depth, harmonics_products, level_after, slope
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest
 from tacita.slots.noise import NoiseModel
@@ -262,6 +263,24 @@ class SimBackend:
         plains = self._plain.bootstrap(_plains(cts), kinds) if self.values else [None] * len(cts)
         fresh = self.model.bootstrap
         return [self._out(self.max_level, ct.noise, fresh, p) for ct, p in zip(cts, plains, strict=True)]
+
+    def bootstrap_through(
+        self, cts: Sequence[SimCt], kinds: Sequence[Kind], harmonics: Vector
+    ) -> list[SimCt]:
+        check_kinds(len(cts), kinds)
+        level, grown = level_after(harmonics, self.max_level), slope(harmonics)
+        for ct, kind in zip(cts, kinds, strict=True):
+            self._count("bootstrap_through" if kind == "complex" else "bootstrap_through_real", ct.level)
+            self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1)
+        values = self._plain.bootstrap_through(_plains(cts), kinds, harmonics) if self.values else None
+        plains = values or [None] * len(cts)
+        fresh = _hypot(grown * OF_Z * self.model.bootstrap, self._product_noise)
+        return [self._out(level, PHASE * grown * c.noise, fresh, p) for c, p in zip(cts, plains, strict=True)]
+
+    def _count_harmonics(self, degree: int, parts: int) -> None:
+        for level, n in harmonics_products(degree, self.max_level).items():
+            self._count("mul", level, n * parts)
+        self._count("mul_plain", self.max_level + 1 - harmonics_depth(degree), (degree + 1) * parts)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -80,9 +80,19 @@ class SpillingBackend:
         return a if level == a.level else self.call("drop_to", True, a, level)
 
     def bootstrap(self, cts: Sequence[Handle], kinds: Sequence[Kind]) -> list[Handle]:
+        return self._in_groups("bootstrap", cts, kinds)
+
+    def bootstrap_through(
+        self, cts: Sequence[Handle], kinds: Sequence[Kind], harmonics: Vector
+    ) -> list[Handle]:
+        return self._in_groups("bootstrap_through", cts, kinds, harmonics)
+
+    def _in_groups(
+        self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any
+    ) -> list[Handle]:
         check_kinds(len(cts), kinds)
         groups = [slice(i, i + BOOTSTRAP_GROUP) for i in range(0, len(cts), BOOTSTRAP_GROUP)]
-        return [ct for group in groups for ct in self.call("bootstrap", True, cts[group], kinds[group])]
+        return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
         """As the contract says, so many outputs at once that they take an eighth of the budget."""

@@ -1,0 +1,77 @@
+//! Bootstrapping behind the Backend contract: as it is, and through a function.
+use crate::ciphertext::Ciphertext;
+use crate::error::TacitaError;
+use crate::evaluator::{Evaluator, Handle};
+use num_complex::Complex64;
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use tacita_ckks::bootstrap::refresh::Harmonics;
+use tacita_ckks::bootstrap::{Bootstrapper, Content};
+use tacita_ckks::CkksError;
+
+impl Evaluator {
+    /// The inputs of a bootstrap, of this evaluator's client.
+    fn contents(
+        &self,
+        op: &str,
+        cts: &[Handle<'_>],
+        is_real: &[bool],
+    ) -> PyResult<Vec<(tacita_ckks::Ciphertext, Content)>> {
+        if cts.len() != is_real.len() {
+            return Err(TacitaError::new_err(format!(
+                "{op}: {} ciphertexts but {} kinds",
+                cts.len(),
+                is_real.len()
+            )));
+        }
+        cts.iter().try_for_each(|c| self.check(c))?;
+        let content = |real: &bool| if *real { Content::Real } else { Content::Complex };
+        Ok(cts
+            .iter()
+            .zip(is_real)
+            .map(|(c, real)| (c.inner.clone(), content(real)))
+            .collect())
+    }
+
+    /// Made when it is first needed.
+    fn bootstrapper(&self) -> Result<&Bootstrapper, CkksError> {
+        if let Some(made) = self.bootstrapper.get() {
+            return Ok(made);
+        }
+        let made = Bootstrapper::new(&self.inner)?;
+        Ok(self.bootstrapper.get_or_init(|| made))
+    }
+}
+
+#[pymethods]
+impl Evaluator {
+    /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
+    fn bootstrap(
+        &self,
+        py: Python<'_>,
+        cts: Vec<Handle<'_>>,
+        is_real: Vec<bool>,
+    ) -> PyResult<Vec<Ciphertext>> {
+        let inputs = self.contents("bootstrap", &cts, &is_real)?;
+        let out = self.run(py, || self.bootstrapper()?.bootstrap_many(&self.inner, &inputs))?;
+        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
+    }
+
+    /// Refreshes ciphertexts and applies Re sum_k coeffs[k] exp(i k PHASE w) to both parts of every slot w.
+    fn bootstrap_through(
+        &self,
+        py: Python<'_>,
+        cts: Vec<Handle<'_>>,
+        is_real: Vec<bool>,
+        coeffs: PyReadonlyArray1<'_, Complex64>,
+    ) -> PyResult<Vec<Ciphertext>> {
+        let inputs = self.contents("bootstrap_through", &cts, &is_real)?;
+        let coeffs = coeffs.as_slice()?.to_vec();
+        let out = self.run(py, || {
+            let f = Harmonics::new(&coeffs)?;
+            self.bootstrapper()?
+                .bootstrap_through_many(&self.inner, &inputs, &f)
+        })?;
+        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
+    }
+}

@@ -42,6 +42,7 @@ class Spec(ABC):
     """
 
     kind: ClassVar[str] = ""
+    refreshes: ClassVar[bool] = False  # whether `evaluate` bootstraps its ciphertext
     function: str
     interval: Interval
     domain: Interval
@@ -70,6 +71,12 @@ class Spec(ABC):
     @abstractmethod
     def evaluate(self, be: Backend, ct: Ct, input_scale: float = 1.0, output_scale: float = 1.0) -> Ct:
         """Ciphertext of x*input_scale -> ciphertext of f(x)*output_scale, depth(input_scale) levels lower."""
+
+    def evaluate_all(
+        self, be: Backend, cts: Sequence[Ct], input_scale: float = 1.0, output_scale: float = 1.0
+    ) -> list[Ct]:
+        """`evaluate` of each. Ciphertexts of real values."""
+        return [self.evaluate(be, ct, input_scale, output_scale) for ct in cts]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives back an equal spec, bit for bit."""

@@ -70,7 +70,7 @@ Variant = Annotated[
     str,
     typer.Option(
         "--functions",
-        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, or thor (softmax in two "
+        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf, or thor (softmax in two "
         "phases; packing multidiagonal).",
     ),
 ]
@@ -101,8 +101,9 @@ Scheme = Annotated[
     option(
         "--scheme",
         metavar=f"[{'|'.join((AUTO, *NAMES))}]",
-        help="thor: one text a request; arion, moai: a batch; bumblebee: two parties over a connection; "
-        "auto: the quickest by estimate (default: auto for several texts, thor for one).",
+        help="thor: one text a request; leaf: the same, with GELU computed by bootstraps; arion, moai: a "
+        "batch; bumblebee: two parties over a connection; auto: the quickest by estimate (default: auto for "
+        "several texts, thor for one).",
     ),
 ]
 Link = Annotated[

@@ -32,12 +32,13 @@ class Operation:
     """A stage before it is known what else stays live.
 
     run: (backend, the live tensors) -> the tensors that it writes; it reads those in `reads`, and the
-    request's masks.
+    request's masks. refreshes: as of `Stage`.
     """
 
     name: str
     reads: tuple[str, ...]
     run: Callable[[Backend, Live], Live]
+    refreshes: bool = False
 
     @staticmethod
     def of(
@@ -210,7 +211,8 @@ def stages_of(operations: Sequence[Operation], fixed: frozenset[str]) -> list[St
     """Stages that hand on what later ones read, and the request's masks to all but the last."""
     needed, stages = frozenset[str](), list[Stage]()
     for operation in reversed(operations):
-        stages.append(Stage(operation.name, _keeping(operation, needed | fixed if stages else needed)))
+        run = _keeping(operation, needed | fixed if stages else needed)
+        stages.append(Stage(operation.name, run, refreshes=operation.refreshes))
         needed |= set(operation.reads)
     return stages[::-1]
 

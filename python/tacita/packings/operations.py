@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
 from tacita.packings.base import Operation
-from tacita.packings.stored import Stored, apply, output_bound
+from tacita.packings.stored import Stored, apply, apply_all, output_bound
 from tacita.slots.base import Backend, Ct
 
 CHECK, ANSWER = "check", "answer"
@@ -47,10 +47,9 @@ def approximated(name: str, x: str, result: str, spec: Spec) -> Operation:
     """f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's."""
 
     def run(be: Backend, cts: Cts) -> Cts:
-        scale = 1.0 / output_bound(spec)
-        return tuple(apply(be, ct, spec, scale) for ct in cts)
+        return apply_all(be, cts, spec, 1.0 / output_bound(spec))
 
-    return Operation.of(name, (x,), result, run)
+    return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes)
 
 
 def exponentials(name: str, spec: Spec) -> Operation:

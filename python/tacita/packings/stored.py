@@ -49,9 +49,14 @@ def reach(spec: Spec) -> float:
 def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
     """Ciphertext stored as `Stored.input_of(spec)` -> f(x) * output_scale, spec.depth(free scale) levels
     lower."""
+    return apply_all(be, (ct,), spec, output_scale)[0]
+
+
+def apply_all(be: Backend, cts: tuple[Ct, ...], spec: Spec, output_scale: float = 1.0) -> tuple[Ct, ...]:
+    """`apply` of each; a spec that refreshes takes two of them at once. Real values."""
     form = Stored.input_of(spec)
-    moved = be.add_const(ct, -form.offset) if form.offset else ct
-    return spec.evaluate(be, moved, form.scale, output_scale)
+    moved = [be.add_const(ct, -form.offset) for ct in cts] if form.offset else cts
+    return tuple(spec.evaluate_all(be, moved, form.scale, output_scale))
 
 
 def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:

@@ -23,6 +23,7 @@ from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
 BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
+THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,15 @@ class Prices:
         return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
 
     def total(self, counts: Counts) -> float:
-        """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch)."""
-        return sum(
-            n * self.seconds(op, level) for (op, level, _), n in counts.items() if op not in BOOTSTRAPS
+        """Seconds of all counted operations, bootstraps excepted (the placement prices those by batch). One
+        through a function costs as much, and the products that are counted beside it."""
+        through = sum(
+            self.bootstrap_seconds((THROUGH[op],) * n) for (op, _, _), n in counts.items() if op in THROUGH
+        )
+        return through + sum(
+            n * self.seconds(op, level)
+            for (op, level, _), n in counts.items()
+            if op not in BOOTSTRAPS and op not in THROUGH
         )
 
     def bootstrap_seconds(self, kinds: Sequence[str]) -> float:

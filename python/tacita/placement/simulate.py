@@ -3,7 +3,7 @@ tensors.
 
 Stages do not look at levels, so lowering all operands by one lowers every operation by one. One run per
 *relative* pattern of levels therefore gives all absolute ones by shifting, down to the level where an
-operation has none left.
+operation has none left. A stage that refreshes is run at each pattern instead.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class StageSimulator:
     def outcome(self, stage: Stage, shape: Shape, levels: Levels) -> Outcome | None:
         """The stage entered at `levels`, or None when it needs more levels than that."""
         moving = {name: level for name, level in levels.items() if name not in self.fixed}
+        if stage.refreshes:
+            return self._template(stage, shape, moving)
         shift = self.max_level - max(moving.values())
         template = self._template(stage, shape, {name: level + shift for name, level in moving.items()})
         if template is None or template.lowest < shift:

@@ -33,6 +33,7 @@ from tacita.plans.typed_json import from_json
 
 MOST = 2.0**60  # magnitude that no interval of a model that works comes near
 MOST_ITEMS = 4096  # coefficients of a series; the fits take up to 512
+SERIES = ("coefficients", "cosines", "sines")
 MOST_STEPS = 64  # of an iteration; the fits take up to 12
 POSITIVE = ("sums", "variance")  # intervals of a node that are above zero
 SIGNED = ("scores", "argument")
@@ -178,7 +179,7 @@ def _limited_field(name: str, value: Any) -> bool:
     match value:
         case Mapping():
             return _limited(value)
-        case list() if name == "coefficients":
+        case list() if name in SERIES:
             return 1 <= len(value) <= MOST_ITEMS and _small(value)
         case list():
             return len(value) <= MOST_STEPS and _small(value)

@@ -13,7 +13,7 @@ A name that there is not (of a scheme, an objective, a preset, ...) is refused h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypedDict
 
@@ -28,7 +28,7 @@ from tacita.planning.fitting import Accuracy
 from tacita.plans.link import LinkSpeed
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import candidates
-from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, packings_of, require_name, scheme_named
+from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, SCHEMES, packings_of, require_name, scheme_named
 from tacita.plans.two_party.plan import EMBEDDINGS
 from tacita.two_party.base import GELU_FORMS, Formats
 
@@ -52,18 +52,18 @@ def objective_of(name: str) -> Objective:
 class Wish:
     """What all schemes read comes first, then what those on ciphertexts read, then what two parties read.
 
-    tokens: of every text, padding included. scheme: thor (one text a request), arion, moai (a batch),
-    bumblebee (two parties), auto (the quickest by estimate); None for thor, or auto where several texts are
-    expected. inputs: texts to expect; a batch is shaped for them (default: one for auto, and as many as one
-    lane holds for a batch). objective: what auto keeps short; None for throughput of several texts, latency
-    of one. texts: calibration sentences (default: those shipped with the package). hidden_states: (states,
-    mask) pairs to calibrate on in place of texts. link: between client and server; without one auto cannot
-    weigh bumblebee.
+    tokens: of every text, padding included. scheme: thor (one text a request), leaf (the same, activations
+    computed by bootstraps), arion, moai (a batch), bumblebee (two parties), auto (the quickest by estimate);
+    None for thor, or auto where several texts are expected. inputs: texts to expect; a batch is shaped for
+    them (default: one for auto, and as many as one lane holds for a batch). objective: what auto keeps short;
+    None for throughput of several texts, latency of one. texts: calibration sentences (default: those shipped
+    with the package). hidden_states: (states, mask) pairs to calibrate on in place of texts. link: between
+    client and server; without one auto cannot weigh bumblebee.
 
     preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
     fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
-    quicker one. functions: approximations of "tacita", "moai", "arion" or "thor", whose softmax takes
-    packing multidiagonal. accuracy: stated errors of these.
+    quicker one. functions: approximations of "tacita", "moai", "arion", "leaf" or "thor", whose softmax
+    takes packing multidiagonal. accuracy: stated errors of these.
     prices: default the measured table for the ring, else formulas. salt: of the commitment to the weights,
     by default a fresh one; with the same one the same wish gives the same plan.
 
@@ -121,8 +121,10 @@ class Wish:
 
     @property
     def variants(self) -> Functions:
-        """Of every function."""
-        return Functions.named(self.functions)
+        """Of every function; the scheme's own activation where none but the default was named."""
+        named = Functions.named(self.functions)
+        own = SCHEMES[self.scheme_name].activation if self.scheme_name in SCHEMES else named.activation
+        return replace(named, activation=own) if named.activation == "tacita" else named
 
     @property
     def wanted(self) -> Sequence[tuple[str, str | None]]:

@@ -110,7 +110,7 @@ def _stage_rules(stage: PlacedStage, top: int, refreshes: bool) -> Rules:
     yield f"{name} bootstraps", _unique(stage.bootstraps) and set(stage.bootstraps) <= set(stage.levels)
     yield f"{name} kinds of bootstraps", len(stage.kinds) <= MOST_CIPHERTEXTS and set(stage.kinds) <= KINDS
     yield f"{name} kinds of bootstraps", bool(stage.kinds) == bool(stage.bootstraps)
-    yield f"{name} bootstraps without keys for them", refreshes or not stage.bootstraps
+    yield f"{name} bootstraps without keys for them", refreshes or not (stage.bootstraps or stage.through)
     yield f"{name} counts", all(0 <= count <= MOST_COUNT for count in stage.counts.values())
 
 
@@ -136,7 +136,9 @@ def _key_rules(plan: Plan) -> Rules:
     highest = max(live.values(), default=0)
     for stage in plan.stages:
         yield f"stage {stage.name}: levels that rise without a bootstrap", _falling(stage, live)
-        highest = max(highest, *stage.levels.values(), 0)
+        highest = max(
+            highest, *stage.levels.values(), *(stage.out_levels.values() if stage.through else ()), 0
+        )
         live = {**live, **stage.out_levels}
     turns = sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATING)
     yield "levels of the rotations", all(level <= highest for _, level in plan.rotations)
@@ -151,9 +153,8 @@ def _falling(stage: PlacedStage, live: Mapping[str, int]) -> bool:
         name in stage.bootstraps or level <= live.get(name, -1) for name, level in stage.levels.items()
     )
     there = stage.levels.keys() <= live.keys()
-    return (
-        taken and there and max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
-    )
+    falls = max(stage.out_levels.values(), default=0) <= max(stage.levels.values(), default=0)
+    return taken and there and (falls or stage.through > 0)
 
 
 def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:

@@ -92,6 +92,11 @@ class PlacedStage:
     out_levels: Mapping[str, int]
     counts: Mapping[str, int]
 
+    @property
+    def through(self) -> int:
+        """Bootstraps through a function inside the stage, after which tensors are higher than before."""
+        return self.counts.get("bootstrap_through", 0) + self.counts.get("bootstrap_through_real", 0)
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -196,7 +201,7 @@ class Plan:
     @property
     def bootstraps(self) -> int:
         """Ciphertexts bootstrapped in a run; two real ones that share a bootstrap count once."""
-        return sum(len(stage.kinds) for stage in self.stages)
+        return sum(len(stage.kinds) + stage.through for stage in self.stages)
 
     def to_text(self) -> str:
         """The file's content: indented JSON with format, version and hash in front."""

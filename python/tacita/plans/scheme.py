@@ -18,15 +18,18 @@ AUTO = "auto"  # the packing, or the scheme, of the least estimate
 @dataclass(frozen=True)
 class Scheme:
     """packings: names in `packings.layouts`, the default first. rotations: one of those that they have.
-    several: many texts in a request."""
+    several: many texts in a request. activation: the variant of `approx.variants.functions` that it is about,
+    where a wish names no other."""
 
     packings: tuple[str, ...]
     rotations: str
     several: bool
+    activation: str = "tacita"
 
 
 SCHEMES: Mapping[str, Scheme] = {
     "thor": Scheme(("rows", "multidiagonal"), "hoisted", several=False),
+    "leaf": Scheme(("rows",), "hoisted", several=False, activation="leaf"),
     "arion": Scheme(("columns",), "double", several=True),
     "moai": Scheme(("columns",), "single", several=True),
 }

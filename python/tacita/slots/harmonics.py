@@ -41,7 +41,8 @@ def level_after(harmonics: Vector, max_level: int) -> int:
     level = max_level + 1 - harmonics_depth(len(harmonics) - 1)
     if level < 0:
         raise LevelError(
-            f"bootstrap_through: {len(harmonics) - 1} harmonics, {max_level} levels", hint="take fewer of them"
+            f"bootstrap_through: {len(harmonics) - 1} harmonics, {max_level} levels",
+            hint="take fewer of them",
         )
     return level
 

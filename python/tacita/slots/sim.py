@@ -272,8 +272,9 @@ class SimBackend:
         for ct, kind in zip(cts, kinds, strict=True):
             self._count("bootstrap_through" if kind == "complex" else "bootstrap_through_real", ct.level)
             self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1)
-        values = self._plain.bootstrap_through(_plains(cts), kinds, harmonics) if self.values else None
-        plains = values or [None] * len(cts)
+        plains: Sequence[PlainCt | None] = [None] * len(cts)
+        if self.values:
+            plains = self._plain.bootstrap_through(_plains(cts), kinds, harmonics)
         fresh = _hypot(grown * OF_Z * self.model.bootstrap, self._product_noise)
         return [self._out(level, PHASE * grown * c.noise, fresh, p) for c, p in zip(cts, plains, strict=True)]
 

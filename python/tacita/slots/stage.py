@@ -23,8 +23,11 @@ class Stage:
     name: unique in the circuit, "layer0.scores".
     run: (backend, live tensors) -> live tensors afterwards; a tensor that is not returned is dead.
     complex_outputs: tensors returned with independent real and imaginary parts (bootstrapped as such).
+    refreshes: whether it bootstraps by itself, so that its results are at levels that its operands do not
+    decide.
     """
 
     name: str
     run: Callable[[Backend, Live], Live]
     complex_outputs: frozenset[str] = field(default_factory=frozenset)
+    refreshes: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx.activations import gelu, relu, tanh
+from tacita.approx.activations import gelu, gelu_refreshed, relu, tanh
 from tacita.approx.exponentials import exp
 from tacita.approx.inverses import inverse, rsqrt
 from tacita.approx.spec import Spec
@@ -20,6 +20,8 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
     "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
+    # an activation that is computed by the bootstrap of its argument (LEAF, ePrint 2025/956)
+    "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu_refreshed.fit},
     # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
@@ -30,8 +32,8 @@ WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 
 @dataclass(frozen=True)
 class Functions:
-    """The variant of each function: "tacita" (least depth of all that we know), "moai", "arion" or "thor"
-    (softmax in two phases). Errors: InputError."""
+    """The variant of each function: "tacita" (least depth of all that we know), "moai", "arion", "leaf"
+    (activations by a bootstrap) or "thor" (softmax in two phases). Errors: InputError."""
 
     exp: str = "tacita"
     inverse: str = "tacita"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import wide_gelu
 
 import tacita
 from tacita.checkpoint import embed
+from tacita.client.answer import judge
 from tacita.models.reference import reference
+from tacita.planning.circuit import circuit_of
+from tacita.run import executor
 from tacita.schemes.base import Place
 from tacita.schemes.registry import scheme_of
+from tacita.slots.ckks import CkksBackend
 
-pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
 PRESET, TOKENS = "insecure_toy_n12", 8
@@ -30,3 +35,47 @@ def test_an_encrypted_run_through_refreshes_equals_the_float_model(tmp_path):
     wanted = reference(model, *embed(model, TEXTS[0], TOKENS)).trace["answer"]
     assert answers[0].warnings == ()
     assert np.max(np.abs(answers[0].vector - wanted)) < 0.02
+
+
+@pytest.fixture(scope="module")
+def wide_model():
+    return wide_gelu.model()
+
+
+@pytest.mark.parametrize("scheme", ["thor", "leaf"])
+def test_inputs_of_gelu_that_calibration_did_not_show(scheme, wide_model, tmp_path):
+    """Encrypted: thor's response fails its checks, leaf's is right."""
+    samples = [wide_gelu.usual(seed) for seed in range(60)]
+    options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": samples}
+    plan = tacita.plan(wide_model, scheme=scheme, **options)
+    answer = _judged(plan, encrypted(plan, wide_model, wide_gelu.asked(), tmp_path))
+    wanted = reference(wide_model, *wide_gelu.asked()).trace["answer"]
+    if scheme == "thor":
+        assert "do not trust the answer" in answer.warnings[0]
+    else:
+        assert answer.warnings == ()
+        assert np.max(np.abs(answer.vector - wanted)) < 0.005
+
+
+def _judged(plan, found):
+    values, sound = found
+    return judge(plan, values, sound=sound)
+
+
+def encrypted(plan, model, sample, folder):
+    """The values of the plan's circuit on the engine, and whether its response is sound."""
+    circuit = circuit_of(plan, model)
+    params = native.Parameters.preset(plan.parameters.preset, allow_insecure=True)
+    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
+    native.keygen(params, list(plan.rotations), *paths, lambda _done, _total: None)
+    secret = native.SecretKey.load(paths[0], params)
+    keys = native.EvaluationKeys.load(paths[1], params, list(plan.rotations))
+    be = CkksBackend(native.Evaluator(params, keys, 1))
+    levels = {tensor.name: tensor.level for tensor in plan.request}
+    live = {
+        name: tuple(native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
+        for name, vectors in circuit.request.pack([sample]).items()
+    }
+    out = executor.run(plan.stages, circuit.stages, be, live)
+    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    return answer.values, answer.sound()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-6
 EDGE = 1.0 / 128.0  # of [-1, 1]: what the fit covers beyond it, for inputs that noise moves
-GRID = 6  # points a harmonic in the fit; four times as many measure its error
+GRID = 6  # points a harmonic in the fit; eight times as many measure its error
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _solve(part: Function, u: Array, values: Array, degree: int) -> Array:
 
 
 def _error(f: Function, spec: FourierSpec) -> float:
-    half = _half_grid(4 * GRID * len(spec.cosines), 1.0)
+    half = _half_grid(8 * GRID * len(spec.cosines), 1.0)
     x = _at(np.concatenate([-half, half]), spec.domain)
     return float(np.max(np.abs(spec.numpy(x) - f(x))))
 

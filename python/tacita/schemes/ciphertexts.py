@@ -92,7 +92,7 @@ class Ciphertexts:
             all="ignore"
         ):  # far outside the intervals polynomials overflow; the response's checks say so
             out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
-        found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
+            found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         return [judge(plan, one.values, sound=one.sound()) for one in found[: len(samples)]]
 
     @contextmanager

@@ -1,0 +1,65 @@
+"""A text that drives GELU to [-61, 108] where calibration saw [-4, 4]: thor warns, leaf answers rightly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import wide_gelu
+
+import tacita
+from tacita.checkpoint import from_tensors
+from tacita.models.reference import reference
+from tacita.schemes.base import silent
+from tacita.schemes.registry import scheme_of
+
+SAMPLES = [wide_gelu.usual(seed) for seed in range(60)]
+ARGUMENT, NODE = "layer0.feed_forward.argument", "layer0.feed_forward"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return wide_gelu.model()
+
+
+@pytest.fixture(scope="module")
+def plans(model):
+    options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": SAMPLES}
+    return {name: tacita.plan(model, scheme=name, **options) for name in ("thor", "leaf")}
+
+
+def test_calibration_does_not_show_what_the_text_does(model, plans):
+    seen = [reference(model, *sample).trace[ARGUMENT] for sample in SAMPLES]
+    asked = reference(model, *wide_gelu.asked()).trace[ARGUMENT]
+    assert max(np.max(np.abs(values)) for values in seen) < 4.0
+    assert (np.min(asked), np.max(asked)) == pytest.approx((wide_gelu.DOWN, wide_gelu.UP))
+    low, high = plans["leaf"].circuit["calibration"]["nodes"][NODE]["argument"]
+    assert -8.0 < low < high < 8.0
+
+
+@pytest.mark.parametrize("backend", ["plain", "sim"])
+def test_thor_warns_and_leaf_answers(backend, model, plans):
+    wanted = reference(model, *wide_gelu.asked()).trace["answer"]
+    found = {}
+    for name, plan in plans.items():
+        (found[name],) = scheme_of(name).in_the_clear(plan, model, [wide_gelu.asked()], backend, 0, silent)
+    assert "do not trust the answer" in found["thor"].warnings[0]
+    assert not np.max(np.abs(found["thor"].vector - wanted)) < 1.0
+    assert found["leaf"].warnings == ()
+    assert np.max(np.abs(found["leaf"].vector - wanted)) < 0.005
+
+
+def test_the_neurons_matter(model):
+    """Without them the answer is another one: leaf does not answer rightly because they are weighed by 0."""
+    hidden, mask = wide_gelu.asked()
+    tensors = {name: np.array(value) for name, value in model.tensors.items()}
+    narrow = next(name for name in tensors if name.endswith("0.output.dense.weight"))
+    tensors[narrow][:, :2] = 0.0
+    without = reference(from_tensors(model.config, tensors), hidden, mask).trace["answer"]
+    assert np.max(np.abs(without - reference(model, hidden, mask).trace["answer"])) > 0.02
+
+
+def test_usual_samples_are_answered_alike_by_both(model, plans):
+    wanted = reference(model, *SAMPLES[0]).trace["answer"]
+    for name, plan in plans.items():
+        (found,) = scheme_of(name).in_the_clear(plan, model, SAMPLES[:1], "plain", 0, silent)
+        assert found.warnings == () and np.max(np.abs(found.vector - wanted)) < 0.005

@@ -32,13 +32,14 @@ class Operation:
     """A stage before it is known what else stays live.
 
     run: (backend, the live tensors) -> the tensors that it writes; it reads those in `reads`, and the
-    request's masks. refreshes: as of `Stage`.
+    request's masks. refreshes, variants: as of `Stage`.
     """
 
     name: str
     reads: tuple[str, ...]
     run: Callable[[Backend, Live], Live]
     refreshes: bool = False
+    variants: tuple[Operation, ...] = ()
 
     @staticmethod
     def of(
@@ -211,10 +212,15 @@ def stages_of(operations: Sequence[Operation], fixed: frozenset[str]) -> list[St
     """Stages that hand on what later ones read, and the request's masks to all but the last."""
     needed, stages = frozenset[str](), list[Stage]()
     for operation in reversed(operations):
-        run = _keeping(operation, needed | fixed if stages else needed)
-        stages.append(Stage(operation.name, run, refreshes=operation.refreshes))
+        stages.append(_stage(operation, needed | fixed if stages else needed))
         needed |= set(operation.reads)
     return stages[::-1]
+
+
+def _stage(operation: Operation, kept: frozenset[str]) -> Stage:
+    variants = tuple(_stage(variant, kept) for variant in operation.variants)
+    run = _keeping(operation, kept)
+    return Stage(operation.name, run, refreshes=operation.refreshes, variants=variants)
 
 
 def _keeping(operation: Operation, kept: frozenset[str]) -> Callable[[Backend, Live], Live]:

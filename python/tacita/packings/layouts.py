@@ -58,7 +58,8 @@ class Rules:
 
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether
     attention may take an estimate of each row from its scores. two_phases: whether it may find softmax in
-    two (`approx.softmax`). check(slots, tokens, lanes) raises ShapeError;
+    two (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap (`approx.fourier`).
+    check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.
     """
 
@@ -66,6 +67,7 @@ class Rules:
     lanes: tuple[int, ...]
     row_estimates: bool
     two_phases: bool
+    refreshes: bool
     check: Callable[[int, int, int], object]
     texts: Callable[[int, int, int], int]
 
@@ -76,6 +78,7 @@ RULES: Mapping[str, Rules] = {
         lanes=(1,),
         row_estimates=False,
         two_phases=False,
+        refreshes=True,
         check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -84,6 +87,7 @@ RULES: Mapping[str, Rules] = {
         lanes=(1,),
         row_estimates=False,
         two_phases=True,
+        refreshes=True,
         check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -92,6 +96,7 @@ RULES: Mapping[str, Rules] = {
         lanes=(4, 2, 1),
         row_estimates=True,
         two_phases=False,
+        refreshes=False,
         check=BatchShape,
         texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
     ),

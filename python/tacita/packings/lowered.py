@@ -11,7 +11,7 @@ from tacita.packings.base import Circuit
 from tacita.packings.lowering import lower
 from tacita.packings.registry import parts_of
 from tacita.packings.shape import Shape
-from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
+from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 
 
 def graph_of(config: Config, tokens: int) -> Graph:
@@ -36,6 +36,7 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     """
     check_specs(model, specs)
     check_softmax(specs, shape)
+    check_refreshes(specs, shape)
     graph = graph_of(model.config, shape.tokens)
     return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
 
@@ -49,6 +50,15 @@ def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
             raise PlanError(message, hint="calibrate without them")
         if found.first and not rules.two_phases:
             message = f"{name}: packing {shape.packing} finds no softmax in two phases"
+            raise PlanError(message, hint="fit other functions")
+
+
+def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for a function by a bootstrap where the packing has only polynomials."""
+    functions = {name: node for name, node in specs.nodes.items() if isinstance(node, FunctionSpecs)}
+    for name in (name for name, node in functions.items() if node.function.refreshes):
+        if not shape.rules.refreshes:
+            message = f"{name}: packing {shape.packing} computes no function by a bootstrap"
             raise PlanError(message, hint="fit other functions")
 
 

@@ -43,13 +43,18 @@ class Answering(Protocol):
         ...
 
 
-def approximated(name: str, x: str, result: str, spec: Spec) -> Operation:
-    """f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's."""
+def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | None = None) -> Operation:
+    """f(x) / its largest value, slot by slot. x is stored for the spec. Levels: the spec's.
+
+    refreshed: another spec of f that the placement may prefer. Until it has chosen one, x is stored for the
+    first: the variants differ in cost, and only the chosen one's circuit is right.
+    """
 
     def run(be: Backend, cts: Cts) -> Cts:
         return apply_all(be, cts, spec, 1.0 / output_bound(spec))
 
-    return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes)
+    variants = (approximated(name, x, result, refreshed),) if refreshed else ()
+    return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes, variants=variants)
 
 
 def exponentials(name: str, spec: Spec) -> Operation:
@@ -119,24 +124,31 @@ def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
     return check
 
 
-def forward_operations(forward: Forward, name: str, y: str, residual: str, target: str) -> list[Operation]:
+def forward_operations(
+    forward: Forward, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
+) -> list[Operation]:
     """As three stages: the inner tensor may be refreshed between them.
 
-    y, residual, target: live tensors; the sum goes into the target.
+    y, residual, target: live tensors; the sum goes into the target. refreshed: as of `approximated`.
     """
     inner, active = f"{name}.inner", f"{name}.active"
     return [
         Operation.of(f"{name}.expand", (y,), inner, forward.expand),
-        approximated(f"{name}.activate", inner, active, forward.activation),
+        approximated(f"{name}.activate", inner, active, forward.activation, refreshed),
         Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
     ]
 
 
-def function_operations(dense: Of, spec: Spec, name: str, x: str) -> list[Operation]:
+def function_operations(
+    dense: Of, spec: Spec, name: str, x: str, refreshed: Spec | None = None
+) -> list[Operation]:
     """A function of a dense map, divided by its largest value. dense: x -> the map of it, stored for the
-    spec; one level."""
+    spec; one level. refreshed: as of `approximated`."""
     argument = f"{name}.argument"
-    return [Operation.of(argument, (x,), argument, dense), approximated(name, argument, name, spec)]
+    return [
+        Operation.of(argument, (x,), argument, dense),
+        approximated(name, argument, name, spec, refreshed),
+    ]
 
 
 def answer_operation(answering: Answering, pooled: str) -> Operation:

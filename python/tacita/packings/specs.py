@@ -9,8 +9,8 @@ The names are those of the model's nodes (see `blocks.base`); no order and no fa
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from tacita.approx.spec import Spec, from_dict
@@ -22,7 +22,7 @@ from tacita.packings.columns.cells.row_estimate import RowEstimate
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
 REMAKE = "the plan was made by another version"
-ABSENT = frozenset({"first"})  # from the data, where it is None
+ABSENT = frozenset({"first", "refreshed"})  # from the data, where it is None
 Found = TypeVar("Found")
 
 
@@ -64,10 +64,19 @@ class NormSpecs:
 
 @dataclass(frozen=True)
 class FunctionSpecs:
-    """function: that inside a feed-forward, or of a node of its own."""
+    """function: that inside a feed-forward, or of a node of its own.
+
+    refreshed: one of the same function by a bootstrap, where the placement has the choice. None once it has
+    chosen, so that no plan has it.
+    """
 
     tag: ClassVar[str] = FUNCTION
     function: Spec
+    refreshed: Spec | None = None
+
+    def settled(self, *, refreshed: bool) -> FunctionSpecs:
+        """With the one that was chosen."""
+        return FunctionSpecs(self.refreshed if refreshed and self.refreshed else self.function)
 
 
 NodeSpecs = AttentionSpecs | NormSpecs | FunctionSpecs
@@ -98,6 +107,17 @@ class CircuitSpecs:
     def function(self, name: str) -> FunctionSpecs:
         """Of the feed-forward or function with this name. Raises PlanError where there is none."""
         return of_kind("specs", self.nodes, name, FunctionSpecs)
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """Nodes with a choice that the placement has not made."""
+        functions = {n: s for n, s in self.nodes.items() if isinstance(s, FunctionSpecs)}
+        return frozenset(name for name, specs in functions.items() if specs.refreshed)
+
+    def settled(self, refreshed: Set[str]) -> CircuitSpecs:
+        """With the refreshed function of these nodes and the other one of all others."""
+        chosen = {name: self.function(name).settled(refreshed=name in refreshed) for name in self.undecided}
+        return replace(self, nodes={**self.nodes, **chosen})
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data; `from_json` gives back an equal object."""

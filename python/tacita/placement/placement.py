@@ -4,7 +4,7 @@ A state is (next stage, level of each live tensor). Before each stage any subset
 bootstrapped to the top, then any tensor may be lowered (lower levels are cheaper), then the stage runs. The
 value of a state is the least number of seconds to the end of the circuit; values are computed from the last
 stage backwards on the whole grid of levels, so the path is optimal for the given prices. Two real ciphertexts
-may share one complex bootstrap.
+may share one complex bootstrap. Of a stage with variants the cheapest is taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Step:
 
     bootstraps: live tensors refreshed before it, in one call. levels: level to which each live tensor is
     lowered before it. out_levels: levels after it. kinds: of the bootstrapped ciphertexts once paired.
-    seconds: predicted.
+    seconds: predicted. refreshes: of the variant that was taken, whether it bootstraps by itself.
     """
 
     stage: str
@@ -41,6 +41,7 @@ class Step:
     bootstrap_seconds: float
     seconds: float
     counts: Mapping[str, int]
+    refreshes: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,19 @@ def place(stages: Sequence[Stage], request: Shape, sim: StageSimulator, prices: 
     """
     boundaries = _boundaries(stages, request, sim)
     if not isfinite(prices.bootstrap_seconds(("complex",))):
+        _require_no_refresh(stages)
         return _without_bootstraps(stages, boundaries, sim, prices)
     tables = _backward(stages, boundaries, sim, prices)
     return _forward(stages, boundaries, tables, sim, prices)
+
+
+def _require_no_refresh(stages: Sequence[Stage]) -> None:
+    found = next((stage.name for stage in stages if stage.refreshes), None)
+    if found:
+        raise PlanError(
+            f"stage {found} bootstraps, which these parameters cannot",
+            hint="take a preset that bootstraps, or another scheme",
+        )
 
 
 def _without_bootstraps(
@@ -165,7 +176,7 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
     found = [Boundary(dict(request), frozenset(), sim.fixed)]
     for stage in stages:
         before = found[-1]
-        outcome = sim.outcome(stage, before.shape, dict.fromkeys(before.axes, sim.max_level))
+        outcome = _from_the_top(stage, before, sim)
         if outcome is None:
             raise PlanError(
                 f"stage {stage.name} needs more than the {sim.max_level} levels between two bootstraps",
@@ -174,6 +185,17 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
         carried = before.complex_tensors & outcome.passed
         found.append(Boundary(outcome.shape, carried | stage.complex_outputs, sim.fixed))
     return found
+
+
+def _from_the_top(stage: Stage, before: Boundary, sim: StageSimulator) -> Outcome | None:
+    """Of the first variant that runs at all; all of them return the same tensors."""
+    top = dict.fromkeys(before.axes, sim.max_level)
+    outcomes = (sim.outcome(variant, before.shape, top) for variant in _variants(stage))
+    return next((outcome for outcome in outcomes if outcome), None)
+
+
+def _variants(stage: Stage) -> tuple[Stage, ...]:
+    return (stage, *stage.variants)
 
 
 @dataclass(frozen=True)
@@ -192,7 +214,8 @@ def _backward(
     tables: list[_Table] = []
     after = np.zeros((sim.max_level + 1,) * len(boundaries[-1].axes))
     for stage, before, behind in reversed(list(zip(stages, boundaries, boundaries[1:], strict=False))):
-        run = _run_values(stage, before, behind, after, sim, prices)
+        runs = [_run_values(one, before, behind, after, sim, prices) for one in _variants(stage)]
+        run = np.minimum.reduce(runs)
         ready = run.copy()
         for axis in range(ready.ndim):
             ready = np.minimum.accumulate(ready, axis=axis)
@@ -268,15 +291,26 @@ def _forward(
     """Reads the cheapest path out of the tables, starting with a request at the top (fresh ciphertexts)."""
     levels = dict.fromkeys(boundaries[0].axes, sim.max_level)
     start, steps = levels, list[Step]()
-    for stage, before, table in zip(stages, boundaries, tables, strict=False):
+    for index, (stage, before, table) in enumerate(zip(stages, boundaries, tables, strict=False)):
         names = () if not steps else _cheapest_subset(before, table, levels, prices)
         kinds = before.kinds(names, levels, prices)
         levels = {**levels, **dict.fromkeys(names, sim.max_level)}
         levels = _cheapest_entry(before, table, levels)
         start = levels if not steps else start  # the client encrypts where the first stage wants it
-        steps.append(_step(stage, before, names, kinds, levels, sim, prices))
+        options = [
+            _step(one, before, names, kinds, levels, sim, prices)
+            for one in _variants(stage)
+            if sim.outcome(one, before.shape, levels)
+        ]
+        behind = (boundaries[index + 1], tables[index + 1].value) if index + 1 < len(tables) else None
+        steps.append(min(options, key=lambda step: step.seconds + _left(step.out_levels, behind)))
         levels = dict(steps[-1].out_levels)
     return _placement(steps, start)
+
+
+def _left(levels: Levels, behind: tuple[Boundary, np.ndarray] | None) -> float:
+    """Seconds from these levels to the end."""
+    return float(behind[1][tuple(levels[name] for name in behind[0].axes)]) if behind else 0.0
 
 
 def _cheapest_subset(before: Boundary, table: _Table, levels: Levels, prices: Prices) -> tuple[str, ...]:
@@ -314,6 +348,7 @@ def _step(
         bootstrap_seconds=prices.bootstrap_seconds(kinds) if kinds else 0.0,
         seconds=prices.total(outcome.counts),
         counts=_by_operation(outcome.counts),
+        refreshes=stage.refreshes,
     )
 
 

@@ -63,7 +63,9 @@ class StageSimulator:
     make: Callable[[], Simulator]
     fixed: frozenset[str] = frozenset()
     runs: int = 0
-    _templates: dict[tuple[str, tuple[tuple[str, int], ...]], Outcome | None] = field(default_factory=dict)
+    _templates: dict[tuple[str, bool, tuple[tuple[str, int], ...]], Outcome | None] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.max_level = self.make().max_level
@@ -89,7 +91,7 @@ class StageSimulator:
         return high.counts == low.counts and all(high.levels[o] == low.levels[o] for o in others)
 
     def _template(self, stage: Stage, shape: Shape, levels: Levels) -> Outcome | None:
-        key = (stage.name, tuple(sorted(levels.items())))
+        key = (stage.name, stage.refreshes, tuple(sorted(levels.items())))
         if key not in self._templates:
             self._templates[key] = self._run(stage, shape, levels)
         return self._templates[key]

@@ -56,6 +56,13 @@ def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -
     return Placed(circuit, parameters, placement, stages, levels, rotations, memory)
 
 
+def refreshed_nodes(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> frozenset[str]:
+    """Nodes whose function the cheapest placement computes by a bootstrap, where it has the choice."""
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.fixed)
+    steps = place(circuit.stages, circuit.request.counts, simulator, prices).steps
+    return frozenset(step.stage.removesuffix(".activate") for step in steps if step.refreshes)
+
+
 def to_plan(
     placed: Placed,
     model: ModelInfo,

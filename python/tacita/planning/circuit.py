@@ -23,7 +23,7 @@ from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
 from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
-from tacita.planning.build import place_circuit, to_plan
+from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
@@ -128,6 +128,9 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", label)
+    if specs.undecided:
+        specs = specs.settled(refreshed_nodes(circuit, info, table))
+        circuit = build(soft, specs, shape)
     placed = place_circuit(circuit, info, table)
     phases.enter("predict", label)
     small = shape.shrunk(len(calibrated.samples))

@@ -15,7 +15,7 @@ import numpy as np
 from tacita.approx import softmax
 from tacita.approx.exponentials import exp as exponential
 from tacita.approx.exponentials import power
-from tacita.approx.fit import Interval
+from tacita.approx.fit import FitError, Interval
 from tacita.approx.inverses import constant
 from tacita.approx.spec import Spec
 from tacita.approx.variants.functions import WEIGHTED, Functions
@@ -92,7 +92,7 @@ class _Fit:
                 c = self.calibration.norm(name)
                 return NormSpecs(self._rsqrt(c.variance, node), c.centred, c.result)
             case FeedForward(function=kind) | Function(kind=kind):
-                return FunctionSpecs(self._function(kind, self.calibration.function(name)))
+                return self._functions(kind, self.calibration.function(name))
             case _:
                 return None
 
@@ -122,6 +122,17 @@ class _Fit:
         if norm.deviation is not None:
             return constant.fit("rsqrt", variance, 1.0 / norm.deviation)
         return self.chosen.fit("rsqrt", variance, self.goal.rsqrt)
+
+    def _functions(self, kind: str, c: FunctionCalibration) -> FunctionSpecs:
+        """Where placement may choose, both; by a bootstrap alone where no polynomial follows so far."""
+        fit = self.chosen.refreshed(kind)
+        if fit is None:
+            return FunctionSpecs(self._function(kind, c))
+        refreshed = fit(c.argument, self.goal.of(kind))
+        try:
+            return FunctionSpecs(self._function(kind, c), refreshed)
+        except FitError:
+            return FunctionSpecs(refreshed)
 
     def _function(self, kind: str, c: FunctionCalibration) -> Spec:
         weights = {"density": c.density} if kind in WEIGHTED else {}

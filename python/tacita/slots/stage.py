@@ -25,9 +25,12 @@ class Stage:
     complex_outputs: tensors returned with independent real and imaginary parts (bootstrapped as such).
     refreshes: whether it bootstraps by itself, so that its results are at levels that its operands do not
     decide.
+    variants: other ways to run it, of which the placement takes the cheapest; they read and return the same
+    tensors, under the same names.
     """
 
     name: str
     run: Callable[[Backend, Live], Live]
     complex_outputs: frozenset[str] = field(default_factory=frozenset)
     refreshes: bool = False
+    variants: tuple[Stage, ...] = ()

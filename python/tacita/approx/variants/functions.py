@@ -16,12 +16,16 @@ from tacita.errors import InputError, PlanError
 
 Fit = Callable[..., Spec]
 
+EITHER = "either"
+REFRESHED: Mapping[str, Fit] = {"gelu": gelu_refreshed.fit}
 FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
     "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
     # an activation that is computed by the bootstrap of its argument (LEAF, ePrint 2025/956)
-    "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu_refreshed.fit},
+    "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, **REFRESHED},
+    # ours, and beside them what LEAF has: the placement takes the cheaper one
+    EITHER: {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
@@ -33,7 +37,8 @@ WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 @dataclass(frozen=True)
 class Functions:
     """The variant of each function: "tacita" (least depth of all that we know), "moai", "arion", "leaf"
-    (activations by a bootstrap) or "thor" (softmax in two phases). Errors: InputError."""
+    (activations by a bootstrap), "either" (of ours and leaf's what placement finds cheaper) or "thor"
+    (softmax in two phases). Errors: InputError."""
 
     exp: str = "tacita"
     inverse: str = "tacita"
@@ -62,6 +67,10 @@ class Functions:
     def named(given: str | Functions) -> Functions:
         """Of a variant's name, or itself."""
         return Functions.of(given) if isinstance(given, str) else given
+
+    def refreshed(self, name: str) -> Fit | None:
+        """The fit of a function by a bootstrap, where the placement is to choose."""
+        return REFRESHED.get(name) if self.activation == EITHER else None
 
     def fit(self, name: str, *args: Any, **options: Any) -> Spec:
         """The approximation of a function in `FITS` or `SHARED` to the given interval and error, and to the

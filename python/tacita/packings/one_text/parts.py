@@ -151,12 +151,13 @@ class OneTextParts(ABC, Generic[L]):
     ) -> tuple[list[Operation], Held[Form]]:
         """On the vector, whatever the function."""
         self._need_vector(x, name)
-        spec, (weight, bias) = self._specs.function(name).function, self._weights.dense(dense)
+        specs, (weight, bias) = self._specs.function(name), self._weights.dense(dense)
+        spec = specs.function
         form = Stored.input_of(spec)
         matrix, shift = weight * (x.form.bound * form.scale), bias * form.scale + form.offset
         mapped = affine(matrix, shift, self._vector, self._vector)
         result = Held(name, 1, Form(output_bound(spec), vector=True))
-        return function_operations(mapped.apply, spec, name, x.live), result
+        return function_operations(mapped.apply, spec, name, x.live, specs.refreshed), result
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """See the contract."""
@@ -176,17 +177,18 @@ class OneTextParts(ABC, Generic[L]):
             raise refuse_node(self.packing, name, "one row of a tensor that is not a vector")
 
     def _feed_forward(self, block: Block[Form], f: FeedForwardNode, target: Target) -> list[Operation]:
-        x, residual = block.x, block.residual
+        x, residual, specs = block.x, block.residual, self._specs.function(block.name)
         forward = FeedForward.build(
             (*self._weights.dense(f.wide), *self._weights.dense(f.narrow)),
             self._linear_of(x.form),
-            self._specs.function(block.name).function,
+            specs.function,
             x.form.bound,
             self._target_exit(target, vector=x.form.vector),
             residual=residual.form.bound,
             centred=bool(target.norm),
         )
-        return forward_operations(forward, block.name, x.live, residual.live, target.live)
+        names = (block.name, x.live, residual.live, target.live)
+        return forward_operations(forward, *names, specs.refreshed)
 
     def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
         s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)

@@ -2,7 +2,7 @@
 use crate::error::check_len;
 use crate::request::expand;
 use crate::residues::{poly_len, read_poly, write_poly};
-use crate::{params, Result};
+use crate::Result;
 use tacita_ring::Permutation;
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{encrypt, Parameters, PublicKey, RnsPoly, SecretKey, SwitchingKey};
@@ -33,9 +33,9 @@ pub struct ServerKeys {
     limbs: usize,
 }
 
-/// The Galois element N/h + 1 with h = 2^log_h.
-pub const fn galois_element(log_h: u32) -> u64 {
-    (1 << (params::LOG_N - log_h)) + 1
+/// The Galois element N/h + 1 with N = 2^log_n and h = 2^log_h.
+pub const fn galois_element(log_n: u32, log_h: u32) -> u64 {
+    (1 << (log_n - log_h)) + 1
 }
 
 const SEED: usize = 32;
@@ -64,7 +64,7 @@ impl ClientKeys {
         };
         let count = if packing { params.log_n() } else { 0 };
         let automorphisms = (0..count)
-            .map(|log_h| self.automorphism(params, log_h, limbs))
+            .map(|log_h| Automorphism::generate(params, &self.secret, log_h, limbs))
             .collect::<Result<_>>()?;
         Ok(ServerKeys {
             public: PublicKey { b, a },
@@ -73,19 +73,24 @@ impl ClientKeys {
             limbs,
         })
     }
-
-    fn automorphism(&self, params: &Parameters, log_h: u32, limbs: usize) -> Result<Automorphism> {
-        let from = self.secret.automorphism(params, galois_element(log_h));
-        let special = params.p_len();
-        let key = SwitchingKey::generate(params, from.ntt(), self.secret.ntt(), limbs, special, Gadget::Rns)?;
-        Ok(Automorphism::new(params, log_h, key))
-    }
 }
 
 impl Automorphism {
+    /// Made by the holder of `secret`, for ciphertexts of up to `limbs` primes in a ring of any degree N above
+    /// 2^log_h whose digits are single primes.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn generate(params: &Parameters, secret: &SecretKey, log_h: u32, limbs: usize) -> Result<Self> {
+        let from = secret.automorphism(params, galois_element(params.log_n(), log_h));
+        let special = params.p_len();
+        let key = SwitchingKey::generate(params, from.ntt(), secret.ntt(), limbs, special, Gadget::Rns)?;
+        Ok(Self::new(params, log_h, key))
+    }
+
     fn new(params: &Parameters, log_h: u32, key: SwitchingKey) -> Self {
         Self {
-            permutation: Permutation::new(params.log_n(), galois_element(log_h)),
+            permutation: Permutation::new(params.log_n(), galois_element(params.log_n(), log_h)),
             key,
         }
     }

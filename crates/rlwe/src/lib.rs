@@ -9,6 +9,7 @@
 //! | [`switching`] | key-switching keys (relinearisation, rotation, secret encapsulation) |
 //! | [`keyswitch`] | hybrid key switching: decompose, inner product, mod-down; hoisting |
 //! | [`encrypt`] | public-key and secret-key encryption, decryption |
+//! | [`ring_switching`] | one ciphertext of degree N to N/n of degree n, and back |
 #![forbid(unsafe_code)]
 
 pub mod ciphertext;
@@ -17,6 +18,7 @@ pub mod error;
 pub mod keyswitch;
 pub mod params;
 pub mod poly;
+pub mod ring_switching;
 pub mod secret;
 pub mod security;
 pub mod switching;
@@ -26,5 +28,6 @@ pub use encrypt::PublicKey;
 pub use error::RlweError;
 pub use params::{Parameters, ParametersLiteral};
 pub use poly::RnsPoly;
+pub use ring_switching::{RingPair, RingSwitchingKeys};
 pub use secret::SecretKey;
 pub use switching::SwitchingKey;

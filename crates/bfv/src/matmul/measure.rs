@@ -61,7 +61,7 @@ impl Costs {
             grid: Grid { dims, window },
             pack: 1,
         };
-        let packer = Packer::new(&params, &server, layout, NARROW);
+        let packer = Packer::new(&params, &server.automorphisms, layout, NARROW);
         let response = respond(&params, &server.public, ct.clone(), kappa, None)?;
         Ok(Self {
             transform: quickest(limb, |mut x| {

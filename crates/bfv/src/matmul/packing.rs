@@ -6,14 +6,14 @@
 //! doubled only. Coefficients at non-multiples of h only move among themselves, so what is useless may stay.
 use super::layout::Layout;
 use super::switch::add_automorphism;
-use crate::ServerKeys;
+use crate::keys::Automorphism;
 use tacita_ring::kernels;
 use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
 /// Keys and the monomials X^h.
 pub struct Packer<'a> {
     params: &'a Parameters,
-    keys: &'a ServerKeys,
+    automorphisms: &'a [Automorphism],
     layout: Layout,
     /// X^h in NTT form by level.
     monomials: Vec<RnsPoly>,
@@ -27,8 +27,13 @@ pub struct Node {
 }
 
 impl<'a> Packer<'a> {
-    /// For ciphertexts of `limbs` primes; the keys must have the automorphisms.
-    pub fn new(params: &'a Parameters, keys: &'a ServerKeys, layout: Layout, limbs: usize) -> Self {
+    /// For ciphertexts of `limbs` primes. automorphisms: by log2(h), those below log2(m_w) at least.
+    pub fn new(
+        params: &'a Parameters,
+        automorphisms: &'a [Automorphism],
+        layout: Layout,
+        limbs: usize,
+    ) -> Self {
         let monomial = |level| {
             let mut x = vec![0; params.n()];
             x[1 << layout.log_h(level)] = 1;
@@ -36,7 +41,7 @@ impl<'a> Packer<'a> {
         };
         Self {
             params,
-            keys,
+            automorphisms,
             layout,
             monomials: (0..layout.pack).map(monomial).collect(),
         }
@@ -73,7 +78,7 @@ impl<'a> Packer<'a> {
                 kernels::butterfly(params.modulus(i), x, y, &self.monomials[level as usize].limbs[i]);
             }
         }
-        let automorphism = &self.keys.automorphisms[self.layout.log_h(level) as usize];
+        let automorphism = &self.automorphisms[self.layout.log_h(level) as usize];
         add_automorphism(params, &mut sum, &difference, automorphism);
         Node {
             start: x.start,

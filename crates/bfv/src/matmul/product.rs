@@ -1,11 +1,13 @@
-//! The evaluator: leaves from encrypted and plain blocks, merged as they come, then answered.
+//! The evaluator: leaves from encrypted and plain blocks, merged as they come; in the two-party mode answered.
 //!
 //! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped
 //! after use: a thread holds m' limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
 //! see [`super::cost`].
+use super::layout::Layout;
 use super::packing::{Node, Packer};
 use super::plan::Plan;
 use super::window::Grid;
+use crate::keys::Automorphism;
 use crate::response::{respond, Response};
 use crate::{BfvError, Result, ServerKeys};
 use rayon::prelude::*;
@@ -32,7 +34,8 @@ const TASK: usize = 32;
 
 struct Evaluator<'a> {
     params: &'a Parameters,
-    plan: &'a Plan,
+    layout: &'a Layout,
+    limbs: usize,
     packer: Packer<'a>,
     left: Vec<Ciphertext>,
     right: &'a [i64],
@@ -64,9 +67,29 @@ pub(super) fn ciphertexts(
     plan: &Plan,
     inputs: Inputs<'_>,
 ) -> Result<Vec<Ciphertext>> {
-    check(plan, keys, &inputs)?;
-    let evaluator = Evaluator::new(params, keys, plan, inputs);
-    let layout = &plan.layout;
+    if inputs.crossed.is_some() != plan.crossed() {
+        return Err(unfit(&plan.layout));
+    }
+    let limbs = plan.budget.rounding.limbs;
+    products(params, &keys.automorphisms, &plan.layout, limbs, inputs)
+}
+
+/// Evaluates a product and masks nothing: for an evaluator that keeps the results, still encrypted.
+///
+/// automorphisms: by log2(h), those below log2(m_w) at least where leaves are merged. The ring may have any
+/// degree that holds the window. Cost: see [`super::cost`], without requests and responses.
+///
+/// # Errors
+/// For inputs or keys that do not fit the layout.
+pub fn products(
+    params: &Parameters,
+    automorphisms: &[Automorphism],
+    layout: &Layout,
+    limbs: usize,
+    inputs: Inputs<'_>,
+) -> Result<Vec<Ciphertext>> {
+    check(params, automorphisms, layout, limbs, &inputs)?;
+    let evaluator = Evaluator::new(params, automorphisms, layout, limbs, inputs);
     let mut groups: Vec<Vec<Node>> = (0..layout.responses()).map(|_| Vec::new()).collect();
     for node in evaluator.nodes() {
         groups[node.response(layout)].push(node);
@@ -81,33 +104,51 @@ pub(super) fn ciphertexts(
     groups.into_par_iter().enumerate().map(finish).collect()
 }
 
-fn check(plan: &Plan, keys: &ServerKeys, inputs: &Inputs<'_>) -> Result<()> {
-    let (grid, dims) = (plan.layout.grid, plan.layout.grid.dims);
-    let limbs = plan.budget.rounding.limbs;
+fn check(
+    params: &Parameters,
+    automorphisms: &[Automorphism],
+    layout: &Layout,
+    limbs: usize,
+    inputs: &Inputs<'_>,
+) -> Result<()> {
+    let (grid, dims, window) = (layout.grid, layout.grid.dims, layout.grid.window);
     let left = inputs.left.len() == dims.batch * grid.k_blocks() * grid.m_blocks();
     let right = inputs.right.len() == dims.batch * dims.m * dims.n;
-    let crossed = inputs.crossed.as_ref().map_or(!plan.crossed(), |(cts, x)| {
+    let crossed = inputs.crossed.as_ref().is_none_or(|(cts, x)| {
         let fit = cts.len() == dims.batch * grid.m_blocks() * grid.n_blocks();
         fit && x.len() == dims.batch * dims.k * dims.m && cts.iter().all(|c| c.limbs() == limbs)
     });
-    let keyed = plan.layout.pack == 0 || !keys.automorphisms.is_empty() && keys.limbs() >= limbs;
-    if left && right && crossed && keyed && inputs.left.iter().all(|c| c.limbs() == limbs) {
+    let steps = window.mw.ilog2() as usize;
+    let keyed = layout.pack == 0
+        || automorphisms.len() >= steps && automorphisms.iter().all(|a| a.key.limbs >= limbs);
+    let held = window.kw * window.mw * window.nw <= params.n();
+    if left && right && crossed && keyed && held && inputs.left.iter().all(|c| c.limbs() == limbs) {
         return Ok(());
     }
-    let detail = format!("inputs or keys do not fit {dims:?} in {:?}", grid.window);
-    Err(BfvError::Shape {
+    Err(unfit(layout))
+}
+
+fn unfit(layout: &Layout) -> BfvError {
+    let detail = format!("inputs or keys do not fit {:?} in {:?}", layout.grid.dims, layout.grid.window);
+    BfvError::Shape {
         op: "product",
         detail,
-    })
+    }
 }
 
 impl<'a> Evaluator<'a> {
-    fn new(params: &'a Parameters, keys: &'a ServerKeys, plan: &'a Plan, inputs: Inputs<'a>) -> Self {
-        let limbs = plan.budget.rounding.limbs;
+    fn new(
+        params: &'a Parameters,
+        automorphisms: &'a [Automorphism],
+        layout: &'a Layout,
+        limbs: usize,
+        inputs: Inputs<'a>,
+    ) -> Self {
         let mut evaluator = Self {
             params,
-            plan,
-            packer: Packer::new(params, keys, plan.layout, limbs),
+            layout,
+            limbs,
+            packer: Packer::new(params, automorphisms, *layout, limbs),
             left: inputs.left,
             right: inputs.right,
             crossed: None,
@@ -115,17 +156,17 @@ impl<'a> Evaluator<'a> {
         evaluator
             .left
             .par_iter_mut()
-            .for_each(|ct| scale(params, ct, plan.layout.pack));
+            .for_each(|ct| scale(params, ct, layout.pack));
         evaluator.crossed = inputs.crossed.map(|(mut cts, x)| {
             cts.par_iter_mut()
-                .for_each(|ct| scale(params, ct, plan.layout.pack));
+                .for_each(|ct| scale(params, ct, layout.pack));
             (cts, evaluator.plain_left(x))
         });
         evaluator
     }
 
     fn grid(&self) -> Grid {
-        self.plan.layout.grid
+        self.layout.grid
     }
 
     /// Left blocks by (head, alpha, beta), NTT form.
@@ -135,7 +176,7 @@ impl<'a> Evaluator<'a> {
         let block = |at: usize| {
             let x = &x[at / blocks * dims.k * dims.m..][..dims.k * dims.m];
             let (alpha, beta) = (at % blocks / grid.m_blocks(), at % grid.m_blocks());
-            let mut poly = RnsPoly::zero(self.params, self.plan.budget.rounding.limbs, 0);
+            let mut poly = RnsPoly::zero(self.params, self.limbs, 0);
             for (i, limb) in poly.limbs.iter_mut().enumerate() {
                 let m = self.params.modulus(i);
                 grid.left(x, alpha, beta, |to, negated, value| {
@@ -169,7 +210,7 @@ impl<'a> Evaluator<'a> {
 
     /// The leaves of one column block.
     fn push_column(&self, nodes: &mut Vec<Node>, tile: &mut Tile, column: usize) {
-        let (grid, limbs) = (self.grid(), self.plan.budget.rounding.limbs);
+        let (grid, limbs) = (self.grid(), self.limbs);
         let (head, gamma) = (column / grid.n_blocks(), column % grid.n_blocks());
         let dims = grid.dims;
         tile.load(

@@ -302,7 +302,7 @@ impl TableClient {
             self.shape.budget(&self.params)?.kappa,
         );
         party.measured("embedding", |party| {
-            let packer = Packer::new(&self.params, &self.keys, layout, LIMBS);
+            let packer = Packer::new(&self.params, &self.keys.automorphisms, layout, LIMBS);
             let responses: Vec<Response> = (0..layout.responses())
                 .into_par_iter()
                 .map(|r| self.response(&packer, layout, tokens, r))

@@ -51,7 +51,7 @@ fn equal_tokens_are_answered_afresh() {
     let server = TableServer::new(&table(shape), shape).unwrap();
     let client = TableClient::from_message(server.message(), shape).unwrap();
     let layout = shape.layout(32);
-    let packer = Packer::new(&client.params, &client.keys, layout, LIMBS);
+    let packer = Packer::new(&client.params, &client.keys.automorphisms, layout, LIMBS);
     let answer = |tokens: &[usize]| client.response(&packer, layout, tokens, 0).unwrap().bytes;
     let same = (answer(&[7; 32]), answer(&[7; 32]));
     let other = answer(&[8; 32]);

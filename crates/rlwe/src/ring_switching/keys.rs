@@ -1,0 +1,55 @@
+//! The two switching keys between the secret of a ring and that of its subring.
+use super::polys::centred;
+use super::{RingPair, BACK_LIMBS};
+use crate::keyswitch;
+use crate::switching::Gadget;
+use crate::{Ciphertext, Parameters, RlweError, RnsPoly, SecretKey, SwitchingKey};
+use tacita_ring::kernels;
+
+/// Keys down to the small secret and up from it. The server holds them; neither secret.
+pub struct RingSwitchingKeys {
+    down: SwitchingKey,
+    up: SwitchingKey,
+}
+
+impl RingSwitchingKeys {
+    /// Made by the holder of both secrets: `secret` of degree N under any parameters, `small` of the pair's
+    /// small ring.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn generate(pair: &RingPair, secret: &SecretKey, small: &SecretKey) -> Result<Self, RlweError> {
+        let (s, embedded) = (pair.large_secret(secret), pair.embedded_secret(small));
+        let large = pair.large();
+        let make = |from: &SecretKey, to: &SecretKey, limbs, gadget| {
+            SwitchingKey::generate(large, from.ntt(), to.ntt(), limbs, large.p_len(), gadget)
+        };
+        Ok(Self {
+            down: make(&s, &embedded, large.q_len(), Gadget::Rns)?,
+            up: make(&embedded, &s, BACK_LIMBS, Gadget::Single)?,
+        })
+    }
+
+    /// Bytes held in memory.
+    pub fn bytes(&self, pair: &RingPair) -> usize {
+        self.down.bytes(pair.large()) + self.up.bytes(pair.large())
+    }
+
+    /// From s to s'(X^r): (b, a) over the limbs of `ct`.
+    pub(super) fn switch_down(&self, large: &Parameters, ct: &Ciphertext) -> Result<[RnsPoly; 2], RlweError> {
+        let (b, a) = keyswitch::switch(large, &ct.polys[1], &self.down, |i, (mut u0, u1)| {
+            kernels::add_assign(large.modulus(i), &mut u0, &ct.polys[0].limbs[i]);
+            (u0, u1)
+        })?;
+        Ok([b, a])
+    }
+
+    /// From s'(X^r) to s: small ciphertexts of one limb joined to a large one.
+    pub(super) fn switch_up(&self, pair: &RingPair, parts: &[Ciphertext]) -> Vec<RnsPoly> {
+        let half = |h: usize| parts.iter().map(|ct| &ct.polys[h]).collect::<Vec<_>>();
+        let small = centred(pair.large(), &pair.joined_coefficients(&half(1), 0), 0);
+        let (mut b, a) = keyswitch::switch_small(pair.large(), &small, &self.up);
+        b.add_assign(pair.large(), &pair.join(&half(0)));
+        vec![b, a]
+    }
+}

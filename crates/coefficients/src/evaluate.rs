@@ -1,0 +1,246 @@
+//! The steps of a coefficient product, one by one and together.
+use crate::{Arrangement, CoefficientError, CoefficientKeys, Result, Weights};
+use rayon::prelude::*;
+use tacita_bfv::matmul::product::{products, Inputs};
+use tacita_ckks::bootstrap::dft;
+use tacita_ckks::linear::EncodedTransform;
+use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use tacita_rlwe::{keyswitch, RingPair, RnsPoly};
+
+/// Limbs of coefficients before the product.
+pub const LIMBS: usize = 2;
+/// log2 of N/n: 8192 for N = 65536, which 147 of 214 bits leave secure.
+const LOG_RATIO: u32 = 3;
+
+/// log2 of the degree that products are done at.
+pub fn log_small(p: &CkksParameters) -> u32 {
+    p.rlwe().log_n() - LOG_RATIO
+}
+
+/// Matrices, rings and scales of coefficient products for one number of tokens.
+pub struct Coefficients {
+    params: CkksParameters,
+    pair: RingPair,
+    arrangement: Arrangement,
+    stc: Vec<EncodedTransform>,
+    /// X^-shift over the small ring's primes, in NTT form.
+    monomial: RnsPoly,
+}
+
+impl Coefficients {
+    /// Encodes slots-to-coefficients: about 0.2 GB at N = 65536.
+    ///
+    /// # Errors
+    /// For a preset without bootstrapping, a small ring below 128 bits that is not called insecure, or a
+    /// number of tokens that is no power of two.
+    pub fn new(e: &Evaluator, tokens: usize) -> Result<Self> {
+        let p = e.params();
+        if !p.can_bootstrap() {
+            return Err(CoefficientError::Shape {
+                op: "coefficient products",
+                detail: format!("preset {} does not bootstrap; hint: preset n16", p.rlwe().name()),
+            });
+        }
+        let pair = RingPair::new(p.rlwe(), log_small(p), LIMBS)?;
+        let arrangement = Arrangement::new(p.rlwe().log_n(), log_small(p), tokens)?;
+        Ok(Self {
+            monomial: downwards(&pair, arrangement.shift()),
+            stc: encoded(e)?,
+            params: p.clone(),
+            pair,
+            arrangement,
+        })
+    }
+
+    /// Which slot holds what.
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
+    }
+    /// The rings.
+    pub fn pair(&self) -> &RingPair {
+        &self.pair
+    }
+    /// Native level that inputs must have: one above that of a bootstrap.
+    pub fn input_level(&self) -> usize {
+        self.params.bottom_level() + LIMBS - 1
+    }
+    /// Scale of results: what modular reduction expects.
+    pub fn result_scale(&self) -> f64 {
+        self.params.coefficient_scale()
+    }
+    /// Scale of weights: leads from the scale of coefficients to that of results by the second prime.
+    pub fn weight_scale(&self) -> f64 {
+        self.result_scale() * self.params.prime(LIMBS - 1) / self.params.scale(self.input_level())
+    }
+
+    /// Slots to coefficients, two limbs left. One transform at four limbs, one at three.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`] below user level 1; missing keys: see [`crate::required_keys`].
+    pub fn to_coefficients(&self, e: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext> {
+        let needed = self.input_level();
+        if ct.level() < needed {
+            let level = self.params.user_level(ct.level());
+            return Err(CkksError::Level {
+                op: "coefficient product",
+                level,
+                needed: LIMBS - 1,
+            }
+            .into());
+        }
+        let mut x = e.drop_to(ct, needed)?;
+        for t in &self.stc {
+            x = e.apply_transform(&[x], t)?.remove(0);
+        }
+        Ok(x)
+    }
+
+    /// Ciphertexts of `features` features in coefficients -> their blocks in the small ring, in order.
+    ///
+    /// # Errors
+    /// [`CoefficientError::Shape`] for another number of ciphertexts.
+    pub fn descend(
+        &self,
+        keys: &CoefficientKeys,
+        cts: &[Ciphertext],
+        features: usize,
+    ) -> Result<Vec<Ciphertext>> {
+        let a = &self.arrangement;
+        if cts.len() != a.ciphertexts(features) {
+            let (found, each) = (cts.len(), a.features());
+            let detail = format!("{found} ciphertexts for {features} features, {each} in each");
+            return Err(CoefficientError::Shape {
+                op: "coefficient product",
+                detail,
+            });
+        }
+        let mut blocks = Vec::with_capacity(cts.len() * a.ratio());
+        for ct in cts {
+            let mut classes: Vec<_> = self
+                .pair
+                .descend(&keys.rings, ct)?
+                .into_iter()
+                .map(Some)
+                .collect();
+            blocks.extend((0..a.ratio()).filter_map(|block| classes[a.class(block)].take()));
+        }
+        blocks.truncate(a.blocks(features));
+        Ok(blocks)
+    }
+
+    /// Blocks of inputs -> blocks of results, rescaled to the lowest prime. W x + bias.
+    ///
+    /// Cost for b blocks in and c out of m_w features: b c m_w plain transforms and products a limb, c (m_w - 1)
+    /// merges: see `tacita_bfv::matmul::cost`.
+    ///
+    /// # Errors
+    /// For blocks that do not fit the weights.
+    pub fn multiply(
+        &self,
+        keys: &CoefficientKeys,
+        mut blocks: Vec<Ciphertext>,
+        weights: &Weights,
+    ) -> Result<Vec<Ciphertext>> {
+        let small = self.pair.small();
+        blocks
+            .par_iter_mut()
+            .flat_map(|ct| &mut ct.polys)
+            .for_each(|poly| poly.mul_assign(small, &self.monomial));
+        let layout = self.arrangement.layout(weights.inputs, weights.outputs);
+        let inputs = Inputs {
+            left: blocks,
+            right: &weights.integers,
+            crossed: None,
+        };
+        let sums = products(small, &keys.automorphisms, &layout, LIMBS, inputs)?;
+        let finish = |(block, ct)| self.finish(ct, weights, block);
+        Ok(sums.into_par_iter().enumerate().map(finish).collect())
+    }
+
+    /// Rescales a block of results and adds its biases.
+    fn finish(&self, ct: Ciphertext, weights: &Weights, block: usize) -> Ciphertext {
+        let small = self.pair.small();
+        let rescaled = ct.polys.into_iter().map(|poly| keyswitch::rescale(small, poly));
+        let mut polys: Vec<RnsPoly> = rescaled.collect();
+        if !weights.bias.is_empty() {
+            polys[0].add_assign(small, &self.biases(weights, block));
+        }
+        Ciphertext {
+            polys,
+            scale: self.result_scale(),
+        }
+    }
+
+    fn biases(&self, weights: &Weights, block: usize) -> RnsPoly {
+        let (a, small) = (&self.arrangement, self.pair.small());
+        let mut coefficients = vec![0i64; small.n()];
+        for (feature, &bias) in weights.bias[block * a.block()..][..a.block()].iter().enumerate() {
+            a.coefficients(feature).for_each(|at| coefficients[at] = bias);
+        }
+        RnsPoly::from_small(small, &coefficients, 1, 0)
+    }
+
+    /// Blocks of results -> large ciphertexts of one limb, ready to be raised; missing blocks count as zero.
+    ///
+    /// # Errors
+    /// For blocks that were not rescaled to one limb.
+    pub fn ascend(&self, keys: &CoefficientKeys, blocks: &[Ciphertext]) -> Result<Vec<Ciphertext>> {
+        let a = &self.arrangement;
+        let one = |part: &[Ciphertext]| {
+            let class = |class: usize| part.get(a.class(class)).cloned().unwrap_or_else(|| self.zero());
+            let classes: Vec<Ciphertext> = (0..a.ratio()).map(class).collect();
+            Ok(self.pair.ascend(&keys.rings, &classes)?)
+        };
+        blocks.par_chunks(a.ratio()).map(one).collect()
+    }
+
+    fn zero(&self) -> Ciphertext {
+        let poly = || RnsPoly::zero(self.pair.small(), 1, 0);
+        Ciphertext {
+            polys: vec![poly(), poly()],
+            scale: self.result_scale(),
+        }
+    }
+
+    /// All steps: slots of user level 1 or more -> coefficients at the lowest prime, for `mod_raise`.
+    ///
+    /// # Errors
+    /// Those of the steps.
+    pub fn apply(
+        &self,
+        e: &Evaluator,
+        keys: &CoefficientKeys,
+        cts: &[Ciphertext],
+        weights: &Weights,
+    ) -> Result<Vec<Ciphertext>> {
+        let low = cts
+            .iter()
+            .map(|ct| self.to_coefficients(e, ct))
+            .collect::<Result<Vec<_>>>()?;
+        let blocks = self.descend(keys, &low, weights.inputs)?;
+        self.ascend(keys, &self.multiply(keys, blocks, weights)?)
+    }
+}
+
+/// Slots-to-coefficients with one limb more than a bootstrap has, every group leaving the scale as it is.
+fn encoded(e: &Evaluator) -> Result<Vec<EncodedTransform>> {
+    let p = e.params();
+    let matrices = dft::slots_to_coefficients(e.encoder(), p.slots());
+    let top = matrices.len() + LIMBS;
+    let encode = |(i, t)| e.encode_transform(t, top - i, p.prime(top - i - 1), false);
+    Ok(matrices
+        .iter()
+        .enumerate()
+        .map(encode)
+        .collect::<std::result::Result<_, _>>()?)
+}
+
+/// X^-shift = -X^(n - shift).
+fn downwards(pair: &RingPair, shift: usize) -> RnsPoly {
+    let mut x = vec![0i64; pair.small().n()];
+    match shift {
+        0 => x[0] = 1,
+        _ => x[pair.small().n() - shift] = -1,
+    }
+    RnsPoly::from_small(pair.small(), &x, LIMBS, 0)
+}

@@ -1,0 +1,95 @@
+//! A plain matrix as the integers that the product takes.
+use crate::evaluate::Coefficients;
+use crate::{CoefficientError, Result};
+
+/// y = W x + bias, of a number of features to another, arranged for the product.
+pub struct Weights {
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+    /// Row-major, rounded up to blocks: (features in the order of the product, results).
+    pub(crate) integers: Vec<i64>,
+    /// By result, rounded up to blocks, at the scale of results; empty for none.
+    pub(crate) bias: Vec<i64>,
+}
+
+/// Integers above this lose bits as doubles or overflow when they are summed up.
+const MAX: f64 = (1u64 << 62) as f64;
+
+impl Weights {
+    /// matrix: (outputs, inputs), row-major. bias: by output, or empty. For messages in [-1, 1] results must
+    /// lie there too: what is larger goes into a scale of the matrix.
+    ///
+    /// # Errors
+    /// [`CoefficientError::Shape`] for lengths that do not fit together and values that are not finite or too
+    /// large.
+    pub fn new(
+        to: &Coefficients,
+        (outputs, inputs): (usize, usize),
+        matrix: &[f64],
+        bias: &[f64],
+    ) -> Result<Self> {
+        let unfit = outputs * inputs == 0 || matrix.len() != outputs * inputs;
+        if unfit || !(bias.is_empty() || bias.len() == outputs) {
+            let detail = format!(
+                "{} weights and {} biases for {outputs} x {inputs}",
+                matrix.len(),
+                bias.len()
+            );
+            return Err(shape(detail));
+        }
+        let biases = padded(
+            bias.iter().map(|b| b * to.result_scale()),
+            to.arrangement().blocks(outputs) * to.arrangement().block(),
+        )?;
+        Ok(Self {
+            inputs,
+            outputs,
+            integers: arranged(to, (outputs, inputs), matrix)?,
+            bias: if bias.is_empty() { Vec::new() } else { biases },
+        })
+    }
+
+    /// Features in.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+    /// Features out.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+}
+
+/// Row `at` of the product's matrix is the feature that its encoding meets there.
+fn arranged(to: &Coefficients, (outputs, inputs): (usize, usize), matrix: &[f64]) -> Result<Vec<i64>> {
+    let (a, scale) = (to.arrangement(), to.weight_scale());
+    let (block, width) = (a.block(), a.blocks(outputs) * a.block());
+    let mut out = Vec::with_capacity(a.blocks(inputs) * block * width);
+    for at in 0..a.blocks(inputs) * block {
+        let feature = at / block * block + a.feature_at(at % block);
+        let column = matrix
+            .chunks_exact(inputs)
+            .map(|row| row.get(feature).map_or(0.0, |w| w * scale));
+        out.extend(padded(column, width)?);
+    }
+    Ok(out)
+}
+
+/// Rounded, with zeros up to `len`.
+fn padded(values: impl Iterator<Item = f64>, len: usize) -> Result<Vec<i64>> {
+    let mut out = Vec::with_capacity(len);
+    for value in values {
+        if value.is_nan() || value.abs() >= MAX {
+            return Err(shape("a weight or bias is not finite or too large".into()));
+        }
+        out.push(value.round() as i64);
+    }
+    out.resize(len, 0);
+    Ok(out)
+}
+
+fn shape(detail: String) -> CoefficientError {
+    CoefficientError::Shape {
+        op: "weights of a coefficient product",
+        detail,
+    }
+}

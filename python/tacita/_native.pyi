@@ -20,6 +20,10 @@ _Link = str | tuple[float, float]  # "lan", "wan", or bits a second and seconds 
 
 __all__ = [
     "Ciphertext",
+    "CoefficientBlocks",
+    "CoefficientKeys",
+    "CoefficientWeights",
+    "Coefficients",
     "EvaluationKeys",
     "Evaluator",
     "FormatError",
@@ -40,6 +44,7 @@ __all__ = [
     "TwoPartyListener",
     "certificate_fingerprint",
     "certificate_problem",
+    "coefficient_rotations",
     "encrypt",
     "generate_certificate",
     "keygen",
@@ -252,6 +257,48 @@ def keygen(
 
 def encrypt(secret: SecretKey, slots: _Complex, level: int) -> Ciphertext:
     """slots: a power-of-two length dividing those of the preset, repeated over them."""
+
+# Coefficient products
+
+@final
+class CoefficientKeys:
+    """Keys to and from the secret of the small ring, for one number of tokens; no file format yet."""
+
+    @staticmethod
+    def generate(secret: SecretKey, tokens: int) -> CoefficientKeys: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class CoefficientWeights:
+    """A plain matrix, arranged for products."""
+
+@final
+class CoefficientBlocks:
+    """Blocks of a matrix in the small ring."""
+
+    def __len__(self) -> int: ...
+
+@final
+class Coefficients:
+    """Products by plain matrices on coefficients, step by step: `crates/coefficients` explains them."""
+
+    def __new__(cls, evaluator: Evaluator, keys: CoefficientKeys) -> Coefficients: ...
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Features of one ciphertext, of one block, and blocks of a ciphertext."""
+    def weights(self, matrix: _Float, bias: _Float | None = None) -> CoefficientWeights:
+        """matrix: (outputs, inputs); bias: (outputs,)."""
+    def to_coefficients(self, cts: Sequence[Ciphertext]) -> list[Ciphertext]:
+        """Slots at level 1 or more to coefficients."""
+    def descend(self, cts: Sequence[Ciphertext], features: int) -> CoefficientBlocks: ...
+    def multiply(self, blocks: CoefficientBlocks, weights: CoefficientWeights) -> CoefficientBlocks: ...
+    def ascend(self, blocks: CoefficientBlocks) -> list[Ciphertext]: ...
+    def refresh(self, cts: Sequence[Ciphertext], coeffs: _Complex | None = None) -> list[Ciphertext]:
+        """Coefficients to fresh slots, through a trigonometric polynomial where it is given."""
+
+def coefficient_rotations(params: Parameters) -> list[tuple[int, int]]:
+    """(steps, highest level) of the rotation keys beside those of bootstrapping."""
 
 # Benchmarks
 

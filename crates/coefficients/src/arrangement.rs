@@ -16,8 +16,8 @@
 //! So row i of the product is token (part, brv(i mod T/2)): the same permutation of tokens on both sides of
 //! the product, which never mixes them. Block f div 64 is small ciphertext brv(f div 64), and its feature
 //! f mod 64 has place brv(f mod 64). The results of a product's merging tree lie in the same way: leaf l, its
-//! column, goes to place brv(l). Hence results, put back into the residue classes, are arranged as inputs are,
-//! features in their natural order.
+//! column, goes to place brv(l). Hence results, put back into the residue classes, are arranged as inputs
+//! are, features in their natural order.
 //!
 //! Other packings: `rows` has slot = token * 256 + position. There the residue modulo 8 and the lowest places
 //! are bits of the token and the features have stride 16: a product would leave its results in coefficients
@@ -127,7 +127,7 @@ impl Arrangement {
         self.block() - 1
     }
 
-    /// The coefficients of a small ciphertext that hold the feature number `feature` of its block: all tokens.
+    /// The coefficients of a small ciphertext that hold feature `feature` of its block, token by token.
     pub fn coefficients(&self, feature: usize) -> impl Iterator<Item = usize> + use<> {
         let (block, place) = (self.block(), reversed(feature, self.block()));
         (0..self.tokens).map(move |row| row * block + place)

@@ -130,8 +130,8 @@ impl Coefficients {
 
     /// Blocks of inputs -> blocks of results, rescaled to the lowest prime. W x + bias.
     ///
-    /// Cost for b blocks in and c out of m_w features: b c m_w plain transforms and products a limb, c (m_w - 1)
-    /// merges: see `tacita_bfv::matmul::cost`.
+    /// Cost for b blocks in and c out of m_w features: b c m_w plain transforms and products a limb, and
+    /// c (m_w - 1) merges: see `tacita_bfv::matmul::cost`.
     ///
     /// # Errors
     /// For blocks that do not fit the weights.

@@ -9,23 +9,29 @@ use tacita_ckks::linear::required_rotations;
 use tacita_ckks::{CkksParameters, KeyKind};
 use tacita_rlwe::{RingPair, RingSwitchingKeys, SecretKey};
 
-/// The rotations of slots-to-coefficients, for ciphertexts of one limb more than a bootstrap has there.
-pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
+/// The rotations of slots-to-coefficients and the highest native level of each: one limb more than a
+/// bootstrap has there.
+pub fn required_steps(p: &CkksParameters) -> Vec<(i64, usize)> {
     let encoder = Encoder::new(p.slots());
     let matrices = dft::slots_to_coefficients(&encoder, p.slots());
-    let limbs = (0..matrices.len()).map(|i| matrices.len() + LIMBS - i);
-    let specs = matrices.iter().zip(limbs).flat_map(|(matrix, limbs)| {
-        let kind = |step| KeyKind::Galois(galois_of_rotation(p, step));
-        let spec = move |step| KeySpec {
-            kind: kind(step),
-            limbs,
-        };
-        required_rotations(matrix)
-            .into_iter()
-            .map(spec)
-            .collect::<Vec<_>>()
-    });
-    specs.collect()
+    let levels = (LIMBS..LIMBS + matrices.len()).rev();
+    let steps = matrices.iter().zip(levels);
+    steps
+        .flat_map(|(matrix, level)| {
+            required_rotations(matrix)
+                .into_iter()
+                .map(move |step| (step, level))
+        })
+        .collect()
+}
+
+/// The keys of [`required_steps`].
+pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
+    let spec = |(step, level)| KeySpec {
+        kind: KeyKind::Galois(galois_of_rotation(p, step)),
+        limbs: level + 1,
+    };
+    required_steps(p).into_iter().map(spec).collect()
 }
 
 /// Keys to and from the secret of degree n, and the automorphisms of the merging tree under it.

@@ -7,11 +7,11 @@
 //! | [`Coefficients::descend`] | 65536 -> 8 x 8192 | 2 | 48 | ring switching |
 //! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 48 + 42.5 - 48 | plain matrix times blocks, rescaled |
 //! | [`Coefficients::ascend`] | 8 x 8192 -> 65536 | 1 | 42.5 | and back |
-//! | `Bootstrapper::mod_raise` and on | 65536 | 28 -> 16 | | a bootstrap from here on |
+//! | [`refresh`] | 65536 | 28 -> 16 | | a bootstrap from mod-raise on, a function in it or not |
 //!
-//! A bootstrap ends slots-to-coefficients with one limb, here it ends with two: the map costs one level of its
-//! input and nothing else of the modulus. Message and weights share 98 bits: 48 of scale, 42.5 for a weight of
-//! one, and 7.5 above the message, the room that modular reduction needs.
+//! A bootstrap ends slots-to-coefficients with one limb, here it ends with two: the map costs one level of
+//! its input and nothing else of the modulus. Message and weights share 98 bits: 48 of scale, 42.5 for a
+//! weight of one, and 7.5 above the message, the room that modular reduction needs.
 //!
 //! # Which slot holds what
 //! [`Arrangement`] has the proof. A matrix of T tokens and any number of features, N/T of them a ciphertext,
@@ -23,17 +23,18 @@
 //! # Errors
 //! Relative to results in [-1, 1], standard deviations, for N = 65536, n = 8192, T = 128, h = 2n/3:
 //! * roundings of slots-to-coefficients (two rescalings): about sqrt(2N/3 / 12) = 2^6 at scale 2^48, times
-//!   the norm of a row of weights: 2^-42 |w|. Ring switching adds sigma sqrt(2 N / 12) = 2^8.4 there: 2^-39.6 |w|.
+//!   the norm of a row of weights: 2^-42 |w|. Ring switching adds sigma sqrt(2 N / 12) = 2^8.4 there:
+//!   2^-39.6 |w|.
 //! * weights, rounded at 2^42.5: 2^-44.3 sqrt(m) |x|.
 //! * the merging tree: a key switch is off by 2^7.5, doubled by every later level: 2^13.5 at scale 2^90.5.
-//! * the rescaling to q0 and the way back: sqrt(h / 12) = 2^4.4 and sigma sqrt(N / 12) = 2^7.9 at scale 2^42.5:
-//!   **2^-34.5**, the largest of all.
+//! * the rescaling to q0 and the way back: sqrt(h / 12) = 2^4.4 and sigma sqrt(N / 12) = 2^7.9 at scale
+//!   2^42.5: **2^-34.5**, the largest of all.
 //! * the modular reduction behind it: 2^-22 on average, as in every bootstrap.
 //!
 //! # Why a crate of its own
 //! It composes both schemes: the tower is ring <- rlwe <- {ckks, bfv} <- {coefficients, wire, mpc} <- py.
-//! Ring switching, which knows no scheme, is in `tacita_rlwe`; the product, which serves the two-party scheme as
-//! well, stays in `tacita_bfv`.
+//! Ring switching, which knows no scheme, is in `tacita_rlwe`; the product, which serves the two-party scheme
+//! as well, stays in `tacita_bfv`.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -41,10 +42,12 @@ pub mod arrangement;
 mod error;
 mod evaluate;
 mod keys;
+mod refresh;
 mod weights;
 
 pub use arrangement::Arrangement;
 pub use error::{CoefficientError, Result};
 pub use evaluate::Coefficients;
-pub use keys::{required_keys, CoefficientKeys};
+pub use keys::{required_keys, required_steps, CoefficientKeys};
+pub use refresh::refresh;
 pub use weights::Weights;

@@ -1,9 +1,10 @@
 //! Coefficient products on toy rings: every step decrypted, the whole with the bootstrap behind it.
 use std::sync::Arc;
-use tacita_ckks::bootstrap::{self, Bootstrapper, Content};
+use tacita_ckks::bootstrap::refresh::{phase, Harmonics};
+use tacita_ckks::bootstrap::{self, Bootstrapper};
 use tacita_ckks::keys::{KeyGenerator, KeySpec};
 use tacita_ckks::{Ciphertext, CkksParameters, Complex64, EvaluationKeys, Evaluator};
-use tacita_coefficients::{required_keys, Arrangement, CoefficientKeys, Coefficients, Weights};
+use tacita_coefficients::{refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Weights};
 use tacita_rlwe::{encrypt, SecretKey};
 
 struct Toy {
@@ -117,14 +118,9 @@ fn worst(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The refresh behind the product.
-fn refresh(toy: &Toy, low: &[Ciphertext]) -> Vec<Ciphertext> {
-    let e = &toy.evaluator;
-    let b = Bootstrapper::new(e).unwrap();
-    let one = |ct| {
-        let slots = b.coefficients_to_slots(e, b.mod_raise(e, ct).unwrap()).unwrap();
-        b.modular_reduction(e, &slots, Content::Complex).unwrap()
-    };
-    low.iter().map(one).collect()
+fn refreshed(toy: &Toy, low: &[Ciphertext]) -> Vec<Ciphertext> {
+    let b = Bootstrapper::new(&toy.evaluator).unwrap();
+    refresh(&toy.evaluator, &b, low, None).unwrap()
 }
 
 #[test]
@@ -146,7 +142,7 @@ fn two_products_with_a_refresh_between_them_are_those_of_floats() {
         .apply(&toy.evaluator, &toy.keys, &toy.encrypt(&x, inputs), &first)
         .unwrap();
     assert_eq!((low.len(), low[0].limbs()), (3, 1));
-    let fresh = refresh(&toy, &low);
+    let fresh = refreshed(&toy, &low);
     assert_eq!(fresh[0].level(), toy.evaluator.params().top_level());
     let y = linear(&x, &w1, &b1, inputs);
     let error = worst(&toy.decrypt(&fresh, inner), &y);
@@ -157,8 +153,32 @@ fn two_products_with_a_refresh_between_them_are_those_of_floats() {
         .apply(&toy.evaluator, &toy.keys, &fresh, &second)
         .unwrap();
     let z = linear(&y, &w2, &b2, inner);
-    let error = worst(&toy.decrypt(&refresh(&toy, &low), outputs), &z);
+    let error = worst(&toy.decrypt(&refreshed(&toy, &low), outputs), &z);
     assert!(error.log2() < -16.0, "2^{:.1}", error.log2());
+}
+
+/// sin(2 x) by one harmonic of the angle of z, which is not calibrated.
+#[test]
+fn a_refresh_through_a_function_follows_a_product() {
+    const TOKENS: usize = 8;
+    let toy = Toy::new("insecure_toy_n8", TOKENS);
+    let (inputs, outputs) = (32, 32);
+    let x = values(TOKENS * inputs, 1, 1.0);
+    let w = values(outputs * inputs, 2, 0.1);
+    let weights = Weights::new(&toy.maps, (outputs, inputs), &w, &[]).unwrap();
+    let cts = toy.encrypt(&x, inputs);
+    let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
+    let (zero, minus_i) = (Complex64::new(0.0, 0.0), Complex64::new(0.0, -1.0));
+    let sine = Harmonics::new(&[zero, zero, minus_i]).unwrap();
+    let b = Bootstrapper::new(&toy.evaluator).unwrap();
+    let found = refresh(&toy.evaluator, &b, &low, Some(&sine)).unwrap();
+    let angle = 2.0 * phase(toy.evaluator.params());
+    let wanted = linear(&x, &w, &[], inputs)
+        .iter()
+        .map(|y| (angle * y).sin())
+        .collect::<Vec<_>>();
+    let error = worst(&toy.decrypt(&found, outputs), &wanted);
+    assert!(error.log2() < -20.0, "2^{:.1}", error.log2());
 }
 
 /// Before the refresh adds its own error: coefficients, decrypted, against the stated one.

@@ -34,7 +34,7 @@ impl Evaluator {
     }
 
     /// Made when it is first needed.
-    fn bootstrapper(&self) -> Result<&Bootstrapper, CkksError> {
+    pub(crate) fn bootstrapper(&self) -> Result<&Bootstrapper, CkksError> {
         if let Some(made) = self.bootstrapper.get() {
             return Ok(made);
         }

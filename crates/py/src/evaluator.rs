@@ -22,7 +22,7 @@ pub(crate) type Handle<'py> = PyRef<'py, Ciphertext>;
 pub struct Evaluator {
     pub(crate) inner: tacita_ckks::Evaluator,
     pub(crate) bootstrapper: Arc<OnceLock<Bootstrapper>>,
-    pool: Arc<ThreadPool>,
+    pub(crate) pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
 }
 

@@ -8,6 +8,7 @@
 mod bench;
 mod bootstrap;
 mod ciphertext;
+mod coefficients;
 mod error;
 mod evaluator;
 mod keys;
@@ -43,6 +44,11 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<evaluator::Evaluator>()?;
     m.add_class::<products::Products>()?;
     m.add_class::<secret::SecretKey>()?;
+    m.add_class::<coefficients::CoefficientKeys>()?;
+    m.add_class::<coefficients::CoefficientWeights>()?;
+    m.add_class::<coefficients::CoefficientBlocks>()?;
+    m.add_class::<coefficients::Coefficients>()?;
+    m.add_function(wrap_pyfunction!(coefficients::coefficient_rotations, m)?)?;
     m.add_class::<two_party::TwoParty>()?;
     m.add_class::<two_party_listener::TwoPartyListener>()?;
     m.add_class::<two_party_listener::TwoPartyArrival>()?;

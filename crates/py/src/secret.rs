@@ -18,9 +18,9 @@ use zeroize::Zeroize;
 /// A secret key. No repr of its content, no pickling, no copy; wiped when dropped.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct SecretKey {
-    key: tacita_rlwe::SecretKey,
-    owner: Owner,
-    encoder: Evaluator,
+    pub(crate) key: tacita_rlwe::SecretKey,
+    pub(crate) owner: Owner,
+    pub(crate) encoder: Evaluator,
 }
 
 #[pymethods]

@@ -1,4 +1,4 @@
-//! The evaluator: leaves from encrypted and plain blocks, merged as they come; in the two-party mode answered.
+//! The evaluator: leaves from encrypted and plain blocks, merged as they come, and masked for two parties.
 //!
 //! Plain polynomials are made from the matrix column block by column block, one prime at a time, and dropped
 //! after use: a thread holds m' limbs, not the whole matrix (which took the peer 3 GB for 768 x 768). Cost:
@@ -129,7 +129,10 @@ fn check(
 }
 
 fn unfit(layout: &Layout) -> BfvError {
-    let detail = format!("inputs or keys do not fit {:?} in {:?}", layout.grid.dims, layout.grid.window);
+    let detail = format!(
+        "inputs or keys do not fit {:?} in {:?}",
+        layout.grid.dims, layout.grid.window
+    );
     BfvError::Shape {
         op: "product",
         detail,
@@ -158,8 +161,7 @@ impl<'a> Evaluator<'a> {
             .par_iter_mut()
             .for_each(|ct| scale(params, ct, layout.pack));
         evaluator.crossed = inputs.crossed.map(|(mut cts, x)| {
-            cts.par_iter_mut()
-                .for_each(|ct| scale(params, ct, layout.pack));
+            cts.par_iter_mut().for_each(|ct| scale(params, ct, layout.pack));
             (cts, evaluator.plain_left(x))
         });
         evaluator

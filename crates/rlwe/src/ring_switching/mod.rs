@@ -3,8 +3,8 @@
 //!
 //! With r = N/n, Y = X^r generates a ring of degree n, and every polynomial is c(X) = sum over i < r of
 //! X^i c_i(Y): c_i has the coefficients i, i + r, i + 2r ... of c. A ciphertext (b, a) under a secret *of the
-//! subring*, s'(X^r), falls apart in the same way, since multiplication by s' does not mix the c_i: (b_i, a_i)
-//! is a ciphertext of coefficients i, i + r ... under s'. So:
+//! subring*, s'(X^r), falls apart in the same way, since multiplication by s' does not mix the c_i:
+//! (b_i, a_i) is a ciphertext of coefficients i, i + r ... under s'. So:
 //!
 //! * down: key switching from s to s'(X^r), then a copy of coefficients ([`RingPair::split`]);
 //! * up: the copy backwards ([`RingPair::join`]), then key switching from s'(X^r) to s.
@@ -45,8 +45,8 @@ impl RingPair {
     pub fn new(whole: &Parameters, log_small: u32, limbs: usize) -> Result<Self, RlweError> {
         if log_small >= whole.log_n() || limbs == 0 || limbs > whole.q_len() || whole.p_len() == 0 {
             return Err(RlweError::Parameters(format!(
-                "ring switching from N = 2^{} to 2^{log_small} with {limbs} of {} primes and {} special ones; \
-                 hint: a smaller ring, and a preset with key switching",
+                "ring switching from N = 2^{} to 2^{log_small} with {limbs} of {} primes and {} special \
+                 ones; hint: a smaller ring, and a preset with key switching",
                 whole.log_n(),
                 whole.q_len(),
                 whole.p_len()

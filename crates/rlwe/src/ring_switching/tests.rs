@@ -104,7 +104,10 @@ fn the_small_secret_keeps_128_bits_or_is_called_insecure() {
     assert_eq!(pair.small().security_bits(), 128);
     assert!((pair.small().log_qp() - 147.0).abs() < 0.1);
     assert_eq!(pair.small().name(), "ring_subring_n13");
-    let error = RingPair::new(&secure, 12, 2).err().map(|e| e.to_string()).unwrap();
+    let error = RingPair::new(&secure, 12, 2)
+        .err()
+        .map(|e| e.to_string())
+        .unwrap();
     assert!(error.contains("147.0 at N = 2^12 exceeds 106"), "{error}");
     let toy = RingPair::new(&whole("insecure_ring", 15), 12, 2).unwrap();
     assert!(toy.small().name().starts_with("insecure_") && toy.small().security_bits() < 128);

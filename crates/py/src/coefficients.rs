@@ -1,0 +1,204 @@
+//! Coefficient products: keys on the client's side, and the steps of a product on the server's.
+use crate::ciphertext::Ciphertext;
+use crate::error::{self, TacitaError};
+use crate::evaluator::{Evaluator, Handle};
+use crate::parameters::Parameters;
+use crate::secret::SecretKey;
+use num_complex::Complex64;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use tacita_ckks::bootstrap::refresh::Harmonics;
+use tacita_ckks::CkksParameters;
+use tacita_coefficients::{self as products, CoefficientError};
+use tacita_wire::Owner;
+
+fn coefficients(e: CoefficientError) -> PyErr {
+    match e {
+        CoefficientError::Ckks(e) => error::ckks(e),
+        CoefficientError::Rlwe(e) => error::rlwe(e),
+        other => TacitaError::new_err(other.to_string()),
+    }
+}
+
+/// (steps, highest user level) of the rotation keys that coefficient products need beside bootstrapping's, as
+/// `keygen` takes them.
+#[pyfunction]
+pub fn coefficient_rotations(params: &Parameters) -> Vec<(i64, i64)> {
+    let steps = products::required_steps(&params.0).into_iter();
+    steps
+        .map(|(step, native)| (step, params.0.user_level(native).max(0)))
+        .collect()
+}
+
+/// Keys to and from the secret of the small ring, for one number of tokens: made by the client in memory;
+/// they have no file format yet.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct CoefficientKeys {
+    inner: products::CoefficientKeys,
+    params: CkksParameters,
+    owner: Owner,
+    tokens: usize,
+}
+
+#[pymethods]
+impl CoefficientKeys {
+    /// Draws a small secret, makes the keys and forgets it.
+    #[staticmethod]
+    fn generate(py: Python<'_>, secret: &SecretKey, tokens: usize) -> PyResult<Self> {
+        let (params, key) = (secret.encoder.params().clone(), &secret.key);
+        let inner = py.detach(|| products::CoefficientKeys::generate(&params, key, tokens));
+        Ok(Self {
+            inner: inner.map_err(coefficients)?,
+            params,
+            owner: secret.owner,
+            tokens,
+        })
+    }
+
+    /// Bytes in memory.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        self.inner.bytes(&self.params).map_err(coefficients)
+    }
+}
+
+/// A plain matrix, arranged for products.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct CoefficientWeights(products::Weights);
+
+/// Blocks of a matrix in the small ring.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct CoefficientBlocks(Vec<tacita_ckks::Ciphertext>);
+
+#[pymethods]
+impl CoefficientBlocks {
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Products by plain matrices on the coefficients of ciphertexts that `evaluator` computes on.
+#[pyclass(frozen, module = "tacita._native")]
+pub struct Coefficients {
+    evaluator: Py<Evaluator>,
+    keys: Py<CoefficientKeys>,
+    inner: products::Coefficients,
+}
+
+impl Coefficients {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&Evaluator, &products::CoefficientKeys) -> products::Result<T> + Send,
+    ) -> PyResult<T> {
+        let (evaluator, keys) = (self.evaluator.get(), self.keys.get());
+        py.detach(|| evaluator.pool.install(|| f(evaluator, &keys.inner)))
+            .map_err(coefficients)
+    }
+
+    fn taken(&self, cts: &[Handle<'_>]) -> PyResult<Vec<tacita_ckks::Ciphertext>> {
+        cts.iter().try_for_each(|c| self.evaluator.get().check(c))?;
+        Ok(cts.iter().map(|c| c.inner.clone()).collect())
+    }
+
+    fn wrapped(&self, found: Vec<tacita_ckks::Ciphertext>) -> Vec<Ciphertext> {
+        found.into_iter().map(|c| self.evaluator.get().wrap(c)).collect()
+    }
+}
+
+#[pymethods]
+impl Coefficients {
+    /// Encodes slots-to-coefficients. Raises ParameterError for keys of another client or other parameters.
+    #[new]
+    fn new(py: Python<'_>, evaluator: Py<Evaluator>, keys: Py<CoefficientKeys>) -> PyResult<Self> {
+        let (e, k) = (evaluator.get(), keys.get());
+        if e.inner.rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
+            return Err(error::ParameterError::new_err(
+                "the coefficient keys and the evaluator have different parameters or clients",
+            ));
+        }
+        let inner = py
+            .detach(|| products::Coefficients::new(&e.inner, k.tokens))
+            .map_err(coefficients)?;
+        Ok(Self {
+            evaluator,
+            keys,
+            inner,
+        })
+    }
+
+    /// Features of one ciphertext, of one block, and small ciphertexts of a large one.
+    #[getter]
+    fn shape(&self) -> (usize, usize, usize) {
+        let a = self.inner.arrangement();
+        (a.features(), a.block(), a.ratio())
+    }
+
+    /// matrix: (outputs, inputs); bias: (outputs,).
+    #[pyo3(signature = (matrix, bias = None))]
+    fn weights(
+        &self,
+        py: Python<'_>,
+        matrix: PyReadonlyArray2<'_, f64>,
+        bias: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<CoefficientWeights> {
+        let shape = (matrix.shape()[0], matrix.shape()[1]);
+        let values = matrix.as_slice()?.to_vec();
+        let bias = bias.map_or(Ok(Vec::new()), |b| b.as_slice().map(<[f64]>::to_vec))?;
+        py.detach(|| products::Weights::new(&self.inner, shape, &values, &bias))
+            .map(CoefficientWeights)
+            .map_err(coefficients)
+    }
+
+    /// Slots at user level 1 or more to coefficients.
+    fn to_coefficients(&self, py: Python<'_>, cts: Vec<Handle<'_>>) -> PyResult<Vec<Ciphertext>> {
+        let cts = self.taken(&cts)?;
+        let one = |e: &Evaluator, ct| self.inner.to_coefficients(&e.inner, ct);
+        let found = self.run(py, |e, _| cts.iter().map(|ct| one(e, ct)).collect())?;
+        Ok(self.wrapped(found))
+    }
+
+    /// Coefficients to the blocks of so many features.
+    fn descend(&self, py: Python<'_>, cts: Vec<Handle<'_>>, features: usize) -> PyResult<CoefficientBlocks> {
+        let cts = self.taken(&cts)?;
+        let found = self.run(py, |_, keys| self.inner.descend(keys, &cts, features))?;
+        Ok(CoefficientBlocks(found))
+    }
+
+    /// The product, rescaled. bias included.
+    fn multiply(
+        &self,
+        py: Python<'_>,
+        blocks: &CoefficientBlocks,
+        weights: &CoefficientWeights,
+    ) -> PyResult<CoefficientBlocks> {
+        let blocks = blocks.0.clone();
+        let found = self.run(py, |_, keys| self.inner.multiply(keys, blocks, &weights.0))?;
+        Ok(CoefficientBlocks(found))
+    }
+
+    /// Blocks of a product to large ciphertexts, still coefficients.
+    fn ascend(&self, py: Python<'_>, blocks: &CoefficientBlocks) -> PyResult<Vec<Ciphertext>> {
+        let found = self.run(py, |_, keys| self.inner.ascend(keys, &blocks.0))?;
+        Ok(self.wrapped(found))
+    }
+
+    /// Coefficients to fresh slots; through Re sum_k coeffs[k] exp(i k PHASE w) of both parts where given.
+    #[pyo3(signature = (cts, coeffs = None))]
+    fn refresh(
+        &self,
+        py: Python<'_>,
+        cts: Vec<Handle<'_>>,
+        coeffs: Option<PyReadonlyArray1<'_, Complex64>>,
+    ) -> PyResult<Vec<Ciphertext>> {
+        let cts = self.taken(&cts)?;
+        let coeffs = coeffs
+            .map(|c| c.as_slice().map(<[Complex64]>::to_vec))
+            .transpose()?;
+        let found = self.run(py, |e, _| {
+            let f = coeffs.map(|c| Harmonics::new(&c)).transpose()?;
+            products::refresh(&e.inner, e.bootstrapper()?, &cts, f.as_ref())
+        })?;
+        Ok(self.wrapped(found))
+    }
+}

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli.bench import batch as bench_batch
+from tacita.cli.bench import leaf as bench_leaf
 from tacita.cli.bench import one as bench_one
 from tacita.cli.bench import two_party as bench_two_party
 from tacita.cli.console import out, progress, reporting
@@ -21,6 +22,7 @@ from tacita.protocol import engine as door
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.command("batch")(bench_batch.batch)
 app.command("dashformer")(bench_batch.dashformer)
+app.command("leaf")(bench_leaf.leaf)
 app.command("one")(bench_one.one)
 app.command("two-party")(bench_two_party.two_party)
 PriceFile = Annotated[

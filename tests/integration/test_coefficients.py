@@ -1,0 +1,114 @@
+"""Products of coefficients on the real engine at a toy ring: the layout, a product, a refresh behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.approx.fourier import FourierSpec, fit
+from tacita.cli import main
+from tacita.packings.coefficients.layout import CoefficientLayout
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+PRESET, TOKENS = "insecure_toy_n10", 8
+
+
+class Engine:
+    def __init__(self, folder: Path) -> None:
+        self.params = native.Parameters.preset(PRESET, allow_insecure=True)
+        rotations = native.coefficient_rotations(self.params)
+        paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
+        native.keygen(self.params, rotations, *paths, lambda _done, _total: None)
+        self.secret = native.SecretKey.load(paths[0], self.params)
+        keys = native.EvaluationKeys.load(paths[1], self.params, rotations)
+        self.evaluator = native.Evaluator(self.params, keys, 2)
+        self.keys = native.CoefficientKeys.generate(self.secret, TOKENS)
+        self.maps = native.Coefficients(self.evaluator, self.keys)
+
+    def layout(self, size: int) -> CoefficientLayout:
+        return CoefficientLayout(self.params.slots, TOKENS, size)
+
+    def encrypt(self, tensor: Any, level: int = 1) -> list[Any]:
+        vectors = self.layout(tensor.shape[1]).pack(tensor)
+        return [native.encrypt(self.secret, v, level) for v in vectors]
+
+    def product(self, cts: list[Any], weights: Any, features: int) -> list[Any]:
+        blocks = self.maps.descend(self.maps.to_coefficients(cts), features)
+        return list(self.maps.ascend(self.maps.multiply(blocks, weights)))
+
+    def decrypt(self, cts: list[Any], size: int) -> Any:
+        return self.layout(size).unpack([self.secret.decrypt(ct) for ct in cts])
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine(tmp_path_factory.mktemp("coefficients"))
+
+
+def test_the_layout_is_the_engines(engine: Engine) -> None:
+    features, block, ratio = engine.maps.shape
+    assert engine.layout(1).features == features == block * ratio
+
+
+def test_a_product_is_that_of_floats_and_takes_its_own_results(engine: Engine) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1.0, 1.0, (TOKENS, 150))
+    w1, b1 = rng.uniform(-0.02, 0.02, (70, 150)), rng.uniform(-0.1, 0.1, 70)
+    w2 = rng.uniform(-0.05, 0.05, (130, 70))
+    low = engine.product(engine.encrypt(x), engine.maps.weights(w1, b1), 150)
+    y = engine.maps.refresh(low)
+    assert y[0].level == engine.params.max_level
+    assert np.abs(engine.decrypt(y, 70) - (x @ w1.T + b1)).max() < 2.0**-17
+    low = engine.product(y, engine.maps.weights(w2), 70)
+    z = engine.decrypt(engine.maps.refresh(low), 130)
+    assert np.abs(z - (x @ w1.T + b1) @ w2.T).max() < 2.0**-16
+
+
+def test_a_refresh_through_a_function_follows_a_product(engine: Engine) -> None:
+    rng = np.random.default_rng(2)
+    x, w = rng.uniform(-1.0, 1.0, (TOKENS, 16)), rng.uniform(-0.06, 0.06, (16, 16))
+    spec = fit("tanh", lambda u: np.tanh(4.0 * u), (-1.0, 1.0), (-1.0, 1.0), 1e-4)
+    assert isinstance(spec, FourierSpec)
+    low = engine.product(engine.encrypt(x), engine.maps.weights(w), 16)
+    found = engine.decrypt(engine.maps.refresh(low, spec.harmonics), 16)
+    assert np.abs(found - np.tanh(4.0 * x @ w.T)).max() < 2e-4
+
+
+def test_what_does_not_fit_is_refused(engine: Engine) -> None:
+    ct = engine.encrypt(np.zeros((TOKENS, 16)), 0)
+    with pytest.raises(native.LevelError, match="needs 1 more level"):
+        engine.maps.to_coefficients(ct)
+    low = engine.maps.to_coefficients(engine.encrypt(np.zeros((TOKENS, 16))))
+    with pytest.raises(native.TacitaError, match="1 ciphertexts for 200 features"):
+        engine.maps.descend(low, 200)
+    blocks = engine.maps.descend(low, 16)
+    with pytest.raises(native.TacitaError, match="do not fit"):
+        engine.maps.multiply(blocks, engine.maps.weights(np.zeros((4, 17))))
+    with pytest.raises(native.TacitaError, match="weights"):
+        engine.maps.weights(np.full((4, 4), np.nan))
+    with pytest.raises(native.TacitaError, match="power of two"):
+        native.CoefficientKeys.generate(engine.secret, 5)
+
+
+def test_keys_of_another_client_are_refused(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(native.ParameterError, match="clients"):
+        native.Coefficients(engine.evaluator, Engine(tmp_path).keys)
+
+
+def test_the_bench_reports_both_routes(tmp_path: Path) -> None:
+    sizes = "--tokens", "8", "--hidden", "96", "--inner", "200"
+    out = tmp_path / "leaf.json"
+    assert main(["bench", "leaf", "--preset", PRESET, *sizes, "--json", str(out)]) == 2
+    assert main(["bench", "leaf", "--preset", PRESET, "--allow-insecure", *sizes, "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["poster"]["fc1_gelu_seconds"] == 53.4
+    for route in ("leaf", "slots"):
+        assert 0 < found[route]["fc1_gelu_seconds"] < found[route]["seconds"]
+        assert found[route]["max_abs_error_gelu"] < 2 * 1e-3
+        assert found[route]["max_abs_error"] < 2e-3

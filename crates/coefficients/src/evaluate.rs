@@ -28,7 +28,7 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
-    /// Encodes slots-to-coefficients: about 0.2 GB at N = 65536.
+    /// Encodes slots-to-coefficients: about 0.4 GB at N = 65536 (256 full-length diagonals at three limbs).
     ///
     /// # Errors
     /// For a preset without bootstrapping, a small ring below 128 bits that is not called insecure, or a

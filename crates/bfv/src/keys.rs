@@ -76,8 +76,8 @@ impl ClientKeys {
 }
 
 impl Automorphism {
-    /// Made by the holder of `secret`, for ciphertexts of up to `limbs` primes in a ring of any degree N above
-    /// 2^log_h whose digits are single primes.
+    /// Made by the holder of `secret`, for ciphertexts of up to `limbs` primes in a ring of any degree N
+    /// above 2^log_h whose digits are single primes.
     ///
     /// # Errors
     /// When the operating system gives no randomness.

@@ -1,8 +1,19 @@
-"""Shared test settings: test folders can import each other's helpers."""
+"""Shared test settings: test folders can import each other's helpers, and nothing that this user keeps in a
+cache (prices of the machine, public parts) is read or written."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent / "unit"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

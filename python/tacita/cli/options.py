@@ -19,6 +19,9 @@ from tacita.plans.scheme import AUTO, NAMES
 option = partial(typer.Option, show_default=False)
 
 
+SHIPPED, SHIPPED_RING = "shipped", 16  # in place of a file: the package's table, of this ring
+
+
 class BackendName(StrEnum):
     """Interpreters of a circuit."""
 
@@ -90,7 +93,12 @@ Texts = Annotated[
 ]
 Prices = Annotated[
     Path | None,
-    option("--prices", help="Price table of `tacita bench engine` (default: the package's)."),
+    option(
+        "--prices",
+        metavar=f"[FILE|{SHIPPED}]",
+        help="Price table of `tacita bench engine`, or the package's as it is, by which plans are the same "
+        "on every machine (default: what `tacita bench prices` measured here, else the package's, scaled).",
+    ),
 ]
 TextFile = Annotated[
     Path | None,
@@ -165,5 +173,7 @@ def read_texts(path: Path | None) -> list[str] | None:
 
 
 def read_prices(path: Path | None) -> cost.Prices | None:
-    """The price table of a file, or None."""
+    """The price table of a file, the package's, or None."""
+    if path == Path(SHIPPED):
+        return cost.Prices.shipped(SHIPPED_RING)
     return cost.Prices.load(path) if path else None

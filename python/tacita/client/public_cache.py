@@ -15,11 +15,11 @@ from tacita.protocol.files import replacing
 from tacita.protocol.public_part import MAX_BYTES, digest
 
 
-def default_folder() -> Path:
-    """Where parts are kept, by the XDG base directory rules."""
+def default_folder(name: str = "public") -> Path:
+    """Where parts (or other things of this name) are kept, by the XDG base directory rules."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "tacita" / "public"
+    return root / "tacita" / name
 
 
 class PublicCache:

@@ -8,27 +8,37 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacita.measure.clock import best_ms
-from tacita.measure.prices import HOIST_STEPS, price_table
+from tacita.measure.prices import HOIST_STEPS, bootstrap_prices, price_table
 from tacita.protocol import compiled, engine
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb, require_disk, threads
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5
+QUICK_REPEATS = 2
+Shares = Sequence[tuple[str, float]]  # seconds of each step on two cores
+WHOLE: Shares = (
+    ("keygen", 40.0),
+    ("load keys", 10.0),
+    ("operations", 10.0),
+    ("bootstrapping", 80.0),
+    ("prices", 60.0),
+)
+QUICK: Shares = (("keygen", 6.0), ("load keys", 2.0), ("bootstrapping", 15.0), ("prices", 25.0))
 
 
 @dataclass(frozen=True)
 class Bench:
     """Everything a measurement needs. one, all: evaluators on one thread and on all. key_bytes: of the key
-    file."""
+    file. repeats: calls of an operation that a price is the least of."""
 
     params: Any
     secret: Any
@@ -38,6 +48,7 @@ class Bench:
     threads: int
     keygen_seconds: float
     key_bytes: int
+    repeats: int = 3
 
     def encrypt(self, level: int, seed: int = 0, *, real: bool = False) -> Any:
         """A fresh ciphertext of slots in the unit square (or [-1, 1] when real)."""
@@ -69,6 +80,28 @@ def measure_engine(
     table = price_table(bench, report["yardstick_ms"], bootstrap_ms)
     steps.enter("done")
     return report, table
+
+
+def measure_prices(
+    preset: str = "n16",
+    *,
+    allow_insecure: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The price table alone, in less than a minute at full size: nothing on one thread, nothing decrypted. A
+    preset below 128 bits is refused unless `allow_insecure`."""
+    steps = _Steps(progress, QUICK)
+    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
+        prepared = _prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
+    bench = replace(prepared, repeats=QUICK_REPEATS)
+    steps.enter("bootstrapping")
+    bench.all.bootstrap([bench.encrypt(0, 3)], [False])  # encodes the matrices once
+    bootstrap_ms = bootstrap_prices(bench, repeats=1)
+    steps.enter("prices")
+    yardstick_ms = compiled.native.yardstick_ms(bench.params.log_n, 50)
+    table = price_table(bench, yardstick_ms, bootstrap_ms, source="tacita bench prices", part=steps.part)
+    steps.enter("done")
+    return table
 
 
 def _prepare(preset: str, folder: Path, steps: _Steps, *, allow_insecure: bool) -> Bench:
@@ -115,17 +148,12 @@ def _operations(bench: Bench) -> dict[str, Any]:
 
 def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Figures of one complex bootstrap on one thread, and prices with all threads."""
-    a, b = bench.encrypt(0, 3), bench.encrypt(0, 4)
-    real, other = bench.encrypt(0, 5, real=True), bench.encrypt(0, 6, real=True)
+    a = bench.encrypt(0, 3)
     bench.one.bootstrap([a], [False])  # encodes the matrices once
     seconds = best_ms(lambda: bench.one.bootstrap([a], [False]), 2) / 1e3
     bench.all.bootstrap([a], [False])
-    alone = {
-        "complex": best_ms(lambda: bench.all.bootstrap([a], [False]), 2),
-        "real": best_ms(lambda: bench.all.bootstrap([real], [True]), 2),
-    }
-    both = best_ms(lambda: bench.all.bootstrap([a, b], [False, False]), 2)
-    reals = best_ms(lambda: bench.all.bootstrap([real, other], [True, True]), 2)
+    prices = bootstrap_prices(bench)
+    alone, each = prices["complex"]["alone"], prices["complex"]["each"]
     fresh = bench.one.bootstrap([a], [False])[0]
     average, worst = _bits(np.asarray(bench.secret.decrypt(fresh)) - bench.values(3))
     report = {
@@ -138,12 +166,11 @@ def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, fl
         "keys_gb": bench.params.bootstrap_key_bytes / 1e9,
         "peak_rss_gb": peak_memory_gb(),
         "all_threads": bench.threads,
-        "seconds_all_threads": alone["complex"] / 1e3,
-        "two_ciphertexts_ratio": both / alone["complex"],
-        "two_ciphertexts_ratio_one_thread": both / 1e3 / seconds,
+        "seconds_all_threads": alone / 1e3,
+        "two_ciphertexts_ratio": 2 * each / alone,
+        "two_ciphertexts_ratio_one_thread": 2 * each / 1e3 / seconds,
     }
-    each = {"complex": both / 2, "real": reals / 2}
-    return report, {kind: {"alone": alone[kind], "each": each[kind]} for kind in alone}
+    return report, prices
 
 
 def _bits(error: Any) -> tuple[float, float]:
@@ -155,29 +182,22 @@ def _bits(error: Any) -> tuple[float, float]:
 class _Steps:
     """Progress of a measurement, in shares of the time it takes at full size."""
 
-    SHARES = (
-        ("keygen", 40.0),
-        ("load keys", 10.0),
-        ("operations", 10.0),
-        ("bootstrapping", 80.0),
-        ("prices", 60.0),
-    )
-
-    def __init__(self, progress: Callable[[Progress], None]) -> None:
+    def __init__(self, progress: Callable[[Progress], None], shares: Shares = WHOLE) -> None:
+        self._shares = shares
         self._progress = progress
         self._began = time.monotonic()
         self._index = 0
 
     def enter(self, name: str) -> None:
-        names = [n for n, _ in self.SHARES]
+        names = [n for n, _ in self._shares]
         self._index = names.index(name) if name in names else len(names)
         self.part(0, 1)
 
     def part(self, done: int, total: int) -> None:
-        weights = [w for _, w in self.SHARES]
+        weights = [w for _, w in self._shares]
         current = weights[self._index] if self._index < len(weights) else 0.0
         passed = sum(weights[: self._index]) + current * done / total
         spent = time.monotonic() - self._began
         left = (sum(weights) - passed) * (spent / passed if passed else 1.0)
-        name = self.SHARES[self._index][0] if self._index < len(weights) else "done"
+        name = self._shares[self._index][0] if self._index < len(weights) else "done"
         self._progress(Progress(name, self._index, len(weights), spent, left))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint import Checkpoint
 from tacita.client import Answer, Client
-from tacita.measure.batch import StageClock, quality
+from tacita.measure.batch import StageClock, quality, stage_rows
+from tacita.measure.worst import compared
 from tacita.models.reference import reference
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan
@@ -25,6 +26,7 @@ from tacita.run.resources import peak_memory_gb
 from tacita.schemes.ciphertext_estimate import parameters
 from tacita.schemes.registry import scheme_of
 from tacita.server import Server
+from tacita.server.session import MEMORY_GB
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
@@ -103,13 +105,18 @@ def simulated(
 
 
 def figures(
-    plan: Plan, model: Checkpoint, samples: Sequence[Sample], ran: Ran, backend: str
+    plan: Plan,
+    model: Checkpoint,
+    samples: Sequence[Sample],
+    ran: Ran,
+    backend: str,
+    memory: float = MEMORY_GB,
 ) -> dict[str, Any]:
-    """The report.
+    """The report. memory: the limit in GB.
 
     seconds: plan, keygen and the steps of the first request, as `tacita demo` has them; its evaluate includes
     the circuit and the reading of keys, which `setup` has apart. warm: the second request. stages: of the
-    last request, beside the plan's prediction.
+    last request, beside the estimate of a process that is warm; worst: those furthest off.
     """
     wanted = np.array([reference(model, *sample).logits for sample in samples])
     found = np.array([answer.logits for answer in ran.answers])
@@ -118,7 +125,7 @@ def figures(
     )
     setup = {name: ran.seconds.get(name, 0.0) for name in ("circuit", "keys")}
     once = {name: ran.seconds.get(name, 0.0) for name in ("plan", "keygen")}
-    predicted = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
+    rows = stage_rows(plan, ran.stages[-1], 1, memory, warm=True)
     held = backend == "ckks"
     return {
         "model": plan.model.name,
@@ -130,11 +137,9 @@ def figures(
         "seconds": once | first | {"evaluate": first["evaluate"] + sum(setup.values())},
         "setup": setup,
         "warm": {"seconds": last, "wall_seconds": sum(last.values())},
-        "predicted_seconds": sum(plan.prediction.stage_seconds),
-        "stages": [
-            {"name": stage.name, "seconds": ran.stages[-1].get(stage.name), "predicted": seconds}
-            for stage, seconds in predicted
-        ],
+        "predicted_seconds": sum(row["predicted_seconds"] for row in rows),
+        "prices": plan.prediction.machine,
+        **compared([{**row, "predicted": row["predicted_seconds"]} for row in rows]),
         **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
         "warnings": sum(bool(answer.warnings) for answer in ran.answers),

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacita.measure.clock import best_ms
+from tacita.measure.traffic import spill_seconds_per_gb, touch_seconds_per_gb
 from tacita.placement.cost import Sizes
+from tacita.run.processor import processor
 
 if TYPE_CHECKING:
     from tacita.measure.engine import Bench
@@ -24,46 +27,70 @@ LEVELS = (1, 4, 7, 10, 13)
 LIMBS_AT_LEVEL_0 = 3
 PERIOD = 256  # of the plaintext vectors, as in the default model
 COLD = 6  # operands taken in turn
+FEW = 2  # of an operation whose results alone leave the caches cold
 DENSE = 32  # vectors of full length
-REPEATS = 3
 INPUTS, OUTPUTS = 64, (8, 40)  # of the matrix products
 PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
 
 
 def price_table(
-    bench: Bench, yardstick_ms: float, bootstrap_ms: dict[str, dict[str, float]]
+    bench: Bench,
+    yardstick_ms: float,
+    bootstrap_ms: dict[str, dict[str, float]],
+    *,
+    source: str = "tacita bench engine",
+    part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
-    """The JSON content of a table that `tacita.placement.cost.Prices` reads."""
-    rows = {level + LIMBS_AT_LEVEL_0: _row(bench, level) for level in LEVELS}
+    """The JSON content of a table that `tacita.placement.cost.Prices` reads. part: told of each level."""
+    rows = {}
+    for done, level in enumerate(LEVELS):
+        part(done, len(LEVELS))
+        rows[level + LIMBS_AT_LEVEL_0] = _row(bench, level)
     ops = next(iter(rows.values()))
+    ciphertext = bench.encrypt(max(LEVELS))
     return {
-        "machine": _machine(),
+        "machine": processor().name,
         "log_n": bench.params.log_n,
         "threads": bench.threads,
         "limbs_at_level_0": LIMBS_AT_LEVEL_0,
         "yardstick_ms": yardstick_ms,
         "keygen_seconds_per_gb": bench.keygen_seconds / (bench.key_bytes / 1e9),
-        "source": "tacita bench engine",
+        "touch_seconds_per_gb": touch_seconds_per_gb(),
+        "spill_seconds_per_gb": spill_seconds_per_gb(bench.params, ciphertext),
+        "source": source,
         "sizes": dataclasses.asdict(_sizes(bench)),
         "bootstrap_ms": bootstrap_ms,
         "ms": {op: {str(limbs): round(row[op], 4) for limbs, row in rows.items()} for op in ops},
     }
 
 
+def bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, float]]:
+    """Milliseconds by kind: of one ciphertext with all threads, and of each of two. The matrices must have
+    been encoded by a bootstrap before."""
+    found: dict[str, dict[str, float]] = {}
+    for kind, real in (("complex", False), ("real", True)):
+        one, two = bench.encrypt(0, 3, real=real), bench.encrypt(0, 4, real=real)
+        alone = best_ms(partial(bench.all.bootstrap, [one], [real]), repeats)
+        both = best_ms(partial(bench.all.bootstrap, [one, two], [real, real]), repeats)
+        found[kind] = {"alone": alone, "each": both / 2}
+    return found
+
+
 def _row(bench: Bench, level: int) -> dict[str, float]:
     be, a, b = bench.all, bench.encrypt(level, 1), bench.encrypt(level, 2)
     xs, ys = ([be.neg(ct) for _ in range(COLD)] for ct in (a, b))
 
-    def each(run: Callable[[Any, Any], object]) -> float:
+    def each(run: Callable[[Any, Any], object], operands: int = COLD) -> float:
         """Milliseconds of one call on operands that have left the caches since the last one, as in a
         circuit."""
-        return best_ms(lambda: [run(x, y) for x, y in zip(xs, ys, strict=True)], REPEATS) / COLD
+        pairs = list(zip(xs, ys, strict=True))[:operands]
+        return best_ms(lambda: [run(x, y) for x, y in pairs], bench.repeats) / operands
 
     mul, rescale = each(be.mul), each(lambda x, _: be.mul_const(x, 0.5))
-    tensor = (best_ms(lambda: be.dot(xs, ys), REPEATS) - mul) / (COLD - 1)
+    tensor = (best_ms(lambda: be.dot(xs, ys), bench.repeats) - mul) / (COLD - 1)
     row = {
         "rotate": each(lambda x, _: be.rotate(x, 1)),
-        "rotate_shared": (each(_many(be, 12)) - each(_many(be, 4))) / 8,
+        "rotate_shared": (each(_many(be, 12), FEW) - each(_many(be, 4), FEW)) / 8,
         "conjugate": each(lambda x, _: be.conjugate(x)),
         "mul": mul,
         "add": each(be.add),
@@ -106,7 +133,7 @@ def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
     rows, columns, count = PRODUCTS
     left, right = ([[bench.all.neg(a) for _ in range(n)] for _ in range(count)] for n in (rows, columns))
     held = [bench.all.products(left, right, None)]
-    outer = best_ms(lambda: _more(bench, left, right, held), REPEATS) / (rows * columns * count)
+    outer = best_ms(lambda: _more(bench, left, right, held), bench.repeats) / (rows * columns * count)
     return {"matmul_input": entry, "matmul": max(0.0, per_output) / INPUTS, "outer": outer}
 
 
@@ -118,14 +145,14 @@ def _more(bench: Bench, left: Any, right: Any, held: list[Any]) -> None:
 def _matmul_ms(bench: Bench, a: Any, outputs: int) -> float:
     weights = np.random.default_rng(1).uniform(-1.0, 1.0, (outputs, INPUTS, 1))
     inputs = [bench.all.neg(a) for _ in range(INPUTS)]  # distinct memory, as in a circuit
-    return best_ms(lambda: bench.all.matmul(inputs, weights, None), REPEATS)
+    return best_ms(lambda: bench.all.matmul(inputs, weights, None), bench.repeats)
 
 
 def _linear_ms(bench: Bench, a: Any, babies: list[int], period: int = PERIOD) -> float:
     rng = np.random.default_rng(0)
     vectors = rng.uniform(-1.0, 1.0, (len(babies), period)).astype(np.complex128)
     terms = np.array([(0, 0, 0, baby, i) for i, baby in enumerate(babies)], dtype=np.int32)
-    return best_ms(lambda: bench.all.linear([a], vectors, terms, 1, 0), REPEATS)
+    return best_ms(lambda: bench.all.linear([a], vectors, terms, 1, 0), bench.repeats)
 
 
 def _sizes(bench: Bench) -> Sizes:
@@ -135,12 +162,3 @@ def _sizes(bench: Bench) -> Sizes:
     rotations = sum(sizes.key(bench.params.max_level, LIMBS_AT_LEVEL_0)[0] for _ in HOIST_STEPS)
     file = max(0, bench.key_bytes - rotations)
     return dataclasses.replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
-
-
-def _machine() -> str:
-    """The processor's name."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return "unknown processor"

@@ -24,6 +24,9 @@ from tacita.errors import PlanError
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
 BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
 THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
+# For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
+# pages), and that are packed, written to disk and read back.
+SECONDS_PER_GB = ("touch_seconds_per_gb", "spill_seconds_per_gb")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class Prices:
     yardstick_ms: the scalar 64-bit NTT at N = 2^16 on the same machine, which carries ratios to other
     machines.
     sizes: bytes of keys, ciphertexts and processes. keygen_seconds_per_gb: per 10^9 bytes of the key file.
+    touch_seconds_per_gb, spill_seconds_per_gb: see `SECONDS_PER_GB`; 0 in a table that has not measured them.
+    scale: seconds here for one second of the table, on a machine that has measured no more than its
+    yardstick. Predictions are multiplied by it and nothing else is: plans are those of the table.
+    origin: where the prices come from, in the words of a report.
     """
 
     machine: str
@@ -93,6 +100,15 @@ class Prices:
     sizes: Sizes
     keygen_seconds_per_gb: float
     source: str
+    touch_seconds_per_gb: float = 0.0
+    spill_seconds_per_gb: float = 0.0
+    scale: float = 1.0
+    origin: str = ""
+
+    @property
+    def named(self) -> str:
+        """The machine, and where its prices come from, as a prediction names it."""
+        return f"{self.machine} ({self.origin})" if self.origin else self.machine
 
     @staticmethod
     def load(path: Path) -> Prices:
@@ -125,8 +141,9 @@ class Prices:
                 "source",
             )
             fields = {name: data[name] for name in names}
+            fields |= {name: float(data.get(name, 0.0)) for name in SECONDS_PER_GB}
             return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(
                 f"price table: a field is missing or unknown ({error})",
                 hint="write one with `tacita bench engine`",

@@ -15,7 +15,12 @@ from tacita.plans.presets import can_bootstrap, chain_of
 
 
 def prices_of(parameters: ParameterInfo, prices: Prices | None = None) -> Prices:
-    """Given prices, else the package's measured table for the ring, else formulas."""
+    """Given prices, else the package's measured table for the ring, else formulas.
+
+    A table of another ring says nothing of this one: it is passed over, as those of the rings that "leveled"
+    tries one after the other are.
+    """
+    prices = prices if prices is not None and prices.log_n == parameters.log_n else None
     if can_bootstrap(parameters):
         return prices or Prices.shipped(parameters.log_n) or formula_prices(parameters.log_n)
     special = chain_of(parameters).special

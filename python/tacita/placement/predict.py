@@ -63,6 +63,24 @@ def keygen_seconds(rotations: Iterable[tuple[int, int]], top: int, prices: Price
     return evaluation_key_bytes(rotations, top, prices)[0] / 1e9 * prices.keygen_seconds_per_gb
 
 
+def run_seconds(
+    rotations: Iterable[tuple[int, int]], top: int, evaluate: float, working: int, prices: Prices
+) -> dict[str, float]:
+    """Seconds of steps here: keygen, evaluate (warm: in memory that the process has touched before).
+
+    Where the table prices them, also touch and spill: seconds that a new process takes for touching its
+    working memory, and that a request would take if all of it went to disk and back once. What a stage has of
+    them follows from its bytes: `ciphertext_estimate.stage_estimates`.
+    """
+    seconds = {"keygen": keygen_seconds(rotations, top, prices), "evaluate": evaluate}
+    seconds |= {
+        name: working / 1e9 * per_gb
+        for name, per_gb in (("touch", prices.touch_seconds_per_gb), ("spill", prices.spill_seconds_per_gb))
+        if per_gb
+    }
+    return {name: prices.scale * value for name, value in seconds.items()}
+
+
 def _keygen_memory(sizes: Sizes) -> int:
     """One bootstrapping key at a time is held before it is streamed to disk."""
     return 4 * 2 * 35 * 4 * sizes.limb_memory

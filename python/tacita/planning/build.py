@@ -118,12 +118,13 @@ def _prediction(
     error: float,
 ) -> Prediction:
     top = placed.parameters.max_level
-    keygen = predict.keygen_seconds(placed.rotations, top, prices)
     return Prediction(
-        machine=prices.machine,
+        machine=prices.named,
         threads=prices.threads,
-        stage_seconds=tuple(s.seconds + s.bootstrap_seconds for s in placed.placement.steps),
-        seconds={"keygen": keygen, "evaluate": placed.placement.seconds},
+        stage_seconds=tuple(prices.scale * (s.seconds + s.bootstrap_seconds) for s in placed.placement.steps),
+        seconds=predict.run_seconds(
+            placed.rotations, top, placed.placement.seconds, max(placed.stage_bytes), prices
+        ),
         bytes=predict.run_bytes(placed.rotations, request, response, top, max(placed.stage_bytes), prices),
         stage_bytes=placed.stage_bytes,
         max_abs_error=error,

@@ -64,8 +64,9 @@ class Wish:
     fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
     quicker one. functions: approximations of "tacita", "moai", "arion", "leaf" or "thor", whose softmax
     takes packing multidiagonal. accuracy: stated errors of these.
-    prices: default the measured table for the ring, else formulas. salt: of the commitment to the weights,
-    by default a fresh one; with the same one the same wish gives the same plan.
+    prices: used on the ring that they are of; default the shipped table for the ring, else formulas.
+    salt: of the commitment to the weights, by default a fresh one; with the same one the same wish gives
+    the same plan.
 
     embeddings: "published" or "hidden". formats: of fixed-point numbers.
 

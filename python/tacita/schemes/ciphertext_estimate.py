@@ -18,8 +18,13 @@ KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """What a stage should cost. seconds: bootstraps included. products: of ciphertexts. bytes: of the
-    ciphertexts alive at its peak; spill_bytes: what of these is beyond the memory limit.
+    """What a stage should cost. seconds: bootstraps included, in memory that the process has used before.
+    products: of ciphertexts. bytes: of the ciphertexts alive at its peak; spill_bytes: what of these is
+    beyond the memory limit.
+
+    touch_seconds: in the first request of a process, for the memory by which this stage makes it grow.
+    spill_seconds: for taking what is beyond the limit to disk and back once, in every request. Both are 0
+    where the prices have none.
     """
 
     name: str
@@ -30,6 +35,8 @@ class StageEstimate:
     products: int
     bytes: int
     spill_bytes: int
+    touch_seconds: float = 0.0
+    spill_seconds: float = 0.0
 
 
 def estimate(
@@ -40,7 +47,9 @@ def estimate(
     """
     count = inputs or plan.batch
     requests = ceil(count / plan.batch)
-    seconds = plan.predicted_seconds(link) * requests
+    stages = list(stage_estimates(plan, memory))
+    touch, spill = (sum(getattr(s, f"{name}_seconds") for s in stages) for name in ("touch", "spill"))
+    seconds = plan.predicted_seconds(link) * requests + touch + spill * requests
     return {
         "model": plan.model.name,
         "scheme": plan.scheme,
@@ -53,7 +62,9 @@ def estimate(
         "wall_seconds": seconds,
         "seconds_per_input": seconds / count,
         "seconds": dict(plan.prediction.seconds),
-        "stages": [asdict(stage) for stage in stage_estimates(plan, memory)],
+        "touch_seconds": touch,
+        "spill_seconds": spill,
+        "stages": [asdict(stage) for stage in stages],
         "stage_seconds": {s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)},
         "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
         "bytes": dict(plan.prediction.bytes),
@@ -73,8 +84,10 @@ def estimate(
 def stage_estimates(plan: Plan, memory: float = MEMORY_GB) -> Iterator[StageEstimate]:
     """One for each stage of the plan, in its order."""
     p = plan.prediction
-    room = _room(plan, memory)
+    room, touched = _room(plan, memory), 0
     for stage, seconds, alive in zip(plan.stages, p.stage_seconds, p.stage_bytes, strict=True):
+        held, spilled = min(alive, room), max(0, alive - room)
+        grown, touched = max(0, held - touched), max(held, touched)
         yield StageEstimate(
             name=stage.name,
             seconds=seconds,
@@ -83,8 +96,16 @@ def stage_estimates(plan: Plan, memory: float = MEMORY_GB) -> Iterator[StageEsti
             key_switches=key_switches(stage),
             products=ciphertext_products(stage),
             bytes=alive,
-            spill_bytes=max(0, alive - room),
+            spill_bytes=spilled,
+            touch_seconds=_share(plan, "touch", grown),
+            spill_seconds=_share(plan, "spill", spilled),
         )
+
+
+def _share(plan: Plan, step: str, count: int) -> float:
+    """Seconds of so many bytes: the plan's prediction has those of its whole working memory."""
+    whole = max(plan.prediction.stage_bytes, default=0)
+    return plan.prediction.seconds.get(step, 0.0) * count / whole if whole else 0.0
 
 
 def key_switches(placed: PlacedStage) -> int:

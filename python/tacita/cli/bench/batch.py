@@ -43,6 +43,8 @@ from tacita.errors import InputError
 from tacita.front.embed import tokenize
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.measure.dashformer import split
+from tacita.measure.own_prices import prices_here
+from tacita.measure.worst import compared, worst_table
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -229,6 +231,7 @@ def _planned(task: Task) -> Plan:
             scheme=task.scheme,
             inputs=len(task.texts),
             texts=task.calibration,
+            prices=prices_here(task.preset),
             progress=report,
         )
     assert isinstance(plan, Plan)  # of a scheme with requests
@@ -307,7 +310,8 @@ def _figures(plan: Plan, task: Task, machine: Machine, ran: Ran) -> dict[str, An
         "seconds_per_input": wall / len(task.texts),
         "seconds": ran.seconds,
         "predicted_seconds": dict(plan.prediction.seconds),
-        "stages": stage_rows(plan, ran.clock.seconds, ran.requests),
+        "prices": plan.prediction.machine,
+        **compared(stage_rows(plan, ran.clock.seconds, ran.requests, machine.memory)),
         **operation_counts(plan),
         "bytes": ran.bytes,
         "peak_rss_gb": peak_memory_gb(),
@@ -341,6 +345,7 @@ def _show(figures: dict[str, Any]) -> None:
     for name, count in figures["bytes"].items():
         table.add_row(name.replace("_", " "), size(count))
     table.add_row("peak memory, on disk", f"{figures['peak_rss_gb']:.2f} GB, {figures['spill_gb']:.2f} GB")
+    table.add_row("prices", shown(figures["prices"]))
     table.add_row("security", security_of(figures))
     out.print(table)
     slowest = Table("stage, one request", "seconds", "predicted")
@@ -348,3 +353,5 @@ def _show(figures: dict[str, Any]) -> None:
         seconds = "-" if row["seconds"] is None else f"{row['seconds']:.2f}"
         slowest.add_row(shown(row["name"]), seconds, f"{row['predicted_seconds']:.2f}")
     out.print(slowest)
+    if figures["encrypted"]:
+        out.print(worst_table(figures["stages"]))

@@ -12,6 +12,7 @@ from rich.table import Table
 from tacita.cli.bench import batch as bench_batch
 from tacita.cli.bench import leaf as bench_leaf
 from tacita.cli.bench import one as bench_one
+from tacita.cli.bench import prices as bench_prices
 from tacita.cli.bench import two_party as bench_two_party
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
@@ -24,6 +25,7 @@ app.command("batch")(bench_batch.batch)
 app.command("dashformer")(bench_batch.dashformer)
 app.command("leaf")(bench_leaf.leaf)
 app.command("one")(bench_one.one)
+app.command("prices")(bench_prices.prices)
 app.command("two-party")(bench_two_party.two_party)
 PriceFile = Annotated[
     Path | None,

@@ -15,7 +15,7 @@ from rich.table import Table
 from tacita import api
 from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, embed
-from tacita.cli.console import duration, out, progress, reporting
+from tacita.cli.console import duration, out, progress, reporting, shown
 from tacita.cli.options import (
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
@@ -24,16 +24,20 @@ from tacita.cli.options import (
     Json,
     Pooling,
     Preset,
+    Prices,
     Threads,
     Tokens,
     load_model,
+    read_prices,
 )
 from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
 from tacita.errors import InputError
 from tacita.front.embed import tokenize
 from tacita.measure.one import Ran, Sample, encrypted, figures, simulated, unrounded
+from tacita.measure.own_prices import prices_here
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
+from tacita.measure.worst import worst_table
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -83,6 +87,7 @@ def one(
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
     work: Keep = None,
+    prices: Prices = None,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
@@ -99,7 +104,8 @@ def one(
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
-        plan = api.plan(chosen.model, scheme="thor", progress=report, **options)
+        paid = read_prices(prices) or prices_here(preset)
+        plan = api.plan(chosen.model, scheme="thor", prices=paid, progress=report, **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     plan = unrounded(plan)
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
@@ -111,7 +117,7 @@ def one(
                 encrypted(plan, chosen.model, chosen.samples, ran, files, report, **how)
             else:
                 simulated(plan, chosen.model, chosen.samples, ran, backend.value, report)
-    found = figures(plan, chosen.model, chosen.samples, ran, backend.value)
+    found = figures(plan, chosen.model, chosen.samples, ran, backend.value, memory)
     with reporting(json, found):
         _show(found)
 
@@ -146,6 +152,7 @@ def _show(found: dict[str, Any]) -> None:
     table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")
     table.add_row("same label as float", f"{100 * found['agreement']:.0f} %")
     table.add_row("peak memory", f"{found['peak_rss_gb']:.2f} GB")
+    table.add_row("prices", shown(found["prices"]))
     table.add_row("bootstraps", f"{found['bootstraps']}, on {found['threads']} threads")
     table.add_row("security", security_of(found))
     out.print(table)
@@ -154,3 +161,5 @@ def _show(found: dict[str, Any]) -> None:
         taken = "-" if row["seconds"] is None else f"{row['seconds']:.2f}"
         stages.add_row(row["name"], taken, f"{row['predicted']:.2f}")
     out.print(stages)
+    if found["encrypted"]:
+        out.print(worst_table(found["stages"]))

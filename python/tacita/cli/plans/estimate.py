@@ -70,8 +70,11 @@ def _show_ciphertexts(plan: Plan, found: dict[str, Any]) -> None:
     table.add_row("machine", f"{shown(p.machine)}, {p.threads} threads")
     request = f"{several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
     table.add_row("scheme", f"{plan.scheme} in {plan.packing}, {request}")
-    for step, seconds in p.seconds.items():
-        table.add_row(shown(step), duration(seconds))
+    for step in ("keygen", "evaluate"):
+        table.add_row(step, duration(p.seconds[step]))
+    if "touch" in p.seconds:
+        table.add_row("new memory, first request", duration(found["touch_seconds"]))
+        table.add_row("to disk and back, a request", duration(found["spill_seconds"]))
     counts = f"{several(found['inputs'], 'text')} in {several(found['requests'], 'request')}"
     texts = f"{counts}, {found['seconds_per_input']:.2f} s a text"
     table.add_row("all texts", f"{duration(found['wall_seconds'])}: {texts}")

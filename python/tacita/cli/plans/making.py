@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tacita import api
 from tacita.api import Choice, Objective, Wish
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, several, shown
+from tacita.measure.own_prices import prices_here, told
+from tacita.plans.plan import Plan
 from tacita.plans.scheme import AUTO
 from tacita.run.resources import threads
 from tacita.schemes.base import AnyPlan
@@ -16,11 +20,14 @@ CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --conn
 
 
 def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
-    """Plans; says in one line why, when the scheme or its packing was ours to choose. Raises what
-    `choose_plan` raises.
+    """Plans by this machine's prices unless others are wished, and says which; and in one line why, when the
+    scheme or its packing was ours to choose. Raises what `choose_plan` raises, FileError for damaged prices.
     """
+    wish = replace(wish, prices=wish.prices or prices_here(wish.preset))
     with progress("plan") as report:
         choice = api.choose_plan(model, wish, progress=report, processes=threads())
+    if wish.prices and isinstance(choice.plan, Plan):
+        out.print(told(wish.prices), soft_wrap=True)
     if AUTO in (wish.scheme_name, wish.packing):
         out.print(why(choice, "scheme" if wish.scheme_name == AUTO else "packing"), soft_wrap=True)
     return choice.plan

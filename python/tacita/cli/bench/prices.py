@@ -1,0 +1,52 @@
+"""`tacita bench prices`: the machine's own prices, in a minute. From then on plans and estimates use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from tacita.cli.console import out, progress, reporting, shown
+from tacita.cli.options import PRESET_DEFAULT, Insecure, Json, Preset
+from tacita.errors import PlanError
+from tacita.measure import measure_prices
+from tacita.measure.own_prices import keep, kept, told
+from tacita.placement.cost import Prices
+from tacita.plans.presets import can_bootstrap
+from tacita.protocol import engine as door
+
+LEVEL = 9  # 12 limbs, as in the engine's figures
+
+
+def prices(preset: Preset = PRESET_DEFAULT, json: Json = None, allow_insecure: Insecure = False) -> None:
+    """Measure what operations cost here; plan, estimate and scheme auto use it from then on. A minute, 5 GB.
+
+    Kept in the user's cache, for this processor, thread count and release. Anything else that runs beside it
+    makes prices too high.
+    """
+    info = door.describe(preset)
+    door.require_secure(info, allow_insecure=allow_insecure)
+    if not can_bootstrap(info):
+        raise PlanError(f"bench prices: {preset} has no bootstrapping", hint="formulas price its operations")
+    with progress("bench") as report:
+        table = measure_prices(preset, allow_insecure=allow_insecure, progress=report)
+    path = keep(table)
+    with reporting(json, table):
+        found = kept(info.log_n)
+        assert found is not None  # just written
+        _show(found, table)
+        out.print(f"{told(found)}, kept in {shown(str(path))}", soft_wrap=True)
+
+
+def _show(found: Prices, table: dict[str, Any]) -> None:
+    rows = Table(show_header=False, box=None)
+    rows.add_row("machine", f"{shown(found.machine)}, {found.threads} threads")
+    rows.add_row("yardstick", f"{found.yardstick_ms:.3f} ms")
+    for name, op in (("rotate", "rotate"), ("product", "mul"), ("rescale", "rescale")):
+        rows.add_row(f"{name} at 12 limbs", f"{1e3 * found.seconds(op, LEVEL):.2f} ms")
+    for kind in ("complex", "real"):
+        alone, each = (found.bootstrap_ms[kind][how] / 1e3 for how in ("alone", "each"))
+        rows.add_row(f"bootstrap, {kind}", f"{alone:.2f} s alone, {each:.2f} s of several")
+    rows.add_row("first touch of memory", f"{table['touch_seconds_per_gb']:.2f} s a GB")
+    rows.add_row("ciphertexts to disk and back", f"{table['spill_seconds_per_gb']:.2f} s a GB")
+    out.print(rows)

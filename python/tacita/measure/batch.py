@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.measure.worst import ratio
 from tacita.plans.plan import Plan
 from tacita.run.executor import Progress
 from tacita.schemes.ciphertext_estimate import stage_estimates
@@ -78,14 +77,13 @@ def operation_counts(plan: Plan) -> dict[str, int]:
 def stage_rows(
     plan: Plan, seconds: Mapping[str, float], requests: int, memory: float = MEMORY_GB, *, warm: bool = False
 ) -> list[dict[str, Any]]:
-    """One row a stage: seconds of one request (the mean over `requests`; None for one that did not run), what
-    the estimate said within this limit of memory, and their ratio. warm: in a process whose memory an earlier
+    """One row a stage: seconds of one request (the mean over `requests`; None for one that did not run), and
+    what the estimate says within this limit of memory. warm: in a process whose memory an earlier
     request has touched."""
     rows = []
     for stage in stage_estimates(plan, memory):
         taken = seconds[stage.name] / requests if stage.name in seconds else None
         touching = 0.0 if warm else stage.touch_seconds / requests
         predicted = stage.seconds + stage.spill_seconds + touching
-        row = {"name": stage.name, "seconds": taken, "predicted_seconds": predicted}
-        rows.append(row | {"ratio": ratio(taken, predicted)})
+        rows.append({"name": stage.name, "seconds": taken, "predicted_seconds": predicted})
     return rows

@@ -139,7 +139,11 @@ def figures(
         "warm": {"seconds": last, "wall_seconds": sum(last.values())},
         "predicted_seconds": sum(row["predicted_seconds"] for row in rows),
         "prices": plan.prediction.machine,
-        **compared([{**row, "predicted": row["predicted_seconds"]} for row in rows]),
+        "stages": [
+            {"name": row["name"], "seconds": row["seconds"], "predicted": row["predicted_seconds"]}
+            for row in rows
+        ],
+        **compared(rows),
         **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
         "warnings": sum(bool(answer.warnings) for answer in ran.answers),

@@ -6,47 +6,46 @@ second where one was predicted are no news.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf, log
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 LONG = 2.0  # seconds, measured or predicted
 SHOWN = 6
 
 
-def ratio(seconds: float | None, predicted: float) -> float | None:
-    """Measured over predicted; None where one of them is missing or zero."""
-    return seconds / predicted if seconds and predicted > 0.0 else None
+def by_worst(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a report (name, seconds, predicted_seconds) that took LONG, or should have, each with its
+    ratio, by how far off they are."""
+    kept = [row for row in rows if max(row["seconds"] or 0.0, row["predicted_seconds"]) >= LONG]
+    found = [{**row, "ratio": _ratio(row["seconds"], row["predicted_seconds"])} for row in kept]
+    return sorted(found, key=_off, reverse=True)
 
 
-def by_worst(rows: Iterable[Mapping[str, Any]], *, long: float = LONG) -> list[Mapping[str, Any]]:
-    """Rows of a report (name, seconds, predicted_seconds, ratio) that took `long` seconds, or should have, by
-    how far off they are."""
-    kept = [row for row in rows if max(row["seconds"] or 0.0, row["predicted_seconds"]) >= long]
-    return sorted(kept, key=_off, reverse=True)
-
-
-def compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields of a report: all stages in their order, the long ones by worst ratio, and the ratio of the
-    sums."""
+def compared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of a report: the long stages by worst ratio, and the ratio of the sums of all."""
     measured = sum(row["seconds"] or 0.0 for row in rows)
-    return {
-        "stages": rows,
-        "worst": [{"name": row["name"], "ratio": row["ratio"]} for row in by_worst(rows)],
-        "ratio": ratio(measured, sum(row["predicted_seconds"] for row in rows)),
-    }
+    predicted = sum(row["predicted_seconds"] for row in rows)
+    return {"worst": by_worst(rows), "ratio": _ratio(measured, predicted)}
 
 
-def worst_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """The stages that are furthest off."""
+def worst_table(worst: Iterable[Mapping[str, Any]]) -> Table:
+    """The stages that are furthest off, of those that `by_worst` gives."""
     table = Table(f"furthest off, of {LONG:g} s or more", "seconds", "predicted", "ratio")
-    for row in by_worst(rows)[:SHOWN]:
+    for row in islice(worst, SHOWN):
         taken, far = row["seconds"], row["ratio"]
         cells = "-" if taken is None else f"{taken:.2f}", f"{row['predicted_seconds']:.2f}"
-        table.add_row(row["name"], *cells, "-" if far is None else f"{far:.2f}")
+        table.add_row(escape(row["name"]), *cells, "-" if far is None else f"{far:.2f}")
     return table
+
+
+def _ratio(seconds: float | None, predicted: float) -> float | None:
+    """Measured over predicted; None where one of them is missing or zero."""
+    return seconds / predicted if seconds and predicted > 0.0 else None
 
 
 def _off(row: Mapping[str, Any]) -> float:

@@ -297,6 +297,7 @@ def _both(
 
 def _figures(plan: Plan, task: Task, machine: Machine, ran: Ran) -> dict[str, Any]:
     """All but the quality of the answers. wall_seconds: encrypt, evaluate and decrypt of all requests."""
+    rows = stage_rows(plan, ran.clock.seconds, ran.requests, machine.memory)
     wall = sum(ran.seconds.get(step, 0.0) for step in ("encrypt", "evaluate", "decrypt"))
     return {
         "scheme": task.scheme,
@@ -311,7 +312,8 @@ def _figures(plan: Plan, task: Task, machine: Machine, ran: Ran) -> dict[str, An
         "seconds": ran.seconds,
         "predicted_seconds": dict(plan.prediction.seconds),
         "prices": plan.prediction.machine,
-        **compared(stage_rows(plan, ran.clock.seconds, ran.requests, machine.memory)),
+        "stages": rows,
+        **compared(rows),
         **operation_counts(plan),
         "bytes": ran.bytes,
         "peak_rss_gb": peak_memory_gb(),
@@ -354,4 +356,4 @@ def _show(figures: dict[str, Any]) -> None:
         slowest.add_row(shown(row["name"]), seconds, f"{row['predicted_seconds']:.2f}")
     out.print(slowest)
     if figures["encrypted"]:
-        out.print(worst_table(figures["stages"]))
+        out.print(worst_table(figures["worst"]))

@@ -4,6 +4,7 @@ takes."""
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,9 @@ from tacita.cli.options import (
     Threads,
     Tokens,
     load_model,
+    option,
     read_prices,
+    read_texts,
 )
 from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
@@ -43,7 +46,7 @@ from tacita.protocol import engine
 from tacita.protocol.files import Workdir
 from tacita.server.session import MEMORY_GB
 
-CALIBRATING, MEASURED = 16, 2  # random inputs of a shape
+CALIBRATING, MEASURED = 16, 2  # inputs: random ones of a shape, and how many are timed
 SEEDS = 2, 3  # of these
 
 OneModel = Annotated[
@@ -62,6 +65,15 @@ Layers = Annotated[
     int | None, typer.Option("--layers", help="Of a shape, the first so many.", min=1, show_default=False)
 ]
 Backend = Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")]
+Measuring = Annotated[
+    Path | None,
+    option(
+        "--texts",
+        help="Of a model: texts, one a line; every second is measured, the others calibrate (default: the "
+        "package's).",
+    ),
+]
+Several = Annotated[int, typer.Option("--inputs", help="Texts, one after the other.", min=2)]
 Keep = Annotated[
     Path | None, typer.Option("--work", help="Keep plan, keys and ciphertexts here.", show_default=False)
 ]
@@ -89,18 +101,21 @@ def one(
     work: Keep = None,
     prices: Prices = None,
     json: Json = None,
+    texts: Measuring = None,
+    inputs: Several = MEASURED,
     allow_insecure: Insecure = False,
 ) -> None:
     """Time one text: the first request of a process and the second, stage by stage beside the estimate.
 
-    A model is measured on shipped sentences that do not calibrate it, a shape on random hidden states.
+    A model is measured on shipped sentences (or those of --texts) that do not calibrate it, a shape on random
+    hidden states.
     """
     if (model is None) == (shape is None) or (layers is not None and shape is None):
         raise InputError("bench one: a --model or a --shape, --layers with a shape", hint="one of the two")
     if model is None:
-        chosen = _of_shape(str(shape), layers, tokens)
+        chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
-        chosen = _of_model(load_model(model, pooling), tokens)
+        chosen = _of_model(load_model(model, pooling), tokens, read_texts(texts) or load_texts(), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
@@ -122,20 +137,23 @@ def one(
         _show(found)
 
 
-def _of_shape(name: str, layers: int | None, tokens: int) -> Measured:
+def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:
     model = shaped_model(name, layers=layers)
     calibrating, measured = (
         random_inputs(model.config.hidden, tokens, count, seed)
-        for count, seed in zip((CALIBRATING, MEASURED), SEEDS, strict=True)
+        for count, seed in zip((CALIBRATING, inputs), SEEDS, strict=True)
     )
     return Measured(model, measured, {"hidden_states": calibrating})
 
 
-def _of_model(model: Checkpoint, tokens: int) -> Measured:
-    """The first two of every second shipped sentence; the others calibrate."""
-    texts = load_texts()
+def _of_model(model: Checkpoint, tokens: int, texts: Sequence[str], inputs: int) -> Measured:
+    """The first so many that fit of every second text; the others calibrate."""
     fitting = [text for text in texts[1::2] if len(tokenize(model, text)[0]) <= tokens]
-    samples = [embed(model, text, tokens) for text in fitting[:MEASURED]]
+    if len(fitting) < inputs:
+        raise InputError(
+            f"bench one: {len(fitting)} texts of {tokens} tokens, {inputs} wanted", hint="--texts"
+        )
+    samples = [embed(model, text, tokens) for text in fitting[:inputs]]
     return Measured(model, samples, {"texts": texts[::2]})
 
 
@@ -162,4 +180,4 @@ def _show(found: dict[str, Any]) -> None:
         stages.add_row(row["name"], taken, f"{row['predicted']:.2f}")
     out.print(stages)
     if found["encrypted"]:
-        out.print(worst_table(found["stages"]))
+        out.print(worst_table(found["worst"]))

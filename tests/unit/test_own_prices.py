@@ -156,8 +156,8 @@ def test_a_processor_is_known_by_more_than_its_name(tmp_path: Path) -> None:
 def test_commands_measure_keep_use_and_name_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    toy = ["--preset", "insecure_toy_n10"]
-    keep(table(10), today=DAY)
+    toy = ["--preset", "insecure_toy_n11"]
+    keep(table(11), today=DAY)
     status, out, _ = run("estimate", *toy, "--tokens", "16")
     assert status == 0 and "prices: measured on this machine 2026-11-22" in out
     assert "new memory, first request" in out

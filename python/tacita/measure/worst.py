@@ -7,15 +7,10 @@ second where one was predicted are no news.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from math import inf, log
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 LONG = 2.0  # seconds, measured or predicted
-SHOWN = 6
 
 
 def by_worst(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -31,16 +26,6 @@ def compared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     measured = sum(row["seconds"] or 0.0 for row in rows)
     predicted = sum(row["predicted_seconds"] for row in rows)
     return {"worst": by_worst(rows), "ratio": _ratio(measured, predicted)}
-
-
-def worst_table(worst: Iterable[Mapping[str, Any]]) -> Table:
-    """The stages that are furthest off, of those that `by_worst` gives."""
-    table = Table(f"furthest off, of {LONG:g} s or more", "seconds", "predicted", "ratio")
-    for row in islice(worst, SHOWN):
-        taken, far = row["seconds"], row["ratio"]
-        cells = "-" if taken is None else f"{taken:.2f}", f"{row['predicted_seconds']:.2f}"
-        table.add_row(escape(row["name"]), *cells, "-" if far is None else f"{far:.2f}")
-    return table
 
 
 def _ratio(seconds: float | None, predicted: float) -> float | None:

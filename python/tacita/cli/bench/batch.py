@@ -20,6 +20,7 @@ from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.ask.labelled import read_examples
 from tacita.cli.bench.dashformer import dashformer_folder
+from tacita.cli.bench.worst import show_worst
 from tacita.cli.console import duration, out, progress, reporting, shown, size
 from tacita.cli.options import (
     MODEL_DEFAULT,
@@ -44,7 +45,7 @@ from tacita.front.embed import tokenize
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.measure.dashformer import split
 from tacita.measure.own_prices import prices_here
-from tacita.measure.worst import compared, worst_table
+from tacita.measure.worst import compared
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -355,5 +356,4 @@ def _show(figures: dict[str, Any]) -> None:
         seconds = "-" if row["seconds"] is None else f"{row['seconds']:.2f}"
         slowest.add_row(shown(row["name"]), seconds, f"{row['predicted_seconds']:.2f}")
     out.print(slowest)
-    if figures["encrypted"]:
-        out.print(worst_table(figures["worst"]))
+    show_worst(figures)

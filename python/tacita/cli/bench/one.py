@@ -16,6 +16,7 @@ from rich.table import Table
 from tacita import api
 from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint, embed
+from tacita.cli.bench.worst import show_worst
 from tacita.cli.console import duration, out, progress, reporting, shown
 from tacita.cli.options import (
     PRESET_DEFAULT,
@@ -40,7 +41,6 @@ from tacita.front.embed import tokenize
 from tacita.measure.one import Ran, Sample, encrypted, figures, simulated, unrounded
 from tacita.measure.own_prices import prices_here
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
-from tacita.measure.worst import worst_table
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -150,9 +150,8 @@ def _of_model(model: Checkpoint, tokens: int, texts: Sequence[str], inputs: int)
     """The first so many that fit of every second text; the others calibrate."""
     fitting = [text for text in texts[1::2] if len(tokenize(model, text)[0]) <= tokens]
     if len(fitting) < inputs:
-        raise InputError(
-            f"bench one: {len(fitting)} texts of {tokens} tokens, {inputs} wanted", hint="--texts"
-        )
+        found = f"{len(fitting)} of {len(texts[1::2])} texts have up to {tokens} tokens"
+        raise InputError(f"bench one: {found}, {inputs} wanted", hint="fewer --inputs, more --texts")
     samples = [embed(model, text, tokens) for text in fitting[:inputs]]
     return Measured(model, samples, {"texts": texts[::2]})
 
@@ -179,5 +178,4 @@ def _show(found: dict[str, Any]) -> None:
         taken = "-" if row["seconds"] is None else f"{row['seconds']:.2f}"
         stages.add_row(row["name"], taken, f"{row['predicted']:.2f}")
     out.print(stages)
-    if found["encrypted"]:
-        out.print(worst_table(found["worst"]))
+    show_worst(found)

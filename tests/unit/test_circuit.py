@@ -42,6 +42,7 @@ SHAPES = {
     "odd sizes": (512, 16, {"hidden": 24, "heads": 3, "ff": 70}),
     "heads not powers of two": (1024, 16, {"hidden": 60, "heads": 5, "ff": 50}),
     "several windows": (1024, 16, {"hidden": 96, "heads": 6, "ff": 130}),
+    "sums of three windows": (1024, 16, {"hidden": 192, "heads": 12, "ff": 64, "layers": 2, "classes": 0}),
     "two layers": (1024, 16, {"hidden": 32, "heads": 2, "ff": 64, "layers": 2}),
     "three classes": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "classes": 3}),
     "relu": (512, 16, {"hidden": 16, "heads": 2, "ff": 32, "activation": "relu"}),

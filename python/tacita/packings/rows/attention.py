@@ -9,12 +9,14 @@ costs no level on the way from scores to context. V is computed from x at the le
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from tacita.packings.arrays import Array
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rotations import rotate_range
+from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import (
     context_layout,
     fold_copies,
@@ -52,6 +54,7 @@ class Attention:
     packs: tuple[LinearPlan, ...]
     unpacks: tuple[LinearPlan, ...]
     unfolds: tuple[LinearPlan, ...]
+    gathered: Gathered | None
 
     @staticmethod
     def build(
@@ -63,7 +66,7 @@ class Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
         value, value_bias = _value(weights, layout, windows, specs)
-        unfolds = tuple(unfold_plan(w, 0.5, Stored.input_of(specs.inverse).scale) for w in windows)
+        gathered = Gathered.of(windows)
         return Attention(
             windows=windows,
             layout=layout,
@@ -75,7 +78,8 @@ class Attention:
             projection=_projection(weights, layout, windows, specs),
             packs=tuple(pack_plan(w) for w in windows),
             unpacks=tuple(unpack_plan(w) for w in windows),
-            unfolds=unfolds,
+            unfolds=_unfolds(windows, gathered, Stored.input_of(specs.inverse).scale),
+            gathered=gathered,
         )
 
     def scores(self, be: Backend, x: Cts) -> Cts:
@@ -98,7 +102,8 @@ class Attention:
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
-        not share one ciphertext. 3 levels below exps; x is needed one level above exps at most."""
+        not share one ciphertext, all in one where there are several. 3 levels below exps; x is needed one
+        level above exps at most."""
         entry = min(be.level(e) for e in exps)
         values = self._values(be, x, masks, entry + 1)
         context, sums, first = [], [], 0
@@ -109,7 +114,17 @@ class Attention:
             outs = self._mix_window(be, i, mine, values[i], mask)
             context.append(outs[0])
             sums += outs[1:]
-        return tuple(context), tuple(sums)
+        return tuple(context), self._centred_sums(be, sums)
+
+    def _centred_sums(self, be: Backend, sums: list[Ct]) -> Cts:
+        """Those of windows that keep them apart, stored for the inverse: where there are several, their
+        sum."""
+        offset = Stored.input_of(self.specs.inverse).offset
+        if self.gathered is None:
+            apart = [window for window in self.windows if not window.shared]
+            return tuple(be.add_vector(s, _sum_offset(w, offset)) for s, w in zip(sums, apart, strict=True))
+        total = reduce(be.add, sums)
+        return (be.add_vector(total, np.where(self.gathered.filled, offset, 0.0)),)
 
     def _values(self, be: Backend, x: Cts, masks: Cts, level: int) -> list[Ct]:
         """Masked V with shifted copies, two levels below `level` (or below x, if that is lower)."""
@@ -139,22 +154,34 @@ class Attention:
         if window.shared:
             sums = be.rotate(sums, -window.sum_offset)
         outs = be.linear([*parts, sums], self.unfolds[i])
-        outs[-1] = be.add_vector(outs[-1], _sum_offset(window, Stored.input_of(self.specs.inverse).offset))
+        if window.shared:
+            offset = Stored.input_of(self.specs.inverse).offset
+            outs[-1] = be.add_vector(outs[-1], _sum_offset(window, offset))
         return outs
 
     def project(self, be: Backend, x: Cts, context: Cts, sums: Cts) -> Cts:
         """(Attention output + x) / exit: centred at the first copy, zero elsewhere; or with copies, as it
         is stored. x: the residual.
 
-        One level more than the inverse's below context and sums; 1 (with copies) to 2 below x. The quotients
+        One level more than the inverse's below context and sums, two where one ciphertext has the sums of
+        several windows; 1 (with copies) to 2 below x. The quotients
         are no boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
         """
-        rest, mixed = list(sums), []
+        rest = be.linear(sums, self.gathered.spread) if self.gathered else list(sums)
+        mixed = []
         for window, ct in zip(self.windows, context, strict=True):
             divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
             mixed.append(divide(be, ct, divisor, self.specs.inverse))
         out = self.projection.apply(be, mixed)
         return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
+
+
+def _unfolds(
+    windows: tuple[HeadWindow, ...], gathered: Gathered | None, scale: float
+) -> tuple[LinearPlan, ...]:
+    """Of each window; scale: of the sums."""
+    places = {w: gathered.places(number) for number, w in enumerate(gathered.windows)} if gathered else {}
+    return tuple(unfold_plan(w, 0.5, scale, places.get(w)) for w in windows)
 
 
 def _query_key(

@@ -122,12 +122,13 @@ def fold_copies(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
     return rotate_sum(be, ct, window.copies, window.block)
 
 
-def unfold_plan(window: HeadWindow, context: float, sums: float) -> LinearPlan:
+def unfold_plan(window: HeadWindow, context: float, sums: float, places: Array | None = None) -> LinearPlan:
     """(real part, imaginary part, row sums) of the first folded copy -> context at full width, and row sums.
 
     One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset),
     else two.
-    context, sums: factors. One level; rotations: heads + 1 steps of `half`.
+    context, sums: factors. places: bool [window], where row sums are kept (default: wherever they come to
+    be). One level; rotations: heads + 1 steps of `half`.
     """
     diagonals: Diagonal = {}
     p = np.arange(window.shape.window)
@@ -138,7 +139,9 @@ def unfold_plan(window: HeadWindow, context: float, sums: float) -> LinearPlan:
             k = -(h + part) * window.half
             at = np.where((p >= base) & (p < base + window.half), 1.0, 0.0)
             _accumulate(diagonals, (0, part, k), context * at)
-            _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * np.roll(at, offset))
+            kept = np.roll(at, offset) if places is None else at * places
+            if kept.any():
+                _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * kept)
     return LinearPlan.from_diagonals(
         diagonals, n_inputs=3, n_outputs=1 if window.shared else 2, split="giant"
     )

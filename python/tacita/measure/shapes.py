@@ -3,12 +3,15 @@
 What a circuit costs depends on intervals: a GELU on [-61, 108] takes more levels and products than one on
 [-8, 8]. The intervals of BERT-base, layer by layer, are those of the activations that ARION published of a
 sentence of five tokens (github.com/hangenba/Arion); MiniLM's shape takes those of the first six layers.
-Random weights have them by construction: rows of unit variance in, so many standard deviations at most out.
+Random weights are given them layer by layer: each layer is run on random inputs that have passed those
+below it, and stretched to its intervals before the next one is. (Stretched without looking, the tokens of a
+text grow alike from layer to layer, and the last layers reach a fifth of what BERT-base's do.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +19,12 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
+from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+Traces = Sequence[Mapping[str, Array]]  # of one-layer models, one an input
 SHAPES = {  # layers, hidden, heads, intermediate
     "bert-tiny": (2, 128, 2, 512),
     "minilm": (6, 384, 12, 1536),
@@ -27,8 +32,7 @@ SHAPES = {  # layers, hidden, heads, intermediate
 }
 POSITIONS = 512
 SPREAD = 0.6  # standard deviation of a layer's input, as BERT-base's
-TOKENS_REACH = 2.8  # standard deviations that some token of a text reaches
-SCORES_REACH = 5.2  # the same of some pair of tokens
+FITTED, TOKENS, FIT_SEED = 4, 128, 100  # random inputs that layers are stretched on, their tokens, their seed
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,9 @@ def shaped_model(name: str, *, layers: int | None = None, seed: int = 1) -> Chec
     config = sized(depth, hidden, heads, wide)
     rng = np.random.default_rng(seed)
     tensors = {key: _usual(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+    samples = random_inputs(hidden, TOKENS, FITTED, FIT_SEED + seed)
     for layer in range(depth):
-        _stretch(tensors, f"encoder.layer.{layer}.", BERT_BASE[layer], rng)
+        samples = _stretched(tensors, config, layer, samples, rng)
     return from_tensors(config, tensors, name=f"{name} (random weights)")
 
 
@@ -112,24 +117,58 @@ def _usual(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return rng.normal(0.0, 0.05, shape)
 
 
-def _stretch(tensors: dict[str, Array], prefix: str, wanted: Intervals, rng: np.random.Generator) -> None:
-    """Makes one layer reach its intervals."""
-    low, high = wanted.scores
-    tensors[prefix + "attention.self.query.weight"] *= (high - low) / 2 / SCORES_REACH
+def _stretched(
+    tensors: dict[str, Array],
+    config: BertConfig,
+    layer: int,
+    samples: Sequence[Sample],
+    rng: np.random.Generator,
+) -> list[Sample]:
+    """Makes one layer reach its intervals on these inputs of it, and returns what comes out."""
+    prefix, wanted = f"encoder.layer.{layer}.", BERT_BASE[layer]
     tensors[prefix + "attention.self.value.weight"] *= SPREAD  # real sums before the first norm are small
     tensors[prefix + "attention.output.dense.weight"] *= SPREAD
-    _widen(tensors, prefix, wanted, rng)
+    low, high = _extremes(_traces(tensors, config, layer, samples), "attention.scores")
+    for part in ("weight", "bias"):
+        tensors[prefix + f"attention.self.query.{part}"] *= (wanted.scores[1] - wanted.scores[0]) / (
+            high - low
+        )
+    _widen(tensors, prefix, wanted, _traces(tensors, config, layer, samples), rng)
+    found = _traces(tensors, config, layer, samples)
+    return [(t["layer0.norm2.result"], mask) for t, (_, mask) in zip(found, samples, strict=True)]
 
 
-def _widen(tensors: dict[str, Array], prefix: str, wanted: Intervals, rng: np.random.Generator) -> None:
+def _widen(
+    tensors: dict[str, Array], prefix: str, wanted: Intervals, traces: Traces, rng: np.random.Generator
+) -> None:
     """One inner neuron, as in BERT-base, runs through GELU's whole interval and moves one feature so far that
     the variance of the sum reaches its bound."""
     wide, bias = (tensors[prefix + f"intermediate.dense.{part}"] for part in ("weight", "bias"))
     narrow = tensors[prefix + "output.dense.weight"]
-    wide *= SPREAD
     (low, high), neuron = wanted.inner, int(rng.integers(len(wide)))
-    wide[neuron] *= (high - low) / 2 / TOKENS_REACH / SPREAD
-    bias[neuron] = (high + low) / 2
+    reached = np.concatenate([t["layer0.norm1.result"] @ wide[neuron] for t in traces])
+    stretch = (high - low) / np.ptp(reached)
+    wide *= SPREAD
+    wide[neuron] *= stretch / SPREAD
+    bias[neuron] = low - stretch * reached.min()
     narrow *= SPREAD / 2
     narrow[:, neuron] = 0.0
     narrow[int(rng.integers(len(narrow))), neuron] = -np.sqrt(wanted.variance * len(narrow)) / high
+
+
+def _traces(
+    tensors: Mapping[str, Array], config: BertConfig, layer: int, samples: Sequence[Sample]
+) -> Traces:
+    """What one layer makes of its inputs, all rows of it: as a model of this layer alone, whose answer is a
+    mean."""
+    alone = replace(config, layers=1, pooling="mean", labels=())
+    here, there = f"encoder.layer.{layer}.", "encoder.layer.0."
+    own = {there + name.removeprefix(here): value for name, value in tensors.items() if name.startswith(here)}
+    model = from_tensors(alone, {name: own[name] for name in tensor_shapes(alone)})
+    return [reference(model, *sample).trace for sample in samples]
+
+
+def _extremes(traces: Traces, node: str) -> tuple[float, float]:
+    """Of a node of the layer, over all inputs."""
+    values = [trace[f"layer0.{node}"] for trace in traces]
+    return min(float(v.min()) for v in values), max(float(v.max()) for v in values)

@@ -146,6 +146,7 @@ def figures(
         **compared(rows),
         **{name: quality(found, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
+        "cosine": _least_cosine(found, wanted),
         "warnings": sum(bool(answer.warnings) for answer in ran.answers),
         "peak_rss_gb": peak_memory_gb(),
         "bootstraps": plan.bootstraps,
@@ -153,6 +154,12 @@ def figures(
         "plan_hash": plan.hash,
         "threads": ran.threads,
     }
+
+
+def _least_cosine(found: Array, wanted: Array) -> float:
+    """Of an answer and the float model's, as vectors; rows are inputs."""
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    return float(np.min(np.sum(found * wanted, axis=1) / lengths))
 
 
 def _clocked(ran: Ran, bar: Bar) -> Bar:

@@ -41,11 +41,15 @@ def price_table(
     source: str = "tacita bench engine",
     part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
-    """The JSON content of a table that `tacita.placement.cost.Prices` reads. part: told of each level."""
-    rows = {}
-    for done, level in enumerate(LEVELS):
+    """The JSON content of a table that `tacita.placement.cost.Prices` reads. part: told of each level.
+
+    The highest level is timed first: what follows finds the memory that it takes in use already.
+    """
+    found = {}
+    for done, level in enumerate(reversed(LEVELS)):
         part(done, len(LEVELS))
-        rows[level + LIMBS_AT_LEVEL_0] = _row(bench, level)
+        found[level + LIMBS_AT_LEVEL_0] = _row(bench, level)
+    rows = dict(sorted(found.items()))
     ops = next(iter(rows.values()))
     ciphertext = bench.encrypt(max(LEVELS))
     return {

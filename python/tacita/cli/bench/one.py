@@ -167,7 +167,7 @@ def _show(found: dict[str, Any]) -> None:
     estimate = f"estimate {duration(found['predicted_seconds'])}"
     table.add_row("second request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
     table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")
-    table.add_row("same label as float", f"{100 * found['agreement']:.0f} %")
+    table.add_row("same label as float", f"{100 * found['agreement']:.0f} %, cosine {found['cosine']:.6f}")
     table.add_row("peak memory", f"{found['peak_rss_gb']:.2f} GB")
     table.add_row("prices", shown(found["prices"]))
     table.add_row("bootstraps", f"{found['bootstraps']}, on {found['threads']} threads")

@@ -66,7 +66,7 @@ class Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
         value, value_bias = _value(weights, layout, windows, specs)
-        gathered = Gathered.of(windows)
+        gathered = Gathered.of([window for window in windows if not window.shared])
         return Attention(
             windows=windows,
             layout=layout,

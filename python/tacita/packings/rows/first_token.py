@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tacita.packings.arrays import Array
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.attention import context_scale
+from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import context_layout
 from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.rows.layout import FeatureLayout, carried_index
@@ -47,6 +49,7 @@ class FirstTokenAttention:
     key: Affine
     value: Affine
     projection: CyclicMap
+    gathered: Gathered | None
 
     @staticmethod
     def build(
@@ -78,6 +81,7 @@ class FirstTokenAttention:
             key=Affine.build(weights.key * (f * entry), weights.key_bias * f, rows, context),
             value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
             projection=CyclicMap.build(out * back, bias / specs.exit, places, [vector.index]),
+            gathered=Gathered.of(windows),
         )
 
     def select(self, be: Backend, x: Cts) -> Cts:
@@ -107,7 +111,7 @@ class FirstTokenAttention:
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
-        positions of a ciphertext each, one of both per window. One level below exps.
+        positions, one ciphertext of context a window and one of all sums. One level below exps.
 
         masks: the last one is keep[j] at all positions of token j. x is needed two levels above the
         exponentials' at most.
@@ -115,12 +119,16 @@ class FirstTokenAttention:
         level = min(be.level(e) for e in exps)
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
         pairs = [
-            self._mix_window(be, *each, masks[-1]) for each in zip(self.windows, exps, values, strict=True)
+            self._mix_window(be, *each, masks[-1])
+            for each in zip(range(len(self.windows)), exps, values, strict=True)
         ]
-        return tuple(context for context, _ in pairs), tuple(sums for _, sums in pairs)
+        context, sums = zip(*pairs, strict=True)
+        return tuple(context), (reduce(be.add, sums),) if self.gathered else tuple(sums)
 
-    def _mix_window(self, be: Backend, window: HeadWindow, exps: Ct, value: Ct, mask: Ct) -> tuple[Ct, Ct]:
-        form, places = Stored.input_of(self.specs.inverse), np.where(self._heads(window), 1.0, 0.0)
+    def _mix_window(self, be: Backend, number: int, exps: Ct, value: Ct, mask: Ct) -> tuple[Ct, Ct]:
+        window, form = self.windows[number], Stored.input_of(self.specs.inverse)
+        at = self.gathered.places(number) if self.gathered else self._heads(window)
+        places = np.where(at, 1.0, 0.0)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
         parts = [be.mul(value, mask), be.mul_vector(mask, places * form.scale)]
         shape = window.shape
@@ -128,8 +136,10 @@ class FirstTokenAttention:
         return context, be.add_vector(sums, places * form.offset)
 
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
-        """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's."""
-        return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
+        """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's, and one
+        more below the sums of several windows."""
+        each = be.linear(sums, self.gathered.spread) if self.gathered else sums
+        return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, each, strict=True))
 
     def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""

@@ -23,16 +23,15 @@ KEPT = 8  # plans: the same in all layers
 
 @dataclass(frozen=True)
 class Gathered:
-    """windows: those that do not share a ciphertext of their own with their sums, in order."""
+    """windows: in order, each with sums of its own."""
 
     windows: tuple[HeadWindow, ...]
 
     @staticmethod
     def of(windows: Sequence[HeadWindow]) -> Gathered | None:
-        """None where there are no two such windows, or more of them than a head has positions in a half."""
-        apart = tuple(window for window in windows if not window.shared)
-        few = len(apart) < 2 or ceil_power(len(apart)) > apart[0].width
-        return None if few else Gathered(apart)
+        """None where there are no two windows, or more of them than a head has positions."""
+        few = len(windows) < 2 or ceil_power(len(windows)) > windows[0].width
+        return None if few else Gathered(tuple(windows))
 
     @property
     def part(self) -> int:

@@ -4,7 +4,6 @@ use crate::encoding::Encoder;
 use crate::keys::EvaluationKeys;
 use crate::{Ciphertext, CkksError, CkksParameters};
 use num_complex::Complex64;
-use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tacita_ring::{kernels, AlignedVec, Modulus, NttTable, Permutation};
@@ -80,25 +79,6 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// a -= b. Errors as [`Self::add`].
-    pub(crate) fn sub_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), CkksError> {
-        a.check_aligned(b, "sub")?;
-        for (x, y) in a.polys.iter_mut().zip(&b.polys) {
-            x.sub_assign(self.rlwe(), y);
-        }
-        Ok(())
-    }
-
-    /// a *= 2. No level.
-    pub(crate) fn double_assign(&self, a: &mut Ciphertext) {
-        let rlwe = self.rlwe();
-        for p in &mut a.polys {
-            p.for_each_limb(rlwe, |i, limb| {
-                kernels::mul_scalar_assign(rlwe.modulus(i), limb, 2)
-            });
-        }
-    }
-
     /// -a. No level.
     pub fn neg(&self, a: &Ciphertext) -> Ciphertext {
         let mut out = a.clone();
@@ -171,23 +151,6 @@ impl Evaluator {
             kernels::mul_scalar_assign(m, &mut limb[..half], first);
             kernels::mul_scalar_assign(m, &mut limb[half..], second);
         });
-    }
-
-    /// acc += round(c * scale) * p over acc's limbs.
-    pub(crate) fn add_scaled(&self, acc: &mut RnsPoly, p: &RnsPoly, c: Complex64, scale: f64) {
-        let rlwe = self.rlwe();
-        let q_len = acc.q_len;
-        acc.limbs[..q_len]
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(i, limb)| {
-                let (first, second) = complex_residues(rlwe.table(i), c, scale);
-                let m = rlwe.modulus(i);
-                let half = limb.len() / 2;
-                let (a, b) = p.limbs[i].split_at(half);
-                kernels::mul_scalar_add_assign(m, &mut limb[..half], a, first);
-                kernels::mul_scalar_add_assign(m, &mut limb[half..], b, second);
-            });
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
@@ -270,7 +233,7 @@ pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u
     (m.add(re, im), m.sub(re, im))
 }
 
-fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {
+pub(crate) fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {
     let (c, p) = (c as f64, m.p() as f64);
     for x in limb {
         let y = *x + c;

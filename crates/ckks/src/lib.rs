@@ -33,6 +33,7 @@ mod plaintext;
 pub mod polynomial;
 pub mod products;
 pub mod sparse;
+mod sums;
 mod tensor;
 
 pub use error::CkksError;

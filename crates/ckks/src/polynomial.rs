@@ -1,63 +1,81 @@
-//! Chebyshev series on [-1, 1], evaluated by Paterson-Stockmeyer at depth ceil(log2(d + 1)).
+//! Series in a ciphertext, evaluated by Paterson-Stockmeyer at depth ceil(log2(d + 1)): in Chebyshev
+//! polynomials on [-1, 1], and in powers on the unit circle, where these stay as they are bounded there.
 //!
-//! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its
+//! A series is split p = q*T_g + r at powers of two (T_g stands for z^g as well). Every node is told the level and the scale at which its
 //! parent needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a
-//! node returns a *raw* degree-2 sum that its parent relinearises and rescales once.
-use crate::evaluator::complex_residues;
+//! node is one sum q_1*T_g1 + q_2*T_g2 + ... + leaf at one level and scale, relinearised and rescaled once.
+use crate::sums::Sum;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
-use std::collections::BTreeMap;
-use tacita_ring::kernels;
-use tacita_rlwe::RnsPoly;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Depth of a series of degree `d`.
 pub fn depth(degree: usize) -> usize {
     (usize::BITS - degree.leading_zeros()) as usize
 }
 
-/// How a series of one degree is evaluated: baby degree and the ciphertext products it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a series of one degree is evaluated: baby degree and what that takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Leaves have a degree below this.
     pub baby: usize,
     /// Ciphertext-ciphertext products in total.
     pub products: usize,
+    /// Relinearisations, each with a rescaling: of sums of products, however many there are in a sum.
+    pub relinearisations: usize,
+    /// Rescalings of sums without products.
+    pub rescalings: usize,
+}
+
+impl Split {
+    /// Of a dense series of degree `d` whose leaves have a degree below `baby`.
+    pub fn of(degree: usize, baby: usize) -> Self {
+        let mut basis = BTreeSet::new();
+        let mut split = Self {
+            baby,
+            ..Self::default()
+        };
+        split.count(degree, depth(degree).saturating_sub(1), &mut basis);
+        let powers = basis.iter().filter(|&&n| n > 1).count();
+        split.products += powers;
+        split.relinearisations += powers;
+        split
+    }
+
+    /// Counts a sum of degree `degree` that is made `budget` levels below the argument; collects the basis.
+    fn count(&mut self, degree: usize, budget: usize, basis: &mut BTreeSet<usize>) {
+        let (mut own, mut rest) = (0, degree);
+        while !is_leaf(rest, budget, self.baby) {
+            let g = giant(rest);
+            require(g, basis);
+            if rest > g {
+                own += 1;
+                self.count(rest - g, budget.saturating_sub(1), basis);
+            }
+            rest = g - 1;
+        }
+        (1..=rest).for_each(|n| require(n, basis));
+        self.products += own;
+        if own > 0 {
+            self.relinearisations += 1;
+        } else {
+            self.rescalings += 1;
+        }
+    }
+
+    /// In units of a tenth of a relinearisation: what `tacita bench engine` measures at 10 limbs, rounded.
+    fn price(&self) -> usize {
+        10 * self.relinearisations + 3 * self.rescalings + 2 * self.products
+    }
 }
 
 /// The cheapest split of a dense series of degree `d`.
 pub fn best_split(degree: usize) -> Split {
-    let mut best: Option<Split> = None;
-    for log in 1..=depth(degree).max(1) {
-        let baby = 1usize << log;
-        let mut basis = std::collections::BTreeSet::new();
-        let top = depth(degree);
-        let node = count(degree, top.saturating_sub(1), baby, &mut basis);
-        let products = node + basis.iter().filter(|&&n| n > 1).count();
-        if best.is_none_or(|b| products < b.products) {
-            best = Some(Split { baby, products });
-        }
-    }
-    best.unwrap_or(Split { baby: 2, products: 0 })
+    let splits = (1..=depth(degree).max(1)).map(|log| Split::of(degree, 1 << log));
+    splits.min_by_key(Split::price).unwrap_or_default()
 }
 
-/// Products of a node of degree `d` whose raw result may use `budget` levels; collects the basis it needs.
-fn count(degree: usize, budget: usize, baby: usize, basis: &mut std::collections::BTreeSet<usize>) -> usize {
-    if is_leaf(degree, budget, baby) {
-        (1..=degree).for_each(|n| require(n, basis));
-        return 0;
-    }
-    let g = giant(degree);
-    require(g, basis);
-    let quotient = degree - g;
-    let below = if quotient == 0 {
-        0
-    } else {
-        1 + count(quotient, budget.saturating_sub(1), baby, basis)
-    };
-    below + count(g - 1, budget, baby, basis)
-}
-
-fn require(n: usize, basis: &mut std::collections::BTreeSet<usize>) {
+fn require(n: usize, basis: &mut BTreeSet<usize>) {
     if n > 1 && basis.insert(n) {
         let (a, b) = halves(n);
         require(a, basis);
@@ -67,7 +85,7 @@ fn require(n: usize, basis: &mut std::collections::BTreeSet<usize>) {
 }
 
 /// Whether T_1..T_degree are all there `budget` levels below the input, and few enough.
-pub(crate) fn is_leaf(degree: usize, budget: usize, baby: usize) -> bool {
+fn is_leaf(degree: usize, budget: usize, baby: usize) -> bool {
     degree < baby && power_depth(degree) <= budget
 }
 
@@ -81,58 +99,139 @@ fn power_depth(n: usize) -> usize {
 }
 
 /// Largest power of two not above the degree.
-pub(crate) fn giant(degree: usize) -> usize {
+fn giant(degree: usize) -> usize {
     1 << (usize::BITS - 1 - degree.leading_zeros())
 }
 
 /// n = a + b with a >= b, depths below that of n, and a - b small.
-pub(crate) fn halves(n: usize) -> (usize, usize) {
+fn halves(n: usize) -> (usize, usize) {
     let a = 1 << (power_depth(n) - 1);
     (a, n - a)
 }
 
-/// T_n by n, computed on demand.
+/// What a series is a sum of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// T_n of a number in [-1, 1].
+    Chebyshev,
+    /// Powers of a number on the unit circle.
+    Powers,
+}
+
+/// T_n or z^n by n, computed on demand.
 struct PowerBasis<'e> {
     evaluator: &'e Evaluator,
+    basis: Basis,
+    first: &'e Ciphertext,
     powers: BTreeMap<usize, Ciphertext>,
 }
 
 impl PowerBasis<'_> {
-    /// Makes sure T_n exists: T_(a+b) = 2*T_a*T_b - T_(a-b).
+    fn power(&self, n: usize) -> &Ciphertext {
+        self.powers.get(&n).unwrap_or(self.first)
+    }
+
+    /// Makes sure T_n exists: T_(a+b) = 2*T_a*T_b - T_(a-b), of which the latter is subtracted before the sum
+    /// is rescaled, so that it needs no rescaling of its own; or z^n = z^a z^b.
     fn ensure(&mut self, n: usize) -> Result<(), CkksError> {
-        if n == 0 || self.powers.contains_key(&n) {
+        if n <= 1 || self.powers.contains_key(&n) {
             return Ok(());
         }
         let (a, b) = halves(n);
         self.ensure(a)?;
         self.ensure(b)?;
-        self.ensure(a - b)?;
-        let e = self.evaluator;
-        let (x, y) = (&self.powers[&a], &self.powers[&b]);
-        let level = x.level().min(y.level());
-        e.need_level(if x.level() < y.level() { x } else { y }, "poly", 1)?;
-        let mut out = e.relinearise_rescale(e.product(x, y, level + 1)?)?;
-        e.double_assign(&mut out);
-        if a == b {
-            e.add_constant_assign(&mut out, Complex64::new(-1.0, 0.0));
-        } else {
-            let low = e.align_to(&self.powers[&(a - b)], out.level(), out.scale)?;
-            e.sub_assign(&mut out, &low)?;
+        if self.basis == Basis::Chebyshev {
+            self.ensure(a - b)?;
         }
-        self.powers.insert(n, out);
+        let e = self.evaluator;
+        let (x, y) = (self.power(a), self.power(b));
+        let lowest = if x.level() < y.level() { x } else { y };
+        e.need_level(lowest, "poly", 1)?;
+        let raw = e.sum(&self.factors(a, b), lowest.limbs(), x.scale * y.scale)?;
+        let power = e.relinearise_rescale(raw)?;
+        self.powers.insert(n, power);
+        Ok(())
+    }
+}
+
+impl PowerBasis<'_> {
+    /// T_(a+b) or z^(a+b) as a sum of what exists.
+    fn factors(&self, a: usize, b: usize) -> Sum<'_> {
+        let pair = (self.power(a), self.power(b));
+        let mut sum = Sum::default();
+        sum.products.push(pair);
+        if self.basis == Basis::Chebyshev {
+            sum.products.push(pair);
+            let minus = Complex64::new(-1.0, 0.0);
+            match a - b {
+                0 => sum.constant = minus,
+                low => sum.multiples.push((self.power(low), minus)),
+            }
+        }
+        sum
+    }
+}
+
+/// A series as the sum that it is made as: quotients times giants, multiples of powers, a constant.
+#[derive(Default)]
+struct Node {
+    products: Vec<(Ciphertext, usize)>,
+    multiples: Vec<(usize, Complex64)>,
+    constant: Complex64,
+}
+
+impl Node {
+    fn sum<'a>(&'a self, basis: &'a PowerBasis<'_>) -> Sum<'a> {
+        Sum {
+            products: self.products.iter().map(|(q, g)| (q, basis.power(*g))).collect(),
+            multiples: self.multiples.iter().map(|&(n, c)| (basis.power(n), c)).collect(),
+            constant: self.constant,
+        }
+    }
+
+    /// Adds a series that needs no products.
+    fn add_leaf(&mut self, basis: &mut PowerBasis<'_>, c: &[Complex64]) -> Result<(), CkksError> {
+        self.constant += c[0];
+        for (n, &c) in c.iter().enumerate().skip(1).filter(|(_, c)| c.norm() > 0.0) {
+            basis.ensure(n)?;
+            self.multiples.push((n, c));
+        }
         Ok(())
     }
 }
 
 impl Evaluator {
     /// Evaluates sum c_n T_n(x) for slots in [-1, 1]; coefficients may be complex. Depth ceil(log2(d + 1));
-    /// the result has `scale` when given, else the canonical scale of its level.
+    /// the result has `scale` when given, else the canonical scale of its level. Cost: see [`best_split`].
     ///
     /// # Errors
     /// [`CkksError::Level`] when the depth does not fit; [`CkksError::Shape`] for an empty or non-finite
     /// series.
     pub fn chebyshev(
         &self,
+        x: &Ciphertext,
+        coefficients: &[Complex64],
+        scale: Option<f64>,
+    ) -> Result<Ciphertext, CkksError> {
+        self.whole_series(Basis::Chebyshev, x, coefficients, scale)
+    }
+
+    /// Evaluates sum c_k z^k for slots z on the unit circle: as [`Self::chebyshev`], which costs as much.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn power_series(
+        &self,
+        z: &Ciphertext,
+        coefficients: &[Complex64],
+        scale: f64,
+    ) -> Result<Ciphertext, CkksError> {
+        self.whole_series(Basis::Powers, z, coefficients, Some(scale))
+    }
+
+    fn whole_series(
+        &self,
+        basis: Basis,
         x: &Ciphertext,
         coefficients: &[Complex64],
         scale: Option<f64>,
@@ -145,102 +244,43 @@ impl Evaluator {
         let scale = scale.unwrap_or_else(|| self.params().scale(level));
         let mut basis = PowerBasis {
             evaluator: self,
-            powers: BTreeMap::from([(1, x.clone())]),
+            basis,
+            first: x,
+            powers: BTreeMap::new(),
         };
-        let baby = best_split(degree).baby;
-        let raw_scale = scale * self.params().prime(level + 1);
-        let raw = self.node(&mut basis, c, level + 1, raw_scale, baby)?;
-        self.finish(raw)
+        self.series(&mut basis, c, (level, scale), best_split(degree).baby)
     }
 
-    fn finish(&self, raw: Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.relinearise_rescale(raw)
-    }
-
-    /// A raw sum at native level `level` with scale `scale`; `x.level() - level` is the node's budget.
-    fn node(
+    /// A series at native level `level` with scale `scale`, from a sum one level above, which lies
+    /// `x.level() - level - 1` levels below the argument: that many are left for quotients and powers.
+    fn series(
         &self,
         basis: &mut PowerBasis<'_>,
         c: &[Complex64],
-        level: usize,
-        scale: f64,
+        (level, scale): (usize, f64),
         baby: usize,
     ) -> Result<Ciphertext, CkksError> {
-        let degree = c.len() - 1;
-        let budget = basis.powers[&1].level() - level;
-        if is_leaf(degree, budget, baby) {
-            return self.leaf(basis, c, level, scale);
+        let raw_scale = scale * self.params().prime(level + 1);
+        let budget = basis.first.level() - level - 1;
+        let (mut node, mut rest) = (Node::default(), c.to_vec());
+        while !is_leaf(rest.len() - 1, budget, baby) {
+            let g = giant(rest.len() - 1);
+            basis.ensure(g)?;
+            let (q, r) = match basis.basis {
+                Basis::Chebyshev => divide(&rest, g),
+                Basis::Powers => (rest[g..].to_vec(), rest[..g].to_vec()),
+            };
+            if q.len() == 1 {
+                node.multiples.push((g, q[0]));
+            } else {
+                let quotient_scale = raw_scale / basis.power(g).scale;
+                let quotient = self.series(basis, &q, (level + 1, quotient_scale), baby)?;
+                node.products.push((quotient, g));
+            }
+            rest = trim(&r).to_vec();
         }
-        let g = giant(degree);
-        basis.ensure(g)?;
-        let (q, r) = divide(c, g);
-        let mut acc = self.node(basis, trim(&r), level, scale, baby)?;
-        let power_scale = basis.powers[&g].scale;
-        if q.len() == 1 {
-            let power = basis.powers[&g].truncated(level + 1);
-            self.add_multiple(&mut acc, &power, q[0]);
-            return Ok(acc);
-        }
-        let quotient_scale = scale / power_scale * self.params().prime(level + 1);
-        let quotient = self.finish(self.node(basis, &q, level + 1, quotient_scale, baby)?)?;
-        if acc.polys.len() == 2 {
-            acc.polys.push(RnsPoly::zero(self.rlwe(), level + 1, 0));
-        }
-        self.add_product(&mut acc, &quotient, &basis.powers[&g])?;
-        Ok(acc)
-    }
-
-    fn leaf(
-        &self,
-        basis: &mut PowerBasis<'_>,
-        c: &[Complex64],
-        level: usize,
-        scale: f64,
-    ) -> Result<Ciphertext, CkksError> {
-        let mut acc = Ciphertext {
-            polys: (0..2).map(|_| RnsPoly::scratch(self.rlwe(), level + 1)).collect(),
-            scale,
-        };
-        let used = |n: &usize| c[*n].norm() > 0.0;
-        for n in (1..c.len()).filter(used) {
-            basis.ensure(n)?;
-        }
-        let terms: Vec<_> = (1..c.len())
-            .filter(used)
-            .map(|n| (&basis.powers[&n], c[n]))
-            .collect();
-        self.set_multiples(&mut acc, &terms);
-        self.add_constant_assign(&mut acc, c[0]);
-        Ok(acc)
-    }
-
-    /// acc = sum_n c_n * x_n at acc's scale, reading every operand once; operands may have more limbs.
-    pub(crate) fn set_multiples(&self, acc: &mut Ciphertext, terms: &[(&Ciphertext, Complex64)]) {
-        let (rlwe, scale) = (self.rlwe(), acc.scale);
-        for (k, poly) in acc.polys.iter_mut().enumerate() {
-            poly.for_each_limb(rlwe, |i, limb| {
-                let weigh = |(x, c): &(&Ciphertext, Complex64)| {
-                    let (first, second) = complex_residues(rlwe.table(i), *c, scale / x.scale);
-                    [first as f64, second as f64]
-                };
-                let weights: Vec<[f64; 2]> = terms.iter().map(weigh).collect();
-                let pairs: Vec<(&[f64], &[f64])> = terms
-                    .iter()
-                    .zip(&weights)
-                    .map(|((x, _), w)| (&x.polys[k].limbs[i][..], &w[..]))
-                    .collect();
-                limb.fill(0.0);
-                kernels::mac_runs(rlwe.modulus(i), limb, &pairs);
-            });
-        }
-    }
-
-    /// acc += c * x at acc's scale.
-    pub(crate) fn add_multiple(&self, acc: &mut Ciphertext, x: &Ciphertext, c: Complex64) {
-        let factor = acc.scale / x.scale;
-        for (a, p) in acc.polys.iter_mut().zip(&x.polys) {
-            self.add_scaled(a, p, c, factor);
-        }
+        node.add_leaf(basis, &rest)?;
+        self.relinearise_rescale(self.sum(&node.sum(basis), level + 2, raw_scale)?)
     }
 }
 
@@ -255,7 +295,7 @@ fn divide(c: &[Complex64], g: usize) -> (Vec<Complex64>, Vec<Complex64>) {
     (q, r)
 }
 
-pub(crate) fn trim(c: &[Complex64]) -> &[Complex64] {
+fn trim(c: &[Complex64]) -> &[Complex64] {
     let end = c.iter().rposition(|x| x.norm() > 0.0).unwrap_or(0);
     &c[..=end]
 }
@@ -280,8 +320,19 @@ mod tests {
         assert_eq!(depth(31), 5);
         assert_eq!(depth(32), 6);
         assert_eq!(depth(1), 1);
-        let s = best_split(31);
-        assert!(s.products <= 13, "{s:?}");
+        // (products, relinearisations, rescalings); the last degrees of a depth are dear
+        for (degree, wanted) in [
+            (1, (0, 0, 1)),
+            (3, (2, 2, 1)),
+            (7, (5, 4, 2)),
+            (15, (8, 7, 2)),
+            (28, (11, 8, 4)),
+            (31, (13, 10, 4)),
+            (63, (18, 15, 4)),
+        ] {
+            let s = best_split(degree);
+            assert_eq!((s.products, s.relinearisations, s.rescalings), wanted, "{degree}");
+        }
     }
 
     #[test]

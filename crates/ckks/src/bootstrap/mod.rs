@@ -24,6 +24,7 @@ pub mod refresh;
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
 use crate::linear::{required_rotations, EncodedTransform, LinearTransform};
 use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
+use crate::sums::Sum;
 use crate::{sparse, Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -253,21 +254,20 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let conjugate = e.conjugate(c)?;
         let real = e.add(c, &conjugate)?;
-        let minus_i = |x: &Ciphertext| e.neg(&e.mul_i(x));
+        let first = |z: Ciphertext| -> Result<Ciphertext, CkksError> { Ok(e.mul_i(&self.wave(e, z)?)) };
         let (sum, difference) = match content {
             Content::Real => {
-                let a = minus_i(&self.wave(e, &real)?);
+                let a = first(self.exponential(e, &real)?)?;
                 (a.clone(), a)
             }
             Content::Complex => {
-                let imaginary = minus_i(&e.sub(c, &conjugate)?);
-                let parts = [real, imaginary];
-                let waves = parts
-                    .par_iter()
-                    .map(|x| self.wave(e, x))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let a = minus_i(&waves[0]);
-                (e.add(&a, &waves[1])?, e.sub(&a, &waves[1])?)
+                let imaginary = e.mul_i(&e.sub(&conjugate, c)?);
+                let (a, b) = rayon::join(
+                    || first(self.exponential(e, &real)?),
+                    || self.wave(e, self.exponential(e, &imaginary)?),
+                );
+                let (a, b) = (a?, b?);
+                (e.sub(&a, &b)?, e.add(&a, &b)?)
             }
         };
         let mut out = e.add(&sum, &e.conjugate(&difference)?)?;
@@ -279,14 +279,23 @@ impl Bootstrapper {
         Ok(out)
     }
 
-    /// 8z - z^2 for z = exp(2*pi*i*t).
-    fn wave(&self, e: &Evaluator, x: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    /// z = exp(2*pi*i*t) for t = 17 x within 2^-7.5 of an integer.
+    fn exponential(&self, e: &Evaluator, x: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut z = e.chebyshev(x, &self.series, Some(e.params().boot_scale()))?;
         for _ in 0..DOUBLINGS {
             z = e.mul(&z, &z)?;
         }
-        let eight_minus = e.add_constant(&e.neg(&z), Complex64::new(8.0, 0.0));
-        e.mul(&z, &eight_minus)
+        Ok(z)
+    }
+
+    /// z^2 - 8z, whose imaginary part is -12*pi*(t - round(t)).
+    fn wave(&self, e: &Evaluator, z: Ciphertext) -> Result<Ciphertext, CkksError> {
+        let sum = Sum {
+            products: vec![(&z, &z)],
+            multiples: vec![(&z, Complex64::new(-8.0, 0.0))],
+            ..Sum::default()
+        };
+        e.relinearise_rescale(e.sum(&sum, z.limbs(), z.scale * z.scale)?)
     }
 }
 

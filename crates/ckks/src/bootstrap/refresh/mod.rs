@@ -9,7 +9,7 @@
 //! | slots-to-coefficients, times [`MULTIPLE`] | 0 | coefficients 64 w (bit-reversed) at scale q0 / 2^7.5 |
 //! | mod-raise, coefficients-to-slots | 24 | slots t / 17, t = I + [`PHASE`] / (2 pi) * w, I integer |
 //! | [`circle::coefficients`], three squarings | 16 | z = exp(2 pi i t) = exp(i PHASE w) |
-//! | [`power`]: sum c_k z^k, plus its conjugate | 16 - depth | f(w) = Re sum 2 c_k z^k |
+//! | [`crate::polynomial`]: sum c_k z^k, plus its conjugate | 16 - depth | f(w) = Re sum 2 c_k z^k |
 //!
 //! `bootstrap` keeps messages at 2^-7.5 of q0 so that a short series near integers serves and 8z - z^2 is
 //! nearly linear. Here the message fills [`PHASE`] / pi = 69 % of the period: multiplying by an integer modulo
@@ -27,7 +27,6 @@
 //! of what w came with, times PHASE; at N = 2^10 e is 2^-29 on average. A fit must keep sum k abs(2 c_k) small: see
 //! `tacita.approx.fourier`. The suite measures all of it (`tests/suite/refresh.rs`).
 pub mod circle;
-mod power;
 
 use super::{Bootstrapper, Content};
 use crate::params::{CkksParameters, DOUBLINGS};

@@ -123,17 +123,17 @@ def test_sums_over_features():
 
 BLOCKS = {
     "attention.scores": (50, 32, 75),
-    "attention.exp": (12, 12, 0),
+    "attention.exp": (10, 12, 0),
     "attention.mix": (46, 19, 44),
     "attention.invert": (8, 8, 0),
     "attention.project": (18, 1, 20),
     "norm1.variance": (10, 1, 0),
-    "norm1": (7, 7, 0),
+    "norm1": (6, 7, 0),
     "feed_forward.expand": (16, 0, 40),
-    "feed_forward.activate": (14, 14, 0),
+    "feed_forward.activate": (12, 14, 0),
     "feed_forward.contract": (23, 0, 48),
     "norm2.variance": (10, 1, 0),
-    "norm2": (9, 9, 0),
+    "norm2": (8, 8, 0),
     "mean": (13, 1, 16),
     "answer": (6, 0, 1),
 }

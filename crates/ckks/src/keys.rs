@@ -11,10 +11,25 @@ pub enum KeyKind {
     Relinearise,
     /// Automorphism X -> X^g (rotations and the conjugation).
     Galois(u64),
+    /// The same at the bottom of the chain, for slots-to-coefficients: with as many special primes as limbs,
+    /// so that a switch of three limbs need not carry all seven.
+    LowGalois(u64),
     /// s -> sparse secret, under q0 and one special prime.
     ToSparse,
     /// Sparse secret -> s, for a small input.
     ToDense,
+}
+
+impl KeyKind {
+    /// Special primes of a key of so many limbs, of `all` that there are.
+    pub(crate) fn special(self, limbs: usize, all: usize) -> usize {
+        match self {
+            Self::ToSparse => 1,
+            Self::ToDense => 2,
+            Self::LowGalois(_) => limbs.min(all),
+            Self::Relinearise | Self::Galois(_) => all,
+        }
+    }
 }
 
 /// A key to be made: what it switches and its number of ciphertext limbs.
@@ -50,10 +65,10 @@ impl KeySpec {
     }
     /// Special limbs and decomposition of this kind of key.
     pub fn shape(&self, params: &CkksParameters) -> (usize, Gadget) {
+        let special = self.kind.special(self.limbs, params.rlwe().p_len());
         match self.kind {
-            KeyKind::ToSparse => (1, Gadget::Single),
-            KeyKind::ToDense => (2, Gadget::Single),
-            _ => (params.rlwe().p_len(), Gadget::Rns),
+            KeyKind::ToSparse | KeyKind::ToDense => (special, Gadget::Single),
+            _ => (special, Gadget::Rns),
         }
     }
     /// Bytes in the server's memory.
@@ -125,7 +140,7 @@ impl<'a> KeyGenerator<'a> {
                 square.wipe();
                 key
             }
-            KeyKind::Galois(g) => {
+            KeyKind::Galois(g) | KeyKind::LowGalois(g) => {
                 let inverse = inverse_mod_power_of_two(g, 2 * rlwe.n() as u64);
                 let rotated = self.secret.automorphism(rlwe, inverse);
                 make(s, rotated.ntt())?

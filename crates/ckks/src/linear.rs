@@ -71,9 +71,18 @@ pub struct EncodedTransform {
     limbs: usize,
     lifted: bool,
     plain_scale: f64,
+    /// Of an automorphism: the key of which its rotations are made.
+    key: fn(u64) -> KeyKind,
 }
 
 impl EncodedTransform {
+    /// The same with the keys of the bottom of the chain, which have as many special primes as limbs. Not for
+    /// a transform over QP.
+    pub(crate) fn with_low_keys(self) -> Self {
+        debug_assert!(!self.lifted);
+        let key = KeyKind::LowGalois;
+        Self { key, ..self }
+    }
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.vectors.iter().flatten().map(|v| v.len() * 8).sum()
@@ -116,6 +125,7 @@ impl Evaluator {
             limbs,
             lifted,
             plain_scale,
+            key: KeyKind::Galois,
         })
     }
 
@@ -248,7 +258,7 @@ impl Evaluator {
         let mut acc = inner.take(giant).unwrap_or_else(|| self.zero_pair(inner.t));
         while giant > 0 {
             giant -= step;
-            acc = self.rotate_pair(acc, step)?;
+            acc = self.rotate_pair(acc, step, inner.t)?;
             if let Some(part) = inner.take(giant) {
                 self.add_pair(&mut acc, part);
             }
@@ -260,7 +270,11 @@ impl Evaluator {
         let mut acc: Option<Pair> = None;
         for g in inner.giants_zero_last() {
             let Some(sum) = inner.take(g) else { continue };
-            let part = if g == 0 { sum } else { self.rotate_pair(sum, g)? };
+            let part = if g == 0 {
+                sum
+            } else {
+                self.rotate_pair(sum, g, inner.t)?
+            };
             match &mut acc {
                 Some(a) => self.add_pair(a, part),
                 None => acc = Some(part),
@@ -273,10 +287,10 @@ impl Evaluator {
     }
 
     /// Rotates a pair over Q or QP; the result is over QP.
-    fn rotate_pair(&self, p: Pair, steps: i64) -> Result<Pair, CkksError> {
+    fn rotate_pair(&self, p: Pair, steps: i64, t: &EncodedTransform) -> Result<Pair, CkksError> {
         let rlwe = self.rlwe();
         let galois = galois_of_rotation(self.params(), steps);
-        let key = self.keys().get(KeyKind::Galois(galois), p.1.q_len)?;
+        let key = self.keys().get((t.key)(galois), p.1.q_len)?;
         let over_qp = p.1.p_len() > 0;
         let c1 = if over_qp {
             keyswitch::mod_down(rlwe, p.1)
@@ -285,7 +299,7 @@ impl Evaluator {
         };
         let perm = self.permutation(galois);
         let (u0, u1) = keyswitch::switch_over(rlwe, &c1, key, |at, (mut u0, u1)| {
-            keyswitch::add_to_limb(rlwe, &mut u0, at, &p.0);
+            keyswitch::add_to_limb(rlwe, &mut u0, at, (&p.0, key.special));
             (permuted(&u0, &perm), permuted(&u1, &perm))
         })?;
         Ok(Pair(u0, u1))

@@ -29,7 +29,7 @@ struct Inner {
     mod_up: Vec<Vec<OnceLock<BaseConverter>>>,
     /// Mod-down from the first `np` special primes, optionally with the top ciphertext limb `l` as one more.
     mod_down: Vec<OnceLock<BaseConverter>>,
-    mod_down_rescale: Vec<OnceLock<BaseConverter>>,
+    mod_down_rescale: Vec<Vec<OnceLock<BaseConverter>>>,
     hash: [u8; 32],
 }
 
@@ -52,7 +52,7 @@ impl Parameters {
         Ok(Self(Arc::new(Inner {
             mod_up: (0..digits).map(|_| lock_row(literal.digit_limbs)).collect(),
             mod_down: lock_row(literal.p.len()),
-            mod_down_rescale: lock_row(literal.q.len()),
+            mod_down_rescale: (0..literal.p.len()).map(|_| lock_row(literal.q.len())).collect(),
             tables,
             hash,
             literal,
@@ -134,11 +134,11 @@ impl Parameters {
             .get_or_init(|| self.converter(&(0..np).map(|k| self.p_index(k)).collect::<Vec<_>>()))
     }
 
-    /// Converter from all special primes and ciphertext limb `top` to all primes: mod-down and rescale in
-    /// one.
-    pub fn mod_down_rescale(&self, top: usize) -> &BaseConverter {
-        self.0.mod_down_rescale[top].get_or_init(|| {
-            let mut from: Vec<usize> = (0..self.p_len()).map(|k| self.p_index(k)).collect();
+    /// Converter from the first `np` special primes and ciphertext limb `top` to all primes: mod-down and
+    /// rescale in one.
+    pub fn mod_down_rescale(&self, np: usize, top: usize) -> &BaseConverter {
+        self.0.mod_down_rescale[np - 1][top].get_or_init(|| {
+            let mut from: Vec<usize> = (0..np).map(|k| self.p_index(k)).collect();
             from.push(top);
             self.converter(&from)
         })

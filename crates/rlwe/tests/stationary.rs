@@ -77,7 +77,7 @@ fn what_is_finished_limb_by_limb_is_finished_everywhere() {
     let params = parameters(10);
     let (key, c0, c1) = (key(&params), random(&params, 5, 0, 3), random(&params, 5, 0, 4));
     let added = |i: usize, (mut u0, u1): (AlignedVec, AlignedVec)| {
-        keyswitch::add_to_limb(&params, &mut u0, i, &c0);
+        keyswitch::add_to_limb(&params, &mut u0, i, (&c0, SPECIAL));
         (u0, u1)
     };
     let found = keyswitch::switch_over(&params, &c1, &key, added).unwrap();
@@ -86,7 +86,7 @@ fn what_is_finished_limb_by_limb_is_finished_everywhere() {
     assert_same(&found, &(u0, u1));
     let over = random(&params, 5, SPECIAL, 7);
     let sum = |i: usize, (mut u0, u1): Limbs| {
-        keyswitch::add_to_limb(&params, &mut u0, i, &over);
+        keyswitch::add_to_limb(&params, &mut u0, i, (&over, SPECIAL));
         (u0, u1)
     };
     let found = keyswitch::switch_over(&params, &c1, &key, sum).unwrap();
@@ -96,6 +96,54 @@ fn what_is_finished_limb_by_limb_is_finished_everywhere() {
         kernels::add_assign(params.modulus(i), x, &over.limbs[at]);
     });
     assert_same(&found, &(u0, u1));
+}
+
+/// With as many special primes as limbs: the same two orders, and a result that decrypts to c1 * s' with an
+/// error far below what rounding adds.
+#[test]
+fn a_key_with_few_special_primes() {
+    let params = parameters(10);
+    let secret = SecretKey::generate(&params).unwrap();
+    let from = secret.automorphism(&params, 5);
+    for few in 1..SPECIAL {
+        let key = SwitchingKey::generate(&params, from.ntt(), secret.ntt(), few, few, Gadget::Rns).unwrap();
+        let c = random(&params, few, 0, 9);
+        let digits = keyswitch::decompose_for(&params, &c, few);
+        let kept = keyswitch::inner_product(&params, &digits, &key).unwrap();
+        assert_same(
+            &keyswitch::switch_over(&params, &c, &key, as_it_is).unwrap(),
+            &kept,
+        );
+        let (u0, u1) = keyswitch::switch(&params, &c, &key, as_it_is).unwrap();
+        let down = (
+            keyswitch::mod_down(&params, kept.0),
+            keyswitch::mod_down(&params, kept.1),
+        );
+        assert_same(&(u0.clone(), u1.clone()), &down);
+        let mut error = u1;
+        error.mul_assign(&params, secret.ntt());
+        error.add_assign(&params, &u0);
+        let mut wanted = c.clone();
+        wanted.mul_assign(&params, from.ntt());
+        error.sub_assign(&params, &wanted);
+        let m = params.modulus(0);
+        let size = |&x: &f64| m.center(x as u64).unsigned_abs();
+        let largest = error.limb_coefficients(&params, 0).iter().map(size).max();
+        assert!(largest < Some(1 << 10), "{few}: {largest:?}");
+        // all special primes: digits that do not fit the key
+        assert!(keyswitch::inner_product(&params, &keyswitch::decompose(&params, &c), &key).is_err());
+        let longer = random(&params, few + 1, 0, 9);
+        assert!(keyswitch::switch(&params, &longer, &key, as_it_is).is_err());
+    }
+}
+
+#[test]
+fn a_digit_above_the_special_primes_is_refused() {
+    let params = parameters(5);
+    let secret = SecretKey::generate(&params).unwrap();
+    let key = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), LIMBS, 1, Gadget::Rns).unwrap();
+    assert!(keyswitch::switch(&params, &random(&params, 1, 0, 1), &key, as_it_is).is_ok());
+    assert!(keyswitch::switch(&params, &random(&params, 2, 0, 1), &key, as_it_is).is_err());
 }
 
 #[test]

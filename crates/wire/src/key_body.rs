@@ -58,15 +58,16 @@ pub(crate) fn max_body_bytes(params: &CkksParameters) -> usize {
     sizes.into_iter().max().unwrap_or(0)
 }
 
-/// Largest number of different keys: one for each odd Galois element below 2N, and the three others.
+/// Largest number of different keys: two for each odd Galois element below 2N, and the three others.
 pub(crate) fn max_keys(params: &CkksParameters) -> u64 {
-    params.rlwe().n() as u64 + 3
+    2 * params.rlwe().n() as u64 + 3
 }
 
 /// Most limbs that a key of this kind may have: all of the chain's, but for the key to the sparse secret.
 fn max_limbs(params: &CkksParameters, kind: KeyKind) -> usize {
     match kind {
         KeyKind::ToSparse => sparse::LIMBS,
+        KeyKind::LowGalois(_) => params.bottom_level() + 1,
         _ => params.rlwe().q_len(),
     }
 }
@@ -83,7 +84,7 @@ pub(crate) fn check_spec(op: &'static str, params: &CkksParameters, spec: &KeySp
     )?;
     let order = 2 * params.rlwe().n() as u64;
     match spec.kind {
-        KeyKind::Galois(g) => check(
+        KeyKind::Galois(g) | KeyKind::LowGalois(g) => check(
             op,
             "galois",
             g % 2 == 1 && g < order,
@@ -165,6 +166,7 @@ fn tag(kind: KeyKind) -> (u8, u64) {
         KeyKind::Galois(g) => (1, g),
         KeyKind::ToSparse => (2, 0),
         KeyKind::ToDense => (3, 0),
+        KeyKind::LowGalois(g) => (4, g),
     }
 }
 
@@ -174,11 +176,12 @@ fn kind_of(op: &'static str, tag: u8, galois: u64) -> Result<KeyKind, WireError>
         (1, g) => Ok(KeyKind::Galois(g)),
         (2, 0) => Ok(KeyKind::ToSparse),
         (3, 0) => Ok(KeyKind::ToDense),
+        (4, g) => Ok(KeyKind::LowGalois(g)),
         other => Err(WireError::Field {
             op,
             field: "(kind, galois)",
             found: format!("{other:?}"),
-            expected: "kind 0 to 3, galois 0 unless kind 1".into(),
+            expected: "kind 0 to 4, galois 0 unless kind 1 or 4".into(),
         }),
     }
 }

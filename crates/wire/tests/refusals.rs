@@ -147,8 +147,10 @@ fn forged_keys() {
         limbs: 1,
     }];
     let forge = |at, value: &[u8]| keys(&forged(key_file(&params, &spec), at, value), &params, None);
+    let few = "(special, gadget, digits)";
+    refused!(forge(0, &[4]), Field { field, .. } if field == few);
     refused!(
-        forge(0, &[4]),
+        forge(0, &[5]),
         Field {
             field: "(kind, galois)",
             ..
@@ -303,7 +305,7 @@ fn writers_keep_their_count_and_their_specs() {
         Promised { .. }
     );
     refused!(
-        KeyWriter::new(Vec::new(), &params, OWNER, 260).err().unwrap(),
+        KeyWriter::new(Vec::new(), &params, OWNER, 516).err().unwrap(),
         Count { .. }
     );
 }

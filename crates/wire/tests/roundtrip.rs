@@ -2,7 +2,8 @@
 mod common;
 use common::*;
 use tacita_ckks::bootstrap::required_keys;
-use tacita_ckks::{Ciphertext, CkksParameters};
+use tacita_ckks::keys::KeySpec;
+use tacita_ckks::{Ciphertext, CkksParameters, KeyKind};
 use tacita_wire::*;
 
 fn same(a: &Ciphertext, b: &Ciphertext) -> bool {
@@ -125,6 +126,27 @@ fn files_of_a_leveled_preset() {
     assert_eq!(keys.len(), 2);
     let other = insecure_toy_n8();
     assert!(read_evaluation_keys(&bytes[..], &other, None, None).is_err());
+}
+
+#[test]
+fn keys_of_the_bottom_of_the_chain_have_few_special_primes() {
+    let params = insecure_toy_n8();
+    let specs = [2, 3].map(|limbs| KeySpec {
+        kind: KeyKind::LowGalois(4 * limbs as u64 + 1),
+        limbs,
+    });
+    let bytes = key_file(&params, &specs);
+    assert_eq!(bytes.len(), key_file_bytes(&params, &specs));
+    let (_, keys) = read_evaluation_keys(&bytes[..], &params, Some(OWNER), Some(&specs)).unwrap();
+    for spec in &specs {
+        assert_eq!(keys.get(spec.kind, spec.limbs).unwrap().special, spec.limbs);
+    }
+    let high = KeySpec {
+        kind: KeyKind::LowGalois(5),
+        limbs: 4,
+    };
+    let mut writer = KeyWriter::new(Vec::new(), &params, OWNER, 1).unwrap();
+    assert!(writer.write(&high, &key(&params, &high)).is_err());
 }
 
 #[test]

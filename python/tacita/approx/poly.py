@@ -16,7 +16,7 @@ import numpy as np
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Function, Interval
 from tacita.approx.spec import Spec, half_width, map_levels, normalise, unreachable
-from tacita.slots.counts import poly_products
+from tacita.slots.counts import poly_relinearisations
 
 if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
@@ -85,8 +85,9 @@ def series_depth(degree: int) -> int:
 
 
 def series_multiplications(degree: int) -> int:
-    """Products that `Backend.poly` takes for a series of this degree."""
-    return sum(poly_products(degree).values())
+    """Relinearised products that `Backend.poly` takes for a series of this degree; products that are added up
+    first count once."""
+    return poly_relinearisations(degree)
 
 
 def chebyshev_spec(

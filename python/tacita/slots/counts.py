@@ -32,22 +32,64 @@ def linear_counts(plan: LinearPlan) -> Counter[str]:
     return counts
 
 
-def poly_products(degree: int) -> dict[int, int]:
-    """Levels below the argument -> products there, for a depth-optimal Paterson-Stockmeyer in the Chebyshev
-    basis.
+def poly_counts(degree: int) -> Counter[tuple[str, int]]:
+    """(operation, levels of its operands below the argument) -> how often, for a dense Chebyshev series: as
+    `crates/ckks/src/polynomial.rs` evaluates it.
 
-    The number of babies 2^low is the one of fewest products.
+    A series is one sum: quotients times giants T_g, multiples of babies, a constant. A sum of k products is
+    relinearised once, so it counts as one `mul` and k - 1 `tensor`; a sum without products is a `rescale`.
+    For degree 31 these are 10, 3 and 4. The number of babies is the one of the lowest price there.
     """
-    options = [_products(degree, low) for low in range(degree.bit_length() + 1)]
-    return min(options, key=lambda option: sum(option.values()))
+    options = [_counts(degree, 2**low) for low in range(1, max(1, degree.bit_length()) + 1)]
+    return min(options, key=_price)
 
 
-def _products(degree: int, low: int) -> dict[int, int]:
-    """T_k costs one product at ceil(log2 k) - 1 below; a block of 2^(j+1) coefficients joins its halves at j
-    below."""
-    depth = degree.bit_length()
-    found: Counter[int] = Counter((k - 1).bit_length() - 1 for k in range(2, min(2**low, degree) + 1))
-    found.update(j - 1 for j in range(low + 1, depth))
-    for j in range(low, depth):
-        found[j] += sum(1 for start in range(0, degree + 1, 2 ** (j + 1)) if degree >= start + 2**j)
-    return {level: n for level, n in found.items() if n}
+def _price(counts: Counter[tuple[str, int]]) -> int:
+    weights = {"mul": 12, "tensor": 2, "rescale": 3}
+    return sum(weights[op] * n for (op, _), n in counts.items())
+
+
+def _counts(degree: int, baby: int) -> Counter[tuple[str, int]]:
+    """With leaves of a degree below `baby`. T_n costs one product at ceil(log2 n) - 1 below."""
+    powers: set[int] = set()
+    counts = _series(degree, degree.bit_length() - 1, baby, powers)
+    counts.update(("mul", _power_depth(n) - 1) for n in powers)
+    return counts
+
+
+def _series(degree: int, below: int, baby: int, powers: set[int]) -> Counter[tuple[str, int]]:
+    """Of the sum of a series that is made `below` levels below the argument, and of its quotients. Adds the
+    T_n that it needs to `powers`."""
+    counts: Counter[tuple[str, int]] = Counter()
+    products = 0
+    while degree >= baby or _power_depth(degree) > below:
+        giant = 2 ** (degree.bit_length() - 1)
+        _require(giant, powers)
+        if degree > giant:
+            products += 1
+            counts += _series(degree - giant, below - 1, baby, powers)
+        degree = giant - 1
+    for n in range(1, degree + 1):
+        _require(n, powers)
+    counts += Counter(
+        {("mul", below): 1, ("tensor", below): products - 1} if products else {("rescale", below): 1}
+    )
+    return counts
+
+
+def _require(n: int, powers: set[int]) -> None:
+    """Adds T_n and those that it is made of: T_(a+b) = 2 T_a T_b - T_(a-b)."""
+    if n > 1 and n not in powers:
+        powers.add(n)
+        larger = 2 ** (_power_depth(n) - 1)
+        for below in (larger, n - larger, 2 * larger - n):
+            _require(below, powers)
+
+
+def _power_depth(n: int) -> int:
+    return (n - 1).bit_length() if n > 1 else 0
+
+
+def poly_relinearisations(degree: int) -> int:
+    """Relinearisations of a series: what it costs beside little else."""
+    return sum(n for (op, _), n in poly_counts(degree).items() if op == "mul")

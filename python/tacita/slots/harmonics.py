@@ -13,7 +13,7 @@ import numpy as np
 
 from tacita.errors import LevelError, ShapeError
 from tacita.slots.base import Kind, Vector
-from tacita.slots.counts import poly_products
+from tacita.slots.counts import poly_counts
 
 PHASE = 2.166006510901662  # of the preset n16; crates/ckks/src/bootstrap/refresh has the same constant
 # An error of z by the error of a plain bootstrap, which reads w from the angle 12 pi w / (6 * 185.6) of its z
@@ -47,9 +47,9 @@ def level_after(harmonics: Vector, max_level: int) -> int:
     return level
 
 
-def harmonics_products(degree: int, max_level: int) -> dict[int, int]:
-    """Level of their operands -> products of one part: those of a series of the same degree in z."""
-    return {max_level + 1 - below: n for below, n in poly_products(degree).items()}
+def harmonics_counts(degree: int, max_level: int) -> dict[tuple[str, int], int]:
+    """(operation, level of its operands) -> how often for one part: as a series of the same degree in z."""
+    return {(op, max_level + 1 - below): n for (op, below), n in poly_counts(degree).items()}
 
 
 def apply_harmonics(values: Vector, kind: Kind, harmonics: Vector) -> Vector:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tacita.slots.base import Kind, Vector
-from tacita.slots.counts import linear_counts, poly_products
-from tacita.slots.harmonics import OF_Z, PHASE, harmonics_depth, harmonics_products, level_after, slope
+from tacita.slots.counts import linear_counts, poly_counts
+from tacita.slots.harmonics import OF_Z, PHASE, harmonics_counts, harmonics_depth, level_after, slope
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest
 from tacita.slots.noise import NoiseModel
@@ -245,11 +245,15 @@ class SimBackend:
 
     def poly(self, a: SimCt, coeffs: Vector) -> SimCt:
         level = spend("poly", a.level, poly_depth(coeffs))
-        products = poly_products(len(coeffs) - 1)
-        for below, n in products.items():
-            self._count("mul", a.level - below, n)
+        counts = poly_counts(len(coeffs) - 1)
+        for (op, below), n in counts.items():
+            self._count(op, a.level - below, n)
         self._count("mul_plain", max(level + 1, 1), len(coeffs))
-        fresh = self._product_noise * (1 + float(np.abs(coeffs).max())) * sqrt(sum(products.values()) + 1)
+        fresh = (
+            self._product_noise
+            * (1 + float(np.abs(coeffs).max()))
+            * sqrt(1 + sum(n for (op, _), n in counts.items() if op == "mul"))
+        )
         return self._out(level, a.noise * _slope(coeffs), fresh, self._run("poly", a, coeffs))
 
     def drop_to(self, a: SimCt, level: int) -> SimCt:
@@ -279,8 +283,8 @@ class SimBackend:
         return [self._out(level, PHASE * grown * c.noise, fresh, p) for c, p in zip(cts, plains, strict=True)]
 
     def _count_harmonics(self, degree: int, parts: int) -> None:
-        for level, n in harmonics_products(degree, self.max_level).items():
-            self._count("mul", level, n * parts)
+        for (op, level), n in harmonics_counts(degree, self.max_level).items():
+            self._count(op, level, n * parts)
         self._count("mul_plain", self.max_level + 1 - harmonics_depth(degree), (degree + 1) * parts)
 
     @contextmanager

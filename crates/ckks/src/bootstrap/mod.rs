@@ -73,18 +73,16 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
         let e = limbs.entry(kind).or_insert(l);
         *e = (*e).max(l);
     };
-    let matrices = stc_matrices(&encoder, p)
-        .into_iter()
-        .zip((1..=p.bottom_level()).rev().map(|l| l + 1))
-        .chain(
-            cts_matrices(&encoder, p)
-                .into_iter()
-                .zip((0..CTS_LEVELS).map(|i| all - i)),
-        );
-    for (matrix, at) in matrices {
-        for step in required_rotations(&matrix) {
-            need(KeyKind::Galois(galois_of_rotation(p, step)), at);
+    let mut steps = |matrix: &LinearTransform, kind: fn(u64) -> KeyKind, limbs: usize| {
+        for step in required_rotations(matrix) {
+            need(kind(galois_of_rotation(p, step)), limbs);
         }
+    };
+    for (i, matrix) in stc_matrices(&encoder, p).iter().enumerate() {
+        steps(matrix, KeyKind::LowGalois, p.bottom_level() + 1 - i);
+    }
+    for (i, matrix) in cts_matrices(&encoder, p).iter().enumerate() {
+        steps(matrix, KeyKind::Galois, all - i);
     }
     need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
     need(KeyKind::Relinearise, all - CTS_LEVELS);
@@ -119,8 +117,11 @@ impl Bootstrapper {
             .iter()
             .zip(stc_scales(p))
             .enumerate()
-            .map(|(i, (t, s))| e.encode_transform(t, p.bottom_level() + 1 - i, s, false))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|(i, (t, s))| {
+                let encoded = e.encode_transform(t, p.bottom_level() + 1 - i, s, false)?;
+                Ok(encoded.with_low_keys())
+            })
+            .collect::<Result<Vec<_>, CkksError>>()?;
         let cts = cts_matrices(e.encoder(), p)
             .iter()
             .zip(cts_scales(p))

@@ -1,7 +1,7 @@
 //! Rotated inputs that are kept: for transforms of which not all inner sums fit into memory at once, or whose
 //! babies are brought back to Q.
 use super::{EncodedTransform, Pair};
-use crate::keys::{galois_of_rotation, KeyKind};
+use crate::keys::galois_of_rotation;
 use crate::{Ciphertext, CkksError, Evaluator};
 use tacita_rlwe::keyswitch::{self, Decomposed};
 
@@ -11,12 +11,14 @@ impl Evaluator {
         inputs: &[Ciphertext],
         t: &EncodedTransform,
     ) -> Result<Vec<Option<Decomposed>>, CkksError> {
+        let all = self.rlwe().p_len();
+        let special = (t.key)(1).special(t.limbs, all);
         Ok(inputs
             .iter()
             .enumerate()
             .map(|(i, c)| {
                 let rotated = t.terms.iter().any(|x| x.input == i && x.baby != 0);
-                rotated.then(|| keyswitch::decompose(self.rlwe(), &c.polys[1]))
+                rotated.then(|| keyswitch::decompose_for(self.rlwe(), &c.polys[1], special))
             })
             .collect())
     }
@@ -31,7 +33,7 @@ impl Evaluator {
     ) -> Result<Vec<Pair>, CkksError> {
         steps
             .iter()
-            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t.lifted))
+            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t))
             .collect()
     }
 
@@ -40,9 +42,9 @@ impl Evaluator {
         x: &Ciphertext,
         digits: Option<&Decomposed>,
         step: i64,
-        lifted: bool,
+        t: &EncodedTransform,
     ) -> Result<Pair, CkksError> {
-        let rlwe = self.rlwe();
+        let (rlwe, lifted) = (self.rlwe(), t.lifted);
         let (c0, c1) = (&x.polys[0], &x.polys[1]);
         let Some(digits) = digits.filter(|_| step != 0) else {
             return Ok(if lifted {
@@ -52,7 +54,7 @@ impl Evaluator {
             });
         };
         let galois = galois_of_rotation(self.params(), step);
-        let key = self.keys().get(KeyKind::Galois(galois), x.limbs())?;
+        let key = self.keys().get((t.key)(galois), x.limbs())?;
         let (mut u0, mut u1) = keyswitch::inner_product(rlwe, digits, key)?;
         if lifted {
             u0.add_lifted(rlwe, c0);

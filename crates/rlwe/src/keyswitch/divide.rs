@@ -112,7 +112,7 @@ impl<'a> Division<'a> {
         let special = (0..np).map(|k| params.p_index(k));
         Self {
             params,
-            converter: params.mod_down_rescale(top),
+            converter: params.mod_down_rescale(np, top),
             from: special.chain(std::iter::once(top)).collect(),
             q_len,
             keep: top,

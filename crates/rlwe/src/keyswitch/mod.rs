@@ -23,14 +23,19 @@ pub struct Decomposed {
     limbs: usize,
 }
 
-/// Splits `c` (NTT form, `L` limbs) into ceil(L / digit_limbs) digits.
+/// Splits `c` (NTT form, `L` limbs) into ceil(L / digit_limbs) digits, for keys with all special primes.
 ///
 /// Cost: L inverse and D*(L+k) - L forward NTTs.
 pub fn decompose(params: &Parameters, c: &RnsPoly) -> Decomposed {
+    decompose_for(params, c, params.p_len())
+}
+
+/// The same for keys with the first `special` special primes.
+pub fn decompose_for(params: &Parameters, c: &RnsPoly, special: usize) -> Decomposed {
     let limbs = c.q_len;
     let coefficients = scaled_coefficients(params, c);
     let digits = (0..limbs.div_ceil(params.digit_limbs()))
-        .map(|d| extend_digit(params, c, &coefficients, d))
+        .map(|d| extend_digit(params, c, &coefficients, (d, special)))
         .collect();
     Decomposed { digits, limbs }
 }
@@ -52,8 +57,13 @@ fn digit_of(i: usize, dl: usize, limbs: usize) -> (usize, usize) {
     (d, dl.min(limbs - d * dl))
 }
 
-fn extend_digit(params: &Parameters, c: &RnsPoly, ys: &[AlignedVec], d: usize) -> RnsPoly {
-    let limbs = targets(c.q_len + params.p_len())
+fn extend_digit(
+    params: &Parameters,
+    c: &RnsPoly,
+    ys: &[AlignedVec],
+    (d, special): (usize, usize),
+) -> RnsPoly {
+    let limbs = targets(c.q_len + special)
         .into_par_iter()
         .flat_map_iter(|group| {
             let made = extended(params, c.q_len, ys, (d, &group));
@@ -101,13 +111,13 @@ fn extended(
 /// Inner product of the digits with a key: a pair over QP (the result times P).
 ///
 /// # Errors
-/// [`RlweError::MissingKey`] when the key lives below the level of the digits.
+/// [`RlweError::MissingKey`] when the key lives below the level of the digits, or has other special primes.
 pub fn inner_product(
     params: &Parameters,
     digits: &Decomposed,
     key: &SwitchingKey,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
-    require(params, key, digits.limbs)?;
+    digits.require(params, key)?;
     Ok(inner_product_any(params, &digits.digits, key))
 }
 
@@ -126,7 +136,7 @@ impl<'a> InnerProduct<'a> {
         digits: &'a Decomposed,
         key: &'a SwitchingKey,
     ) -> Result<Self, RlweError> {
-        require(params, key, digits.limbs)?;
+        digits.require(params, key)?;
         Ok(Self { params, digits, key })
     }
 
@@ -138,12 +148,29 @@ impl<'a> InnerProduct<'a> {
     }
 }
 
-/// Whether a key switches polynomials of so many limbs.
+impl Decomposed {
+    fn require(&self, params: &Parameters, key: &SwitchingKey) -> Result<(), RlweError> {
+        let special = self.digits.first().map_or(key.special, RnsPoly::p_len);
+        if special != key.special {
+            return Err(RlweError::MissingKey(format!(
+                "digits over {special} special primes were given to a key with {}",
+                key.special
+            )));
+        }
+        require(params, key, self.limbs)
+    }
+}
+
+/// Whether a key switches polynomials of so many limbs: it has them, and no digit is larger than the product
+/// of its special primes. The key's error is multiplied by a digit and divided by that product, so it comes
+/// out no larger than sqrt(N/12) times the error, far below the rounding of the division; no ciphertext prime
+/// is longer than a special one, so counting them is enough.
 fn require(params: &Parameters, key: &SwitchingKey, limbs: usize) -> Result<(), RlweError> {
-    if key.limbs < limbs || key.special != params.p_len() || key.gadget != Gadget::Rns {
+    let digit = limbs.min(params.digit_limbs());
+    if key.limbs < limbs || key.special < digit.min(params.p_len()) || key.gadget != Gadget::Rns {
         return Err(RlweError::MissingKey(format!(
-            "a key for {limbs} limbs was asked of a key made for {}",
-            key.limbs
+            "a key for {limbs} limbs was asked of a key made for {} with {} special primes",
+            key.limbs, key.special
         )));
     }
     Ok(())
@@ -168,13 +195,14 @@ pub(crate) fn inner_product_any(
     stationary::pair(pairs, limbs)
 }
 
-/// Adds limb `at` of `other` to a limb over QP: as it is where `other` is over QP, times P where it is over Q
-/// and has one.
-pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, other: &RnsPoly) {
+/// Adds limb `at` of `other` to a limb over Q and the first `special` special primes: as it is where `other`
+/// is over these too, times their product where it is over Q and has one.
+pub fn add_to_limb(params: &Parameters, x: &mut [f64], at: usize, (other, special): (&RnsPoly, usize)) {
     if other.p_len() > 0 {
         kernels::add_assign(params.modulus(other.prime_index(params, at)), x, &other.limbs[at]);
-    } else {
-        add_part(params, x, at, (other, 0..params.n()));
+    } else if at < other.q_len {
+        let c = special_product(params, special, at);
+        kernels::mul_scalar_add_assign(params.modulus(at), x, &other.limbs[at], c);
     }
 }
 
@@ -198,11 +226,12 @@ impl RnsPoly {
         out
     }
 
-    /// self += P * other on the ciphertext limbs; `self` is over QP.
+    /// self += P * other on the ciphertext limbs; `self` is over QP, for P the product of its own special
+    /// primes.
     pub fn add_lifted(&mut self, params: &Parameters, other: &Self) {
-        let q_len = self.q_len;
+        let (q_len, special) = (self.q_len, self.p_len());
         self.limbs[..q_len].par_iter_mut().enumerate().for_each(|(i, x)| {
-            let c = special_product(params, params.p_len(), i);
+            let c = special_product(params, special, i);
             kernels::mul_scalar_add_assign(params.modulus(i), x, &other.limbs[i], c);
         });
     }

@@ -27,7 +27,7 @@ pub fn switch(
     finish: impl Fn(usize, Limbs) -> Limbs + Sync,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, c1, key)?;
-    let division = Division::by_special(params, c1.q_len, params.p_len());
+    let division = Division::by_special(params, c1.q_len, key.special);
     Ok(divided(&division, |at| switch.limbs(at), finish))
 }
 
@@ -45,7 +45,7 @@ pub fn switch_over(
     finish: impl Fn(usize, Limbs) -> Limbs + Sync,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, c1, key)?;
-    let groups = targets(c1.q_len + params.p_len()).into_par_iter();
+    let groups = targets(c1.q_len + key.special).into_par_iter();
     let made = |group: Vec<usize>| {
         let pairs = group.iter().zip(switch.limbs(&group));
         pairs.map(|(&at, limbs)| finish(at, limbs)).collect::<Vec<_>>()
@@ -65,12 +65,12 @@ pub fn switch_rescale(
     key: &SwitchingKey,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, d2, key)?;
-    let division = Division::by_special_and_top(params, d2.q_len, params.p_len());
+    let division = Division::by_special_and_top(params, d2.q_len, key.special);
     let raised = |targets: &[usize]| {
         let mut found = switch.limbs(targets);
         for (&at, (u0, u1)) in targets.iter().zip(&mut found) {
-            add_to_limb(params, u0, at, d0);
-            add_to_limb(params, u1, at, d1);
+            add_to_limb(params, u0, at, (d0, key.special));
+            add_to_limb(params, u1, at, (d1, key.special));
         }
         found
     };

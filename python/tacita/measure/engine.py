@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tacita.measure import traffic
 from tacita.measure.clock import best_ms
-from tacita.measure.prices import HOIST_STEPS, bootstrap_prices, price_table
+from tacita.measure.prices import HOIST_STEPS, LIMBS_AT_LEVEL_0, bootstrap_prices, price_table
+from tacita.placement.cost import Sizes
 from tacita.protocol import compiled, engine
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb, require_disk, threads
@@ -76,6 +78,7 @@ def measure_engine(
     report = _operations(bench)
     steps.enter("bootstrapping")
     report["bootstrap"], bootstrap_ms = _bootstrapping(bench)
+    report["memory"] = _memory(bench, report)
     steps.enter("prices")
     table = price_table(bench, report["yardstick_ms"], bootstrap_ms)
     steps.enter("done")
@@ -133,13 +136,15 @@ def _operations(bench: Bench) -> dict[str, Any]:
     """One thread, 12 limbs."""
     native, log_n = compiled.native, bench.params.log_n
     a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
+    mul = best_ms(lambda: bench.one.mul(a, b), REPEATS)
     return {
         "yardstick_ms": native.yardstick_ms(log_n, 50),
         "ntt_ms": native.ntt_ms(log_n, 200),
         "rotate_ms": best_ms(lambda: bench.one.rotate(a, 1), REPEATS),
-        "mul_relin_ms": best_ms(lambda: bench.one.mul(a, b), REPEATS) - bench.one.rescale_ms(a, REPEATS),
+        "mul_ms": mul,
+        "mul_relin_ms": mul - bench.one.rescale_ms(a, REPEATS),
         "rescale_ms": bench.one.rescale_ms(a, REPEATS),
-        "limbs": BENCH_LEVEL + 3,
+        "limbs": BENCH_LEVEL + LIMBS_AT_LEVEL_0,
         "threads": 1,
         "simd": native.simd_path(),
         "keygen_seconds": bench.keygen_seconds,
@@ -171,6 +176,17 @@ def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, fl
         "two_ciphertexts_ratio_one_thread": 2 * each / 1e3 / seconds,
     }
     return report, prices
+
+
+def _memory(bench: Bench, report: dict[str, Any]) -> dict[str, Any]:
+    """Bytes moved by what was measured on one thread, beside a copy's."""
+    sizes, log_n = Sizes.of_ring(bench.params.log_n), bench.params.log_n
+    ring = traffic.Ring(1 << log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
+    names = {"rotate": "rotate_ms", "multiply": "mul_ms", "rescale": "rescale_ms"}
+    times = {name: report[key] for name, key in names.items()}
+    times["bootstrap"] = 1e3 * report["bootstrap"]["seconds"]
+    copy = traffic.copy_gb_per_second()
+    return traffic.moved(ring, times, report["limbs"], sizes.bootstrap_matrices, copy)
 
 
 def _bits(error: Any) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacita.measure.clock import best_ms
-from tacita.measure.traffic import spill_seconds_per_gb, touch_seconds_per_gb
+from tacita.measure.memory import spill_seconds_per_gb, touch_seconds_per_gb
 from tacita.placement.cost import Sizes
 from tacita.run.processor import processor
 

@@ -1,58 +1,170 @@
-"""What bytes cost beside arithmetic: memory that is touched for the first time, ciphertexts that go to disk.
+"""Bytes that operations of the engine move to and from memory, counted; and how many a plain copy moves.
 
-A process that grows by a gigabyte waits for the system to find and clear its pages; on a virtual machine
-whose memory nobody has used yet that takes many times as long as on one that has been up for a day.
+The unit is a limb: N residues of 8 bytes. What a loop reads or writes as a whole limb is counted once, what
+it does while a limb lies in the caches is not: transforms, and products with what was just made. So a count
+is of what today's loops ask the memory for (`crates/rlwe/src/keyswitch/`), be caches and prefetches what they
+may. L: limbs of the operands, k: special primes, D = ceil(L / k): digits of a key switch. Conversions read
+their sources once for a group of four targets.
 """
 
 from __future__ import annotations
 
-import mmap
-import tempfile
-import time
-from pathlib import Path
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
-from tacita.protocol import compiled
-from tacita.run.resources import GB, available_memory
-from tacita.server.spill import SpillStore
+import numpy as np
 
-TOUCHED = 1 << 30  # bytes; of a machine with less, a quarter of what is free
-PAGE = 4096
-SPILLED = 24  # ciphertexts
+from tacita.measure.clock import best_ms
+from tacita.slots.counts import poly_counts
 
-
-def touch_seconds_per_gb(most: int = TOUCHED) -> float:
-    """Seconds for 10^9 bytes that this process has never used, in pages as the engine asks for them."""
-    free = available_memory()
-    size = min(most, most if free is None else free // 4) // PAGE * PAGE
-    with mmap.mmap(-1, max(size, PAGE)) as memory:
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        first, again = _written(memory), _written(memory)
-        return max(0.0, first - again) / (len(memory) / GB)
+RESIDUE = 8
+TOGETHER = 4  # targets of a conversion that read its sources together
+COPY_BYTES = 1 << 28  # far more than caches hold
+BOTTOM, EVAL_MOD, TO_SLOTS = 3, 9, 3  # limbs of: level 0, modular reduction, coefficients to slots
+SERIES_DEGREE, DOUBLINGS = 28, 3  # `crates/ckks/src/bootstrap/eval_mod.rs`
 
 
-def _written(memory: mmap.mmap) -> float:
-    began = time.perf_counter()
-    for at in range(0, len(memory), PAGE):
-        memory[at] = 1
-    return time.perf_counter() - began
+@dataclass(frozen=True)
+class Ring:
+    """n: ring degree. special: k. top: limbs of the highest level that is not bootstrapping's."""
+
+    n: int
+    special: int
+    top: int
+
+    def bytes(self, limbs: int) -> int:
+        """Of so many limbs."""
+        return limbs * self.n * RESIDUE
 
 
-def spill_seconds_per_gb(params: Any, ciphertext: Any, folder: Path | None = None) -> float:
-    """Seconds for 10^9 bytes of ciphertexts in memory: packed, written with a checksum, read and unpacked, as
-    an evaluation within a limit does it.
+def groups(limbs: int) -> int:
+    """How often a conversion to so many targets reads its sources."""
+    return ceil(limbs / TOGETHER)
 
-    folder: on the disk that is measured (default: that of temporary files). What the system keeps in its
-    cache between the two is kept there in a run as well.
-    """
-    with tempfile.TemporaryDirectory(prefix="tacita-bench-", dir=folder) as place:
-        store = SpillStore(Path(place) / "spill")
-        began = time.perf_counter()
-        files = [store.write(ciphertext.to_bytes()) for _ in range(SPILLED)]
-        for file in files:
-            compiled.native.Ciphertext.from_bytes(params, store.load(file))
-            store.remove(file)
-        seconds = time.perf_counter() - began
-        store.close(keep=False)
-    return float(seconds / (SPILLED * ciphertext.nbytes / GB))
+
+def key(limbs: int, k: int, digits: int | None = None) -> int:
+    """Limbs of a switching key that a switch reads: both halves of every digit."""
+    return 2 * (ceil(limbs / k) if digits is None else digits) * (limbs + k)
+
+
+def sources(limbs: int) -> int:
+    """Limbs read and written where the digits of L limbs are brought into coefficient form."""
+    return 2 * limbs
+
+
+def division(keep: int, by: int) -> int:
+    """Of one polynomial, by so many primes: sources written, read for their overflow, and read with it by
+    every group of the limbs that stay."""
+    return by + (by + 1) + groups(keep) * (by + 1)
+
+
+def switch(limbs: int, k: int, by: int) -> int:
+    """A whole key switch, divided by k primes or by k + 1 (`by`), without what is added in the end: digits,
+    their conversions, each digit's own limbs, the key, two divisions, the result."""
+    keep = limbs + k - by
+    read = (groups(by) + groups(keep)) * limbs + limbs + key(limbs, k)
+    return sources(limbs) + read + 2 * division(keep, by) + 2 * keep
+
+
+def rotate(limbs: int, k: int) -> int:
+    """A switch, and c0 added to it."""
+    return switch(limbs, k, k) + limbs
+
+
+def relinearise(limbs: int, k: int, products: int = 1, multiples: int = 0) -> int:
+    """A sum of products and multiples: operands read, three polynomials written; two of them read again by
+    the switch, which also rescales."""
+    summed = (4 * products + 2 * multiples + 3) * limbs
+    return summed + switch(limbs, k, k + 1) + 2 * limbs
+
+
+def rescale(limbs: int) -> int:
+    """Both polynomials: the top limb, then for each other limb the top one, itself and the result."""
+    return 2 * (1 + 3 * (limbs - 1))
+
+
+def hoist(limbs: int, k: int) -> int:
+    """Digits that are kept: each limb of a digit is written, the digit's own ones are read as well."""
+    digits = ceil(limbs / k)
+    return sources(limbs) + limbs * groups(limbs + k) + limbs + digits * (limbs + k)
+
+
+def transform(limbs: int, k: int, babies: int, giants: int, *, kept: bool) -> int:
+    """A linear map by baby and giant steps, without its plaintexts. kept: babies are brought back to Q and
+    written (slots to coefficients); otherwise they are made block by block and never written."""
+    width = limbs if kept else limbs + k
+    turned, sums = babies - 1, 2 * giants * width
+    inner = turned * key(limbs, k) + sums
+    if kept:
+        down = 2 * (limbs + k) * 2 + 2 * (k + division(limbs, k) + 2 * limbs) + limbs + 4 * limbs
+        inner += turned * (down + ceil(limbs / k) * (limbs + k)) + 2 * limbs * babies
+    else:
+        inner += ceil(limbs / k) * (limbs + k) + 2 * limbs
+    final = 2 * (k + 1 + division(limbs - 1, k + 1) + 2 * (limbs - 1))
+    return hoist(limbs, k) + inner + (giants - 1) * giant_step(limbs, k) + final
+
+
+def giant_step(limbs: int, k: int) -> int:
+    """c1 divided by P, switched over QP, both halves written and added to the next sum."""
+    over = limbs + k
+    down = k + division(limbs, k) + 2 * limbs
+    switched = sources(limbs) + groups(over) * limbs + limbs + key(limbs, k) + over + 2 * over
+    return down + switched + 3 * 2 * over
+
+
+def bootstrap(ring: Ring) -> int:
+    """Limbs of one complex bootstrap, without plaintexts: two maps at the bottom with as many special primes
+    as limbs, three at the top, two waves of the modular reduction, two conjugations."""
+    log_slots, k = ring.n.bit_length() - 2, ring.special
+    after = ring.top + EVAL_MOD
+    first, top = _maps(log_slots, 2)[::-1], after + TO_SLOTS
+    low = [transform(BOTTOM - i, BOTTOM - i, *m, kept=True) for i, m in enumerate(first)]
+    high = [transform(top - i, k, *m, kept=False) for i, m in enumerate(_maps(log_slots, TO_SLOTS))]
+    turns = rotate(after, k) + rotate(ring.top, k)
+    return sum(low) + sum(high) + 2 * wave(after, k) + turns
+
+
+def wave(limbs: int, k: int) -> int:
+    """The series, its squarings, and 8z - z^2 in the end."""
+    found = 0
+    for (op, below), n in poly_counts(SERIES_DEGREE).items():
+        at = limbs - below
+        found += n * {"mul": relinearise(at, k), "tensor": 4 * at, "rescale": rescale(at) + 6 * at}[op]
+    at = limbs - SERIES_DEGREE.bit_length()
+    found += sum(relinearise(at - i, k) for i in range(DOUBLINGS))
+    return found + relinearise(at - DOUBLINGS, k, multiples=1)
+
+
+def _maps(log_slots: int, count: int) -> list[tuple[int, int]]:
+    """(babies, giants) of the homomorphic DFT's groups, largest strides first: the first wraps around and has
+    2^bits diagonals, the others nearly 2^(bits + 1). See `crates/ckks/src/bootstrap/dft.rs`."""
+    bits = [log_slots // count + (g >= count - log_slots % count) for g in range(count)][::-1]
+    wide = [b + (i > 0) for i, b in enumerate(bits)]
+    return [(2 ** ceil(b / 2), 2 ** (b // 2)) for b in wide]
+
+
+def copy_gb_per_second() -> float:
+    """What one thread moves in a large copy: every byte is read and written."""
+    source = np.ones(COPY_BYTES // RESIDUE)
+    target = np.zeros_like(source)
+    return 2 * COPY_BYTES / best_ms(lambda: np.copyto(target, source), 5) / 1e6
+
+
+def moved(
+    ring: Ring, milliseconds: dict[str, float], limbs: int, matrices: int, copy: float
+) -> dict[str, Any]:
+    """For the report. milliseconds: of rotate, multiply and rescale at `limbs`, and of bootstrap, on one
+    thread. matrices: bytes of the plaintexts that a bootstrap reads. copy: GB a second of a copy."""
+    counted = {
+        "rotate": ring.bytes(rotate(limbs, ring.special)),
+        "multiply": ring.bytes(relinearise(limbs, ring.special)),
+        "rescale": ring.bytes(rescale(limbs)),
+        "bootstrap": ring.bytes(bootstrap(ring)) + matrices,
+    }
+    rows = {
+        name: {"bytes": n, "share_of_copy": n / milliseconds[name] / 1e6 / copy}
+        for name, n in counted.items()
+        if name in milliseconds
+    }
+    return {"copy_gb_per_second": copy, "operations": rows}

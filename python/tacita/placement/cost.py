@@ -56,8 +56,8 @@ class Sizes:
             limb_file=n * 50 // 8,
             limb_memory=n * 8,
             special=7,
-            bootstrap_keys_file=n * 19_351,
-            bootstrap_keys_memory=n * 59_840,
+            bootstrap_keys_file=n * 19_174,
+            bootstrap_keys_memory=n * 59_392,
             bootstrap_matrices=n * 16_000,
             process=200_000_000,
         )

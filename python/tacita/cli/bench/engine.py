@@ -75,6 +75,7 @@ def _show(figures: dict[str, Any]) -> None:
     b = figures["bootstrap"]
     table.add_row("bootstrap, one thread", f"{1e3 * b['seconds']:.0f}", f"{1e3 * b['seconds'] / y:.0f}")
     out.print(table)
+    _show_memory(figures["memory"])
     out.print(f"kernels: {figures['simd']} (TACITA_SIMD=avx512ifma, avx512, avx2 or scalar asks for others)")
     out.print(
         f"bootstrap: {b['bits_average']:.1f} bits average, {b['bits_worst']:.1f} worst, {b['levels_left']} "
@@ -87,3 +88,11 @@ def _show(figures: dict[str, Any]) -> None:
     out.print(
         f"keys {b['keys_gb']:.2f} GB, peak {b['peak_rss_gb']:.2f} GB, {figures['simd']}", soft_wrap=True
     )
+
+
+def _show_memory(memory: dict[str, Any]) -> None:
+    table = Table("one thread", "MB moved (counted)", "of a copy's bandwidth")
+    for name, row in memory["operations"].items():
+        table.add_row(name, f"{row['bytes'] / 1e6:,.0f}", f"{100 * row['share_of_copy']:.0f} %")
+    out.print(table)
+    out.print(f"a large copy moves {memory['copy_gb_per_second']:.1f} GB/s, bytes read and bytes written")

@@ -38,6 +38,10 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
     assert wanted <= set(found["bootstrap"])
     assert found["bootstrap"]["bits_average"] >= 20
     assert found["bootstrap"]["levels_left"] == 13
+    assert found["memory"]["copy_gb_per_second"] > 0
+    moved = found["memory"]["operations"]
+    assert set(moved) == {"rotate", "multiply", "rescale", "bootstrap"}
+    assert all(row["bytes"] > 0 and row["share_of_copy"] > 0 for row in moved.values())
     prices = Prices.load(table)
     assert prices.seconds("rotate", 9) > 0
     assert prices.bootstrap_seconds(("complex",)) > 0

@@ -1,7 +1,7 @@
-//! Series in a ciphertext, evaluated by Paterson-Stockmeyer at depth ceil(log2(d + 1)): in Chebyshev
-//! polynomials on [-1, 1], and in powers on the unit circle, where these stay as they are bounded there.
+//! Chebyshev series on [-1, 1], and power series on the unit circle, evaluated by Paterson-Stockmeyer at
+//! depth ceil(log2(d + 1)).
 //!
-//! A series is split p = q*T_g + r at powers of two (T_g stands for z^g as well). Every node is told the level and the scale at which its
+//! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its
 //! parent needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a
 //! node is one sum q_1*T_g1 + q_2*T_g2 + ... + leaf at one level and scale, relinearised and rescaled once.
 use crate::sums::Sum;
@@ -109,19 +109,19 @@ fn halves(n: usize) -> (usize, usize) {
     (a, n - a)
 }
 
-/// What a series is a sum of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Basis {
-    /// T_n of a number in [-1, 1].
+/// What a series is a sum of multiples of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// T_n, of numbers in [-1, 1].
     Chebyshev,
-    /// Powers of a number on the unit circle.
+    /// Powers, of numbers on the unit circle.
     Powers,
 }
 
-/// T_n or z^n by n, computed on demand.
+/// T_n or the n-th power by n, computed on demand.
 struct PowerBasis<'e> {
+    kind: Kind,
     evaluator: &'e Evaluator,
-    basis: Basis,
     first: &'e Ciphertext,
     powers: BTreeMap<usize, Ciphertext>,
 }
@@ -131,8 +131,7 @@ impl PowerBasis<'_> {
         self.powers.get(&n).unwrap_or(self.first)
     }
 
-    /// Makes sure T_n exists: T_(a+b) = 2*T_a*T_b - T_(a-b), of which the latter is subtracted before the sum
-    /// is rescaled, so that it needs no rescaling of its own; or z^n = z^a z^b.
+    /// Makes sure that the n-th power or T_n exists.
     fn ensure(&mut self, n: usize) -> Result<(), CkksError> {
         if n <= 1 || self.powers.contains_key(&n) {
             return Ok(());
@@ -140,35 +139,43 @@ impl PowerBasis<'_> {
         let (a, b) = halves(n);
         self.ensure(a)?;
         self.ensure(b)?;
-        if self.basis == Basis::Chebyshev {
+        if self.kind == Kind::Chebyshev {
             self.ensure(a - b)?;
         }
         let e = self.evaluator;
         let (x, y) = (self.power(a), self.power(b));
         let lowest = if x.level() < y.level() { x } else { y };
         e.need_level(lowest, "poly", 1)?;
-        let raw = e.sum(&self.factors(a, b), lowest.limbs(), x.scale * y.scale)?;
+        let raw = e.sum(&self.recurrence(a, b), lowest.limbs(), x.scale * y.scale)?;
         let power = e.relinearise_rescale(raw)?;
         self.powers.insert(n, power);
         Ok(())
     }
-}
 
-impl PowerBasis<'_> {
-    /// T_(a+b) or z^(a+b) as a sum of what exists.
-    fn factors(&self, a: usize, b: usize) -> Sum<'_> {
-        let pair = (self.power(a), self.power(b));
-        let mut sum = Sum::default();
-        sum.products.push(pair);
-        if self.basis == Basis::Chebyshev {
-            sum.products.push(pair);
+    /// T_(a+b) = 2*T_a*T_b - T_(a-b), of which the latter joins before the sum is rescaled, so that it needs
+    /// no rescaling of its own; or the product of two powers.
+    fn recurrence(&self, a: usize, b: usize) -> Sum<'_> {
+        let mut sum = Sum {
+            products: vec![(self.power(a), self.power(b))],
+            ..Sum::default()
+        };
+        if self.kind == Kind::Chebyshev {
             let minus = Complex64::new(-1.0, 0.0);
+            sum.products.push(sum.products[0]);
             match a - b {
                 0 => sum.constant = minus,
                 low => sum.multiples.push((self.power(low), minus)),
             }
         }
         sum
+    }
+
+    /// (q, r) of a series c = q * giant + r.
+    fn divide(&self, c: &[Complex64], g: usize) -> (Vec<Complex64>, Vec<Complex64>) {
+        match self.kind {
+            Kind::Chebyshev => divide(c, g),
+            Kind::Powers => (c[g..].to_vec(), c[..g].to_vec()),
+        }
     }
 }
 
@@ -213,25 +220,26 @@ impl Evaluator {
         coefficients: &[Complex64],
         scale: Option<f64>,
     ) -> Result<Ciphertext, CkksError> {
-        self.whole_series(Basis::Chebyshev, x, coefficients, scale)
+        self.any_series(Kind::Chebyshev, x, coefficients, scale)
     }
 
-    /// Evaluates sum c_k z^k for slots z on the unit circle: as [`Self::chebyshev`], which costs as much.
+    /// Evaluates sum c_n z^n for slots on the unit circle, where powers are as stable a basis as Chebyshev's
+    /// is on [-1, 1]. Depth, scale and cost as [`Self::chebyshev`].
     ///
     /// # Errors
-    /// As there.
-    pub(crate) fn power_series(
+    /// As [`Self::chebyshev`].
+    pub fn power_series(
         &self,
         z: &Ciphertext,
         coefficients: &[Complex64],
-        scale: f64,
+        scale: Option<f64>,
     ) -> Result<Ciphertext, CkksError> {
-        self.whole_series(Basis::Powers, z, coefficients, Some(scale))
+        self.any_series(Kind::Powers, z, coefficients, scale)
     }
 
-    fn whole_series(
+    fn any_series(
         &self,
-        basis: Basis,
+        kind: Kind,
         x: &Ciphertext,
         coefficients: &[Complex64],
         scale: Option<f64>,
@@ -243,8 +251,8 @@ impl Evaluator {
         let level = x.level() - depth;
         let scale = scale.unwrap_or_else(|| self.params().scale(level));
         let mut basis = PowerBasis {
+            kind,
             evaluator: self,
-            basis,
             first: x,
             powers: BTreeMap::new(),
         };
@@ -266,10 +274,7 @@ impl Evaluator {
         while !is_leaf(rest.len() - 1, budget, baby) {
             let g = giant(rest.len() - 1);
             basis.ensure(g)?;
-            let (q, r) = match basis.basis {
-                Basis::Chebyshev => divide(&rest, g),
-                Basis::Powers => (rest[g..].to_vec(), rest[..g].to_vec()),
-            };
+            let (q, r) = basis.divide(&rest, g);
             if q.len() == 1 {
                 node.multiples.push((g, q[0]));
             } else {

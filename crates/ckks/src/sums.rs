@@ -62,7 +62,8 @@ impl Evaluator {
         Err(CkksError::Shape {
             op: "mul",
             detail: format!(
-                "levels {} and {} (log2 scales {:.4} + {:.4}) into a sum at level {} ({:.4}); hint: align first",
+                "levels {} and {} (log2 scales {:.4} + {:.4}) into a sum at level {} ({:.4}); hint: align \
+                first",
                 a.level(),
                 b.level(),
                 a.scale.log2(),

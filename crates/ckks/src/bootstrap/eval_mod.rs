@@ -13,8 +13,10 @@ use crate::params::{DOUBLINGS, MOD_RANGE};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
-/// Degree of the series: the last one of which the quotients need only four products on their way down.
-pub const DEGREE: usize = 28;
+/// Degree of the series: the last before the dear ones, which take two relinearisations more.
+pub const NEAR_DEGREE: usize = 28;
+/// The largest degree of as many levels, which a series on all of [-17, 17] needs.
+pub const DEGREE: usize = 31;
 /// Largest multiple of q0 after mod-raise, for a secret of weight 32.
 pub(crate) const MAX_MULTIPLE: i64 = 16;
 /// Half-width of the intervals of the fit.
@@ -75,7 +77,7 @@ fn fit(weights: &[f64]) -> Vec<Complex64> {
             .collect()
     };
     let wanted = points.iter().flat_map(|&(_, w)| [0.0, w * ALONG]).collect();
-    let found = least_squares((0..=DEGREE).map(column).collect(), wanted);
+    let found = least_squares((0..=NEAR_DEGREE).map(column).collect(), wanted);
     let coefficient = |(n, c): (usize, f64)| match n % 2 {
         0 => Complex64::new(c, 0.0),
         _ => Complex64::new(0.0, c),
@@ -110,6 +112,7 @@ fn least_squares(mut columns: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::polynomial::{best_split, depth};
 
     #[test]
     fn reduction_is_accurate_at_every_multiple() {
@@ -118,6 +121,14 @@ mod tests {
             let worst = worst(&series, k);
             assert!(worst < 2f64.powi(-23), "{k}: 2^{}", worst.log2());
         }
+    }
+
+    #[test]
+    fn the_degree_is_the_last_cheap_one_of_its_depth() {
+        assert_eq!(depth(NEAR_DEGREE), depth(DEGREE));
+        let relinearisations = |degree: usize| best_split(degree).relinearisations;
+        assert!(relinearisations(NEAR_DEGREE) < relinearisations(NEAR_DEGREE + 1));
+        assert_eq!((relinearisations(NEAR_DEGREE), relinearisations(DEGREE)), (8, 10));
     }
 
     #[test]

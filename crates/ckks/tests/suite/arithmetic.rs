@@ -148,6 +148,27 @@ fn chebyshev_series_at_optimal_depth() {
     }
 }
 
+#[test]
+fn power_series_on_the_unit_circle() {
+    let t = Toy::new(RING, &[], false);
+    let e = &t.evaluator;
+    let angle = |x: &Complex64| Complex64::from_polar(1.0, 3.0 * x.re);
+    let z: Vec<Complex64> = values(256, 8, false).iter().map(angle).collect();
+    let a = t.encrypt(&z, 14);
+    for degree in [1usize, 2, 6, 28, 31, 63] {
+        let c = values(degree + 1, 40 + degree as u64, true);
+        let got = e.power_series(&a, &c, None).unwrap();
+        assert_eq!(got.level(), 14 - tacita_ckks::polynomial::depth(degree));
+        let value = |z: &Complex64| {
+            c.iter()
+                .rev()
+                .fold(Complex64::new(0.0, 0.0), |sum, c| sum * z + c)
+        };
+        let err = worst(&t.decrypt(&got), &z.iter().map(value).collect::<Vec<_>>());
+        assert!(err < 1e-6, "degree {degree}: {err}");
+    }
+}
+
 /// Scales as a hostile file may have them: nothing is computed with what is not a number, and no factor is
 /// rounded to zero.
 #[test]

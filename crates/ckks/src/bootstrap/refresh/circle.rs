@@ -4,12 +4,11 @@
 //! of the period can lie anywhere, so this series holds everywhere: the Chebyshev coefficients of
 //! exp(i a x), a = 2 pi 17 / 8 = 13.35, are (2 -) i^n J_n(a), and what is left beyond degree 31 is
 //! 2 abs(J_32(a)) = 2^-31, 2^-28 after three squarings. Even coefficients are real and odd ones imaginary.
+use super::super::eval_mod::DEGREE;
 use crate::params::{DOUBLINGS, MOD_RANGE};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
-/// Degree of the series.
-pub const DEGREE: usize = 31;
 /// Nodes of the quadrature by which the coefficients are found: exact to rounding from degree 60 on.
 const NODES: usize = 96;
 

@@ -145,7 +145,7 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let level = f.out_level(e.params())?;
         let scale = e.params().scale(level);
-        let half = |x: &Ciphertext| e.power_series(&self.phase(e, x)?, &f.halves, scale);
+        let half = |x: &Ciphertext| e.power_series(&self.phase(e, x)?, &f.halves, Some(scale));
         let conjugate = e.conjugate(slots)?;
         let real = e.add(slots, &conjugate)?;
         let (sum, difference) = match content {

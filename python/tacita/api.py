@@ -77,7 +77,7 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 Model = Checkpoint | Path | str
-Files = Literal["thor", "arion", "moai"]
+Files = Literal["thor", "leaf", "arion", "moai"]
 
 
 def load(

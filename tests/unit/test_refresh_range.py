@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import wide_gelu
 
 import tacita
+from tacita.approx.fit import FitError
+from tacita.approx.variants.functions import Functions
+from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import from_tensors
 from tacita.models.reference import reference
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.fitting import fit_circuit
 from tacita.schemes.base import silent
 from tacita.schemes.registry import scheme_of
 
@@ -46,6 +53,30 @@ def test_thor_warns_and_leaf_answers(backend, model, plans):
     assert not np.max(np.abs(found["thor"].vector - wanted)) < 1.0
     assert found["leaf"].warnings == ()
     assert np.max(np.abs(found["leaf"].vector - wanted)) < 0.005
+
+
+def test_where_no_polynomial_follows_there_is_a_refresh(model):
+    """On [-200, 200] a series of degree 511 is not enough, and 250 harmonics are."""
+    calibration = calibrate(model, wide_gelu.TOKENS, hidden_states=SAMPLES)
+    wide = replace(calibration.nodes[NODE], argument=(-200.0, 200.0))
+    calibration = replace(calibration, nodes={**calibration.nodes, NODE: wide})
+    with pytest.raises(FitError):
+        fit_circuit(calibration, model.config)
+    specs = fit_circuit(calibration, model.config, functions=Functions(activation="either"))
+    assert specs.function(NODE).function.refreshes and not specs.undecided
+
+
+def test_the_placement_decides_and_the_plan_says_what(model):
+    """A plan holds one function a node, and the one that its stages were placed with."""
+    options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": SAMPLES}
+    plan = tacita.plan(model, functions="either", **options)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    assert not specs.undecided
+    refreshed = {stage.name.removesuffix(".activate") for stage in plan.stages if stage.through}
+    assert refreshed == {n for n in (NODE,) if specs.function(n).function.refreshes}
+    others = [tacita.plan(model, functions=name, **options) for name in ("tacita", "leaf")]
+    cheapest = min(other.prediction.seconds["evaluate"] for other in others)
+    assert plan.prediction.seconds["evaluate"] == pytest.approx(cheapest)
 
 
 def test_the_neurons_matter(model):

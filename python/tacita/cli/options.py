@@ -73,7 +73,8 @@ Variant = Annotated[
     str,
     typer.Option(
         "--functions",
-        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf, or thor (softmax in two "
+        help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf (GELU by a "
+        "bootstrap), either (of tacita and leaf the cheaper), or thor (softmax in two "
         "phases; packing multidiagonal).",
     ),
 ]

@@ -62,8 +62,9 @@ class Wish:
 
     preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
     fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
-    quicker one. functions: approximations of "tacita", "moai", "arion", "leaf" or "thor", whose softmax
-    takes packing multidiagonal. accuracy: stated errors of these.
+    quicker one. functions: approximations of "tacita", "moai", "arion", "leaf", "either" (of tacita's and
+    leaf's activations the cheaper) or "thor", whose softmax takes packing multidiagonal. accuracy: stated
+    errors of these.
     prices: used on the ring that they are of; default the shipped table for the ring, else formulas.
     salt: of the commitment to the weights, by default a fresh one; with the same one the same wish gives
     the same plan.

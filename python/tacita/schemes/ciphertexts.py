@@ -1,4 +1,4 @@
-"""thor, arion and moai: the client encrypts, the server computes on ciphertexts, the client decrypts.
+"""thor, leaf, arion and moai: the client encrypts, the server computes on ciphertexts, the client decrypts.
 
 They differ in data alone: the packing and the rotations that `plans.scheme` lists for each.
 """

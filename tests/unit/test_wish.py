@@ -11,6 +11,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
+from tacita.approx.variants.functions import Functions
 from tacita.errors import InputError
 from tacita.planning.wish import Fields, Objective, Wish
 from tacita.plans.presets import PRESETS
@@ -48,11 +49,11 @@ def test_what_is_meant_follows_a_changed_wish() -> None:
 @pytest.mark.parametrize(
     ("fields", "message", "hint"),
     [
-        ({"scheme": "thorn"}, "no scheme 'thorn'", "thor, arion, moai, bumblebee, auto"),
+        ({"scheme": "thorn"}, "no scheme 'thorn'", "thor, leaf, arion, moai, bumblebee, auto"),
         ({"scheme": ""}, "no scheme ''", "bumblebee"),
         ({"objective": "speed"}, "no objective 'speed'", "throughput, latency"),
         ({"preset": "n18"}, "no preset 'n18'", "leveled, "),
-        ({"functions": "nexus"}, "no variant 'nexus'", "tacita, moai, arion, thor"),
+        ({"functions": "nexus"}, "no variant 'nexus'", "tacita, moai, arion, leaf, either, thor"),
         ({"embeddings": "hiden"}, "embeddings 'hiden'", "published, hidden"),
         ({"formats": Formats(gelu="abs6")}, "form 'abs6'", "abs4"),
         ({"tokens": 0}, "0 tokens", "at least one"),
@@ -78,12 +79,25 @@ def test_names_and_sizes_that_there_are_not_are_refused(
         ({"scheme": "auto", "packing": "columns"}, [("arion", "columns"), ("moai", "columns")]),
         (
             {"scheme": "auto"},
-            [("thor", "rows"), ("arion", "columns"), ("moai", "columns"), ("bumblebee", None)],
+            [
+                ("thor", "rows"),
+                ("leaf", "rows"),
+                ("arion", "columns"),
+                ("moai", "columns"),
+                ("bumblebee", None),
+            ],
         ),
     ],
 )
 def test_schemes_and_packings_to_plan(fields: dict[str, Any], wanted: list[tuple[str, str | None]]) -> None:
     assert list(Wish(**fields).wanted) == wanted
+
+
+def test_a_scheme_has_an_activation_of_its_own_unless_one_is_named() -> None:
+    assert Wish().variants == Functions()
+    assert Wish(scheme="leaf").variants == Functions(activation="leaf")
+    assert Wish(scheme="leaf", functions="moai").variants == Functions.of("moai")
+    assert Wish(scheme="auto").variants == Wish(scheme="bumblebee").variants == Functions()
 
 
 def test_two_parties_have_no_packing() -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacita.approx import fit as fitting
-from tacita.approx.fit import Array, Function, Interval
+from tacita.approx.fit import Array, FitError, Function, Interval
 from tacita.approx.poly import least_degree, series_multiplications
 from tacita.approx.spec import Spec, map_levels, normalise
 from tacita.slots.harmonics import PHASE, evaluate_harmonics, harmonics_depth
@@ -47,6 +47,11 @@ class FourierSpec(Spec):
     refreshes = True
     cosines: tuple[float, ...]
     sines: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.cosines) == len(self.sines) >= 2:
+            counts = f"{len(self.cosines)} cosines and {len(self.sines)} sines"
+            raise FitError(f"{self.function}: {counts}", hint="as many of both, two at least")
 
     @property
     def harmonics(self) -> np.ndarray:

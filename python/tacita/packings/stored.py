@@ -66,11 +66,16 @@ def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
     Goldschmidt's iteration takes the numerator in place of its first 1: the spec's levels below both and no
     more.
     """
+    if not isinstance(spec, GoldschmidtSpec):
+        return be.mul(numerator, inverted(be, ct, spec))
     form = Stored.input_of(spec)
     moved = be.add_const(ct, -form.offset) if form.offset else ct
-    if isinstance(spec, GoldschmidtSpec):
-        return spec.divide(be, [numerator], moved, form.scale)[0]
-    return be.mul(numerator, spec.evaluate(be, moved, form.scale, 1.0 / output_bound(spec)))
+    return spec.divide(be, [numerator], moved, form.scale)[0]
+
+
+def inverted(be: Backend, ct: Ct, spec: Spec) -> Ct:
+    """What `divide` multiplies the numerator by, for a spec that is no iteration: divide_factor(spec) / x."""
+    return apply(be, ct, spec, 1.0 / output_bound(spec))
 
 
 def divide_factor(spec: Spec) -> float:

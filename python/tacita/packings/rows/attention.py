@@ -167,13 +167,24 @@ class Attention:
         several windows; 1 (with copies) to 2 below x. The quotients
         are no boundary tensor: where a window shares context and sums they exceed 1 at the sums' positions.
         """
-        rest = be.linear(sums, self.gathered.spread) if self.gathered else list(sums)
-        mixed = []
-        for window, ct in zip(self.windows, context, strict=True):
-            divisor = be.rotate(ct, window.sum_offset) if window.shared else rest.pop(0)
-            mixed.append(divide(be, ct, divisor, self.specs.inverse))
+        mixed = self._quotients(be, context, sums)
         out = self.projection.apply(be, mixed)
         return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
+
+    def _quotients(self, be: Backend, context: Cts, sums: Cts) -> list[Ct]:
+        """Each window's context / row sums."""
+        numbers = [number for number, window in enumerate(self.windows) if not window.shared]
+        spec, apart = self.specs.inverse, [context[number] for number in numbers]
+        if self.gathered:
+            divided = self.gathered.divide(be, apart, sums[0], spec)
+        else:
+            divided = [divide(be, ct, s, spec) for ct, s in zip(apart, sums, strict=True)]
+        found = dict(zip(numbers, divided, strict=True))
+        for number, window in enumerate(self.windows):
+            if window.shared:
+                ct = context[number]
+                found[number] = divide(be, ct, be.rotate(ct, window.sum_offset), spec)
+        return [found[number] for number in range(len(self.windows))]
 
 
 def _unfolds(

@@ -138,8 +138,9 @@ class FirstTokenAttention:
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
         """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's, and one
         more below the sums of several windows."""
-        each = be.linear(sums, self.gathered.spread) if self.gathered else sums
-        return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, each, strict=True))
+        if self.gathered:
+            return tuple(self.gathered.divide(be, context, sums[0], self.specs.inverse))
+        return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
 
     def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""

@@ -13,9 +13,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from tacita.approx.iterative import GoldschmidtSpec
+from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array, Diagonal
 from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.sizes import ceil_power
+from tacita.packings.stored import divide, inverted
+from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 KEPT = 8  # plans: the same in all layers
@@ -50,6 +54,17 @@ class Gathered:
         """bool [window]: where any sums are."""
         filled: Array = np.any([self.places(number) for number in range(len(self.windows))], axis=0)
         return filled
+
+    def divide(self, be: Backend, numerators: Sequence[Ct], sums: Ct, spec: Spec) -> list[Ct]:
+        """As `stored.divide` for each window's numerator. One level more below the sums.
+
+        A polynomial is evaluated once, before its values are spread; an iteration needs each numerator.
+        """
+        if isinstance(spec, GoldschmidtSpec):
+            each = be.linear([sums], self.spread)
+            return [divide(be, numerator, s, spec) for numerator, s in zip(numerators, each, strict=True)]
+        each = be.linear([inverted(be, sums, spec)], self.spread)
+        return [be.mul(numerator, s) for numerator, s in zip(numerators, each, strict=True)]
 
     @property
     def spread(self) -> LinearPlan:

@@ -209,26 +209,7 @@ impl Bootstrapper {
     /// # Errors
     /// Missing keys.
     pub fn mod_raise(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let (p, rlwe) = (e.params(), e.rlwe());
-        let centred = |x: &RnsPoly| -> Vec<i64> {
-            let m = rlwe.modulus(0);
-            x.limb_coefficients(rlwe, 0)
-                .iter()
-                .map(|&v| m.center(v as u64))
-                .collect()
-        };
-        let low = c.truncated(1);
-        let to_sparse = e.keys().get(KeyKind::ToSparse, 1)?;
-        let (mut c0, c1) = keyswitch::switch_small(rlwe, &centred(&low.polys[1]), to_sparse);
-        c0.add_assign(rlwe, &low.polys[0]);
-        let all = rlwe.q_len();
-        let to_dense = e.keys().get(KeyKind::ToDense, all)?;
-        let (mut u0, u1) = keyswitch::switch_small(rlwe, &centred(&c1), to_dense);
-        u0.add_assign(rlwe, &RnsPoly::from_small(rlwe, &centred(&c0), all, 0));
-        Ok(Ciphertext {
-            polys: vec![u0, u1],
-            scale: MOD_RANGE * p.prime(0),
-        })
+        raise_to(e, c, e.rlwe().q_len())
     }
 
     /// Coefficients -> slots: three levels; half the value, so that adding the conjugate gives the real part.
@@ -298,6 +279,29 @@ impl Bootstrapper {
         };
         e.relinearise_rescale(e.sum(&sum, z.limbs(), z.scale * z.scale)?)
     }
+}
+
+/// Native level 0 -> `limbs` limbs: [`Bootstrapper::mod_raise`].
+fn raise_to(e: &Evaluator, c: &Ciphertext, limbs: usize) -> Result<Ciphertext, CkksError> {
+    let (p, rlwe) = (e.params(), e.rlwe());
+    let centred = |x: &RnsPoly| -> Vec<i64> {
+        let m = rlwe.modulus(0);
+        x.limb_coefficients(rlwe, 0)
+            .iter()
+            .map(|&v| m.center(v as u64))
+            .collect()
+    };
+    let low = c.truncated(1);
+    let to_sparse = e.keys().get(KeyKind::ToSparse, 1)?;
+    let (mut c0, c1) = keyswitch::switch_small(rlwe, &centred(&low.polys[1]), to_sparse);
+    c0.add_assign(rlwe, &low.polys[0]);
+    let to_dense = e.keys().get(KeyKind::ToDense, limbs)?;
+    let (mut u0, u1) = keyswitch::switch_small_to(rlwe, &centred(&c1), to_dense, limbs);
+    u0.add_assign(rlwe, &RnsPoly::from_small(rlwe, &centred(&c0), limbs, 0));
+    Ok(Ciphertext {
+        polys: vec![u0, u1],
+        scale: MOD_RANGE * p.prime(0),
+    })
 }
 
 /// Plaintext scales of slots-to-coefficients: from the canonical scale to the coefficient scale.

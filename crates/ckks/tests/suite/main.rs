@@ -5,6 +5,7 @@ mod leveled;
 mod matmul;
 mod products;
 mod refresh;
+mod shallow;
 mod sparse;
 mod toy;
 mod wiped;

@@ -276,7 +276,17 @@ fn products(
 /// Cost: (L + np) forward and 2*(np) inverse, 2L forward NTTs. Source: only the small input makes one digit
 /// enough.
 pub fn switch_small(params: &Parameters, coefficients: &[i64], key: &SwitchingKey) -> (RnsPoly, RnsPoly) {
-    let digit = RnsPoly::from_small(params, coefficients, key.limbs, key.special);
+    switch_small_to(params, coefficients, key, key.limbs)
+}
+
+/// The same for a result of the first `limbs` limbs of the key, which must have as many.
+pub fn switch_small_to(
+    params: &Parameters,
+    coefficients: &[i64],
+    key: &SwitchingKey,
+    limbs: usize,
+) -> (RnsPoly, RnsPoly) {
+    let digit = RnsPoly::from_small(params, coefficients, limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);
     (mod_down(params, u0), mod_down(params, u1))
 }

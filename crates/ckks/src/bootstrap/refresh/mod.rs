@@ -27,6 +27,7 @@
 //! of what w came with, times PHASE; at N = 2^10 e is 2^-29 on average. A fit must keep sum k abs(2 c_k) small: see
 //! `tacita.approx.fourier`. The suite measures all of it (`tests/suite/refresh.rs`).
 pub mod circle;
+pub mod shallow;
 
 use super::{Bootstrapper, Content};
 use crate::params::{CkksParameters, DOUBLINGS};
@@ -145,25 +146,9 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let level = f.out_level(e.params())?;
         let scale = e.params().scale(level);
-        let half = |x: &Ciphertext| e.power_series(&self.phase(e, x)?, &f.halves, Some(scale));
-        let conjugate = e.conjugate(slots)?;
-        let real = e.add(slots, &conjugate)?;
-        let (sum, difference) = match content {
-            Content::Real => {
-                let a = half(&real)?;
-                (a.clone(), a)
-            }
-            Content::Complex => {
-                let imaginary = e.neg(&e.mul_i(&e.sub(slots, &conjugate)?));
-                let parts = [real, imaginary]
-                    .par_iter()
-                    .map(half)
-                    .collect::<Result<Vec<_>, _>>()?;
-                let b = e.mul_i(&parts[1]);
-                (e.add(&parts[0], &b)?, e.sub(&parts[0], &b)?)
-            }
-        };
-        e.add(&sum, &e.conjugate(&difference)?)
+        of_parts(e, slots, content, |x| {
+            e.power_series(&self.phase(e, x)?, &f.halves, Some(scale))
+        })
     }
 
     /// Slots t / 17 -> z = exp(2 pi i t), one level above the top and at the scale of which the square is
@@ -175,6 +160,33 @@ impl Bootstrapper {
         }
         Ok(z)
     }
+}
+
+/// Twice the parts of the slots, each through `half`, and together again.
+fn of_parts(
+    e: &Evaluator,
+    slots: &Ciphertext,
+    content: Content,
+    half: impl Fn(&Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
+) -> Result<Ciphertext, CkksError> {
+    let conjugate = e.conjugate(slots)?;
+    let real = e.add(slots, &conjugate)?;
+    let (sum, difference) = match content {
+        Content::Real => {
+            let a = half(&real)?;
+            (a.clone(), a)
+        }
+        Content::Complex => {
+            let imaginary = e.neg(&e.mul_i(&e.sub(slots, &conjugate)?));
+            let parts = [real, imaginary]
+                .par_iter()
+                .map(&half)
+                .collect::<Result<Vec<_>, _>>()?;
+            let b = e.mul_i(&parts[1]);
+            (e.add(&parts[0], &b)?, e.sub(&parts[0], &b)?)
+        }
+    };
+    e.add(&sum, &e.conjugate(&difference)?)
 }
 
 /// Scale of the series whose squarings, [`DOUBLINGS`] of them and one more, end in the canonical scale.

@@ -19,6 +19,7 @@ mod modulus;
 mod ntt;
 mod pool;
 mod primes;
+mod region;
 pub mod sample;
 mod simd;
 #[cfg(test)]
@@ -32,4 +33,5 @@ pub use error::RingError;
 pub use modulus::{Modulus, MAX_MODULUS, MIN_MODULUS};
 pub use ntt::NttTable;
 pub use primes::{is_prime, ntt_primes};
+pub use region::Region;
 pub use simd::{chosen as simd_path, Path as SimdPath};

@@ -4,11 +4,11 @@
 //! Buffers return to the pool when dropped and are never given back to the operating system, so memory stays
 //! at the high water mark. Secrets are wiped by their owners before the buffer is dropped.
 
-use std::alloc::{alloc, handle_alloc_error, Layout};
+use crate::region::{Region, PAGE};
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SLAB: usize = 1 << 21;
+const SLAB: usize = PAGE;
 /// Pooled sizes in bytes: 2^15 (N = 2^12) to 2^20 (N = 2^17).
 const MIN_LOG: u32 = 15;
 const MAX_LOG: u32 = 20;
@@ -41,11 +41,13 @@ impl Buffer {
             return None;
         }
         let class = (log - MIN_LOG) as usize;
-        let mut free = POOL[class].lock().unwrap_or_else(PoisonError::into_inner);
-        if free.0.is_empty() {
-            free.0.extend(slab(bytes));
-        }
-        let start = free.0.pop()?;
+        let start = pop(class).or_else(|| {
+            // Not under the lock: first touch is slow, and several threads do it at once.
+            let mut made = slab(bytes);
+            let start = made.pop();
+            free(class).0.append(&mut made);
+            start
+        })?;
         Some(Self { start, class })
     }
 
@@ -57,35 +59,24 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut free = POOL[self.class].lock().unwrap_or_else(PoisonError::into_inner);
-        free.0.push(self.start);
+        free(self.class).0.push(self.start);
     }
 }
 
-/// A zeroed slab cut into buffers of `bytes`.
+fn free(class: usize) -> MutexGuard<'static, Free> {
+    POOL[class].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn pop(class: usize) -> Option<NonNull<f64>> {
+    free(class).0.pop()
+}
+
+/// A zeroed slab cut into buffers of `bytes`, touched by the thread that asked for it.
 fn slab(bytes: usize) -> Vec<NonNull<f64>> {
-    let Ok(layout) = Layout::from_size_align(SLAB, SLAB) else {
-        return Vec::new();
-    };
-    // SAFETY: the layout has a non-zero size; the slab is never freed, so the buffers live as long as the
-    // process.
-    unsafe {
-        let start = alloc(layout);
-        let Some(whole) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        advise_huge_pages(start);
-        start.write_bytes(0, SLAB);
-        let cut = |i: usize| whole.byte_add(i * bytes).cast();
-        (0..SLAB / bytes).map(cut).collect()
-    }
+    let slab = Region::zeroed(SLAB);
+    slab.prefault(0..SLAB);
+    let whole = slab.leak();
+    // SAFETY: every buffer lies in the slab, which is never freed.
+    let cut = |i: usize| unsafe { whole.byte_add(i * bytes) }.cast();
+    (0..SLAB / bytes).map(cut).collect()
 }
-
-#[cfg(target_os = "linux")]
-unsafe fn advise_huge_pages(start: *mut u8) {
-    // SAFETY: the range is one slab that the caller owns; the call is advice and its failure harmless.
-    unsafe { libc::madvise(start.cast(), SLAB, libc::MADV_HUGEPAGE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-unsafe fn advise_huge_pages(_: *mut u8) {}

@@ -4,8 +4,8 @@ use crate::evaluator::lock;
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use std::sync::Arc;
-use tacita_ring::{kernels, AlignedVec, Permutation};
-use tacita_rlwe::keyswitch::{self, Decomposed};
+use tacita_ring::{AlignedVec, Permutation};
+use tacita_rlwe::keyswitch::{self, Decomposed, Ending};
 
 impl Evaluator {
     /// Left rotation of the slots by `steps`. No level. Cost: D(L+k) + 2k + 2L NTTs.
@@ -53,10 +53,11 @@ impl Evaluator {
         let rlwe = self.rlwe();
         let key = self.keys().get(KeyKind::Galois(galois), a.limbs())?;
         let perm = self.permutation(galois);
-        let (c0, c1) = keyswitch::switch(rlwe, &a.polys[1], key, |i, (mut u0, u1)| {
-            kernels::add_assign(rlwe.modulus(i), &mut u0, &a.polys[0].limbs[i]);
-            (permuted(&u0, &perm), permuted(&u1, &perm))
-        })?;
+        let ending = Ending {
+            add: [Some(&a.polys[0]), None],
+            permutation: Some(&perm),
+        };
+        let (c0, c1) = keyswitch::switch(rlwe, &a.polys[1], key, &ending)?;
         Ok(Ciphertext {
             polys: vec![c0, c1],
             scale: a.scale,

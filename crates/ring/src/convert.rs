@@ -25,8 +25,6 @@ pub struct BaseConverter {
 struct Target {
     factors: Vec<(f64, f64)>,
     integers: Vec<u64>,
-    /// -2^51 times the sum of the weights, without the last one and with it.
-    biases: [u64; 2],
 }
 
 /// The weights of the terms of a sum.
@@ -34,19 +32,12 @@ struct Weights<'a> {
     factors: &'a [(f64, f64)],
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     integers: &'a [u64],
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
-    bias: u64,
 }
 
 impl Target {
     fn new(p: &Modulus, integers: Vec<u64>) -> Self {
-        let minus = |terms: &[u64]| {
-            let sum = terms.iter().fold(0, |sum, &w| p.add(sum, w));
-            p.neg(p.mul(sum, (1 << 51) % p.p()))
-        };
         Self {
             factors: integers.iter().map(|&w| p.factor(w)).collect(),
-            biases: [minus(&integers[..integers.len() - 1]), minus(&integers)],
             integers,
         }
     }
@@ -56,7 +47,6 @@ impl Target {
         Weights {
             factors: &self.factors[..terms],
             integers: &self.integers[..terms],
-            bias: self.biases[usize::from(terms == self.factors.len())],
         }
     }
 }
@@ -96,6 +86,12 @@ impl BaseConverter {
         }
     }
 
+    /// What limb i is multiplied by before it is converted, (Q/q_i)^-1 mod q_i; see
+    /// [`crate::NttTable::inverse_centred`].
+    pub fn input_scale(&self, i: usize) -> u64 {
+        self.scales[i]
+    }
+
     /// In place: canonical x_i to the centred y_i, as [`BaseConverter::convert`] wants them.
     pub fn scale_inputs(&self, i: usize, limb: &mut [f64]) {
         scale_and_center(&self.from[i], limb, self.scales[i]);
@@ -120,6 +116,10 @@ impl BaseConverter {
     }
 
     fn sums(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) {
+        #[cfg(target_arch = "x86_64")]
+        if path() == Path::Ifma && self.sums_ifma(ys, js, outs) {
+            return;
+        }
         let n = ys.first().map_or(0, |y| y.len());
         let mut part: Vec<&[f64]> = Vec::with_capacity(ys.len());
         for start in (0..n).step_by(SHARED) {
@@ -128,9 +128,24 @@ impl BaseConverter {
             part.extend(ys.iter().map(|y| &y[start..end]));
             for (&j, out) in js.iter().zip(outs.iter_mut()) {
                 let weights = self.targets[j].weights(ys.len());
-                weighted_sum(&self.to[j], &mut out[start..end], &part, &weights);
+                factor_sum(&self.to[j], &mut out[start..end], &part, weights.factors);
             }
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn sums_ifma(&self, ys: &[&[f64]], js: &[usize], outs: &mut [AlignedVec]) -> bool {
+        let sum = |(&j, out): (&usize, _)| ifma::Sum {
+            m: &self.to[j],
+            weights: self.targets[j].weights(ys.len()),
+            out,
+        };
+        let mut sums: Vec<_> = js
+            .iter()
+            .zip(outs.iter_mut().map(|out| &mut out[..]))
+            .map(sum)
+            .collect();
+        ifma::weighted_sums(ys, &mut sums)
     }
 
     /// The overflow e of the conversion, coefficient by coefficient: out = round(sum_i ys[i] / q_i), |e| <=
@@ -142,19 +157,10 @@ impl BaseConverter {
     }
 }
 
-/// out = sum of ys[i] * weights[i] for centred ys of other moduli (|y| < 2^49), canonical.
-fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], weights: &Weights<'_>) {
-    #[cfg(target_arch = "x86_64")]
-    if path() == Path::Ifma && ifma::weighted_sum(m, out, ys, weights) {
-        return;
-    }
-    factor_sum(m, out, ys, weights.factors);
-}
-
 dispatch! {
     /// x = c * x, centred.
     fn scale_and_center(m: &Modulus, x: &mut [f64], c: u64);
-    /// [`weighted_sum`] in doubles.
+    /// out = sum of ys[i] * factors[i] for centred ys of other moduli (|y| < 2^49), canonical.
     fn factor_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], factors: &[(f64, f64)]);
     /// out = round(sum of ys[i] * inverses[i]), in doubles, in order, each product and each sum rounded.
     fn rounded_sum(out: &mut [f64], ys: &[&[f64]], inverses: &[f64]);

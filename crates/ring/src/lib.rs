@@ -7,6 +7,7 @@
 //!
 //! Single-threaded: parallelism over limbs is the caller's.
 
+mod ahead;
 mod aligned;
 mod automorphism;
 mod convert;
@@ -26,6 +27,7 @@ mod simd;
 mod testing;
 pub mod yardstick;
 
+pub use ahead::Lines;
 pub use aligned::AlignedVec;
 pub use automorphism::{automorphism_coefficients, Permutation};
 pub use convert::BaseConverter;

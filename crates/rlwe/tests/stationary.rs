@@ -1,6 +1,6 @@
 //! A switch target limb by target limb gives the residues of the one that keeps its digits, bit for bit.
-use tacita_ring::{kernels, ntt_primes, sample, AlignedVec};
-use tacita_rlwe::keyswitch::{self, Limbs};
+use tacita_ring::{kernels, ntt_primes, sample, AlignedVec, Permutation};
+use tacita_rlwe::keyswitch::{self, Ending, Limbs};
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{Parameters, ParametersLiteral, RnsPoly, SecretKey, SwitchingKey};
 
@@ -59,7 +59,10 @@ fn every_level_and_every_ending() {
             assert_same(&over, &kept());
             let (u0, u1) = kept();
             let down = (keyswitch::mod_down(&params, u0), keyswitch::mod_down(&params, u1));
-            assert_same(&keyswitch::switch(&params, &c[2], &key, as_it_is).unwrap(), &down);
+            assert_same(
+                &keyswitch::switch(&params, &c[2], &key, &Ending::default()).unwrap(),
+                &down,
+            );
             if limbs > 1 {
                 let (mut u0, mut u1) = kept();
                 u0.add_lifted(&params, &c[0]);
@@ -147,12 +150,35 @@ fn a_digit_above_the_special_primes_is_refused() {
 }
 
 #[test]
+fn what_is_added_and_permuted_at_the_end() {
+    for log_n in [5, 11, 12, 13] {
+        let params = parameters(log_n);
+        let (key, c0, c1) = (key(&params), random(&params, 5, 0, 3), random(&params, 5, 0, 4));
+        let plain = keyswitch::switch(&params, &c1, &key, &Ending::default()).unwrap();
+        for galois in [5, 25, (2u64 << log_n) - 1] {
+            let permutation = Permutation::new(log_n, galois);
+            let ending = Ending {
+                add: [Some(&c0), None],
+                permutation: Some(&permutation),
+            };
+            let found = keyswitch::switch(&params, &c1, &key, &ending).unwrap();
+            let mut u0 = plain.0.clone();
+            u0.add_assign(&params, &c0);
+            assert_same(
+                &found,
+                &(u0.permuted(&permutation), plain.1.permuted(&permutation)),
+            );
+        }
+    }
+}
+
+#[test]
 fn a_key_of_fewer_limbs_is_refused() {
     let params = parameters(5);
     let secret = SecretKey::generate(&params).unwrap();
     let short = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), 2, SPECIAL, Gadget::Rns).unwrap();
     let c = random(&params, 3, 0, 1);
-    assert!(keyswitch::switch(&params, &c, &short, as_it_is).is_err());
+    assert!(keyswitch::switch(&params, &c, &short, &Ending::default()).is_err());
     assert!(keyswitch::switch_over(&params, &c, &short, as_it_is).is_err());
     assert!(keyswitch::switch_rescale(&params, [&c, &c, &c], &short).is_err());
 }

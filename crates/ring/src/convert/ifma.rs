@@ -1,68 +1,141 @@
-//! The weighted sum of a conversion on 52-bit integer products (AVX-512 IFMA): two instructions a term where
+//! The weighted sums of a conversion on 52-bit integer products (AVX-512 IFMA): two instructions a term where
 //! doubles take six.
 //!
 //! A centred y, |y| < 2^49, becomes Y = y + 2^51 by an addition in doubles that leaves Y in the low 52 bits,
-//! which are all that the products read. With canonical weights, sum Y w = sum y w + 2^51 sum w, and the
-//! accumulators start at minus the last term, mod p. For k <= MOST terms the low halves stay below 2^50 + k
-//! 2^52 < 2^56 and the high halves below k 0.625 p <= 7.5 p: one conversion to doubles, one product by 2^52
-//! mod p and one reduction make the sum canonical.
-use super::Weights;
+//! which are all that the products read. A product with a canonical weight w has a high half near w/2, so
+//! accumulators that start at minus the sums of 2^51 w, split in the same way, end at the sum V of y w as
+//! H 2^52 + L with |H| <= k p/8 + 1 for k terms, and 0 <= L < 2^52 after a carry.
+//!
+//! |V| < k 2^49 p, so the quotient V/p is computed with an error below k/8 (see `field`) and V - qp is below
+//! (1/2 + k/8) p: less than 2p for k <= MOST, as `canonical` wants it. V - qp - L is below 2^53, and both
+//! fused operations are exact.
+use super::{Modulus, Weights};
 use crate::field::Field;
 use crate::simd::{Avx512, Simd};
-use crate::Modulus;
 use std::arch::x86_64::*;
 
-/// Terms of which the high halves, and what the low halves carry into them, stay below 8p.
-const MOST: usize = 12;
+/// Terms of a sum, at most.
+const MOST: usize = 11;
 /// 2^52 + 2^51: the sum with a centred y has 2^51 + y in its low 52 bits.
 const SHIFT: f64 = 6_755_399_441_055_744.0;
+const TWO_52: f64 = 4_503_599_627_370_496.0;
 const LANES: usize = 8;
+/// Sums that are made at once, at most: a source is loaded and shifted once for all, and their chains of
+/// dependent products hide one another.
+const TOGETHER: usize = 4;
 
-/// See `weighted_sum`; false where the shape is none for this path.
-pub fn weighted_sum(m: &Modulus, out: &mut [f64], ys: &[&[f64]], weights: &Weights<'_>) -> bool {
-    let n = out.len();
-    assert!(ys.len() == weights.factors.len() && ys.iter().all(|y| y.len() == n));
+/// A sum modulo m, and where it goes.
+pub struct Sum<'a> {
+    pub m: &'a Modulus,
+    pub weights: Weights<'a>,
+    pub out: &'a mut [f64],
+}
+
+/// All sums of the same ys; false where the shape is none for this path.
+pub fn weighted_sums(ys: &[&[f64]], sums: &mut [Sum<'_>]) -> bool {
+    let Some(n) = ys.first().map(|y| y.len()) else {
+        return false;
+    };
+    let fits = |sum: &Sum<'_>| sum.weights.integers.len() == ys.len() && sum.out.len() == n;
+    assert!(ys.iter().all(|y| y.len() == n) && sums.iter().all(fits));
     if !n.is_multiple_of(LANES) || ys.len() > MOST {
         return false;
     }
-    // SAFETY: `simd::path` names this path only where the processor has the features.
-    unsafe {
-        match ys.len() {
-            7 => sums::<7>(m, out, ys, weights),
-            8 => sums::<8>(m, out, ys, weights),
-            _ => sums::<0>(m, out, ys, weights),
+    for sums in sums.chunks_mut(TOGETHER) {
+        // SAFETY: `simd::path` names this path only where the processor has the features.
+        unsafe {
+            match sums {
+                [a, b, c, d] => group(ys, [a, b, c, d]),
+                [a, b, c] => group(ys, [a, b, c]),
+                [a, b] => group(ys, [a, b]),
+                [a] => group(ys, [a]),
+                _ => unreachable!("between one and TOGETHER sums"),
+            }
         }
     }
     true
 }
 
-/// T: the number of terms, where the compiler is to know it; 0 for any.
 #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
-fn sums<const T: usize>(m: &Modulus, out: &mut [f64], ys: &[&[f64]], weights: &Weights<'_>) {
-    // SAFETY: this function enables the features.
-    let s = unsafe { Avx512::assume() };
-    let f = Field::new(s, m);
-    let fold = f.splat_factor(m.factor(m.from_i64(1 << 52)));
-    let terms = if T == 0 { ys.len() } else { T };
-    let (shift, bias) = (_mm512_set1_pd(SHIFT), _mm512_set1_epi64(weights.bias as i64));
-    let mut w = [_mm512_setzero_si512(); MOST];
-    for (w, &integer) in w.iter_mut().zip(&weights.integers[..terms]) {
-        *w = _mm512_set1_epi64(integer as i64);
+fn group<const G: usize>(ys: &[&[f64]], sums: [&mut Sum<'_>; G]) {
+    let terms = ys.len();
+    let mut weights = [[0; G]; MOST];
+    for (t, row) in weights[..terms].iter_mut().enumerate() {
+        for (w, sum) in row.iter_mut().zip(&sums) {
+            *w = sum.weights.integers[t] as i64;
+        }
     }
-    for i in (0..out.len()).step_by(LANES) {
-        let (mut low, mut high) = (bias, _mm512_setzero_si512());
+    let ends = sums
+        .each_ref()
+        .map(|sum| End::new(sum.m, &sum.weights.integers[..terms]));
+    let shift = _mm512_set1_pd(SHIFT);
+    let n = ys[0].len();
+    let mut i = 0;
+    while i < n {
+        let (mut low, mut high) = (
+            ends.each_ref().map(|end| end.low),
+            ends.each_ref().map(|end| end.high),
+        );
         for t in 0..terms {
-            // SAFETY: i + LANES <= out.len(), which is the length of every y.
+            // SAFETY: i + LANES <= n, which is the length of every y.
             let y = unsafe { _mm512_loadu_pd(ys[t].as_ptr().add(i)) };
             let y = _mm512_castpd_si512(_mm512_add_pd(y, shift));
-            low = _mm512_madd52lo_epu64(low, y, w[t]);
-            high = _mm512_madd52hi_epu64(high, y, w[t]);
+            for g in 0..G {
+                let w = _mm512_set1_epi64(weights[t][g]);
+                low[g] = _mm512_madd52lo_epu64(low[g], y, w);
+                high[g] = _mm512_madd52hi_epu64(high[g], y, w);
+            }
         }
-        high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
-        low = _mm512_and_si512(low, _mm512_set1_epi64((1 << 52) - 1));
-        let (low, high) = (_mm512_cvtepu64_pd(low), _mm512_cvtepu64_pd(high));
-        let sum = f.canonical_wide(s.add(f.mul_by(high, fold), low));
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_pd(out.as_mut_ptr().add(i), sum) };
+        for g in 0..G {
+            // SAFETY: as above, for every output.
+            unsafe {
+                _mm512_storeu_pd(
+                    sums[g].out.as_mut_ptr().add(i),
+                    ends[g].canonical(low[g], high[g]),
+                )
+            };
+        }
+        i += LANES;
+    }
+}
+
+/// What the accumulators of a sum start at, and what makes it canonical.
+struct End {
+    field: Field<Avx512>,
+    low: __m512i,
+    high: __m512i,
+    /// 2^52 / p and p / 2^52.
+    scaled: [__m512d; 2],
+}
+
+impl End {
+    #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
+    fn new(m: &Modulus, weights: &[u64]) -> Self {
+        let (halves, odd) = weights
+            .iter()
+            .fold((0, 0), |(halves, odd), w| (halves + w / 2, odd + w % 2));
+        // SAFETY: this function enables the features.
+        let s = unsafe { Avx512::assume() };
+        let field = Field::new(s, m);
+        Self {
+            field,
+            low: _mm512_set1_epi64(-((odd << 51) as i64)),
+            high: _mm512_set1_epi64(-(halves as i64)),
+            scaled: [
+                s.mul(field.inv, s.splat(TWO_52)),
+                s.mul(field.p, s.splat(1.0 / TWO_52)),
+            ],
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512ifma")]
+    fn canonical(&self, low: __m512i, high: __m512i) -> __m512d {
+        let (s, f) = (self.field.s, self.field);
+        let high = _mm512_cvtepi64_pd(_mm512_add_epi64(high, _mm512_srai_epi64::<52>(low)));
+        let low = _mm512_cvtepi64_pd(_mm512_and_si512(low, _mm512_set1_epi64((1 << 52) - 1)));
+        let q = s.round(s.fma(high, self.scaled[0], s.mul(low, f.inv)));
+        let rest = s.fnma(q, self.scaled[1], high);
+        f.canonical(s.fma(rest, s.splat(TWO_52), low))
     }
 }

@@ -56,6 +56,8 @@ fn paths_agree_for_any_number_of_terms() {
         (2, 1024),
         (3, 2048),
         (7, 64),
+        (11, 64),
+        (12, 64),
         (13, 600),
         (14, 64),
         (35, 1024),
@@ -121,16 +123,16 @@ fn check_conversions(converter: &BaseConverter, scaled: &[AlignedVec], to: &[Mod
 /// Several targets at once, and values that are no multiple of a part.
 #[test]
 fn all_targets_are_those_one_by_one() {
-    let (from, to) = (moduli(50.0, 7, &[]), moduli(48.0, 3, &[]));
+    let (from, to) = (moduli(50.0, 7, &[]), moduli(48.0, 7, &[]));
     let converter = BaseConverter::new(&from, &to);
     let mut limbs: Vec<AlignedVec> = from.iter().map(|q| random_limb(q, 1 << 10, 3)).collect();
     for (i, limb) in limbs.iter_mut().enumerate() {
         converter.scale_inputs(i, limb);
     }
     let ys: Vec<&[f64]> = limbs.iter().map(|limb| &limb[..]).collect();
-    let (mut overflow, js) = (AlignedVec::zeroed(1 << 10), [2, 0]);
+    let (mut overflow, js) = (AlignedVec::zeroed(1 << 10), [2, 0, 6, 1, 3, 4, 5]);
     converter.overflow(&ys, &mut overflow);
-    let mut outs = [AlignedVec::zeroed(1 << 10), AlignedVec::zeroed(1 << 10)];
+    let mut outs = js.map(|_| AlignedVec::zeroed(1 << 10));
     let mut one = [AlignedVec::zeroed(1 << 10)];
     converter.convert(&ys, &js, &mut outs);
     for (&j, out) in js.iter().zip(&outs) {

@@ -222,6 +222,53 @@ fn add_products<S: Simd>(
     }
 }
 
+/// Products of lazy values (below 2^51) are below 5p/4: after four of them and a reduced sum, less a lazy
+/// lift, everything is below 7.5 * 2^50.
+const LAZIER_PRODUCTS: usize = 4;
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub fn divided_product<S: Simd>(
+    s: S,
+    m: &Modulus,
+    out: &mut [f64],
+    ds: &[&[f64]],
+    ks: &[&[f64]],
+    lift: &[f64],
+    c: u64,
+    add: Option<(&[f64], u64)>,
+) {
+    assert_eq!(ds.len(), ks.len());
+    let (n, fit) = (out.len(), lengths_fit::<S>(out.len(), &[lift.len()]));
+    let same = |x: &[f64]| assert_eq!(x.len(), n, "slices of different lengths");
+    ds.iter()
+        .chain(ks)
+        .copied()
+        .chain(add.map(|(a, _)| a))
+        .for_each(same);
+    if !fit {
+        return reference::divided_product(m, out, ds, ks, lift, c, add);
+    }
+    let f = Field::new(s, m);
+    let c = f.splat_factor(m.factor(c));
+    let add = add.map(|(a, e)| (View(s, a), f.splat_factor(m.factor(e))));
+    let (mut out, lift) = (ViewMut(s, out), View(s, lift));
+    for i in (0..n).step_by(S::LANES) {
+        let mut sum = s.splat(0.0);
+        for (t, (d, k)) in ds.iter().zip(ks).enumerate() {
+            if t % LAZIER_PRODUCTS == 0 && t > 0 {
+                sum = f.reduce(sum);
+            }
+            sum = s.add(sum, f.mul(View(s, d).at(i), View(s, k).at(i)));
+        }
+        let mut quotient = f.mul_by(s.sub(sum, lift.at(i)), c);
+        if let Some((a, e)) = add {
+            quotient = s.add(quotient, f.mul_by(a.at(i), e));
+        }
+        out.set(i, f.canonical_wide(quotient));
+    }
+}
+
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub fn tensor_accumulate<S: Simd>(

@@ -47,6 +47,13 @@ dispatch! {
         m: &Modulus, out0: &mut [f64], out1: &mut [f64],
         ds: &[&[f64]], k0s: &[&[f64]], k1s: &[&[f64]]
     );
+    /// out = c * (sum ds[t] * ks[t] - lift) + e * a, with (a, e) of `add` if there is one: the last step of
+    /// a key switch, for one half. The ds and lift are what [`crate::NttTable::forward_block`] leaves; the
+    /// rest is canonical.
+    fn divided_product(
+        m: &Modulus, out: &mut [f64], ds: &[&[f64]], ks: &[&[f64]], lift: &[f64], c: u64,
+        add: Option<(&[f64], u64)>
+    );
     /// x[i] += a[i] * w[i / run] with run = n / w.len(): a plaintext that is a sparse polynomial. w.len()
     /// divides n.
     fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]);

@@ -100,6 +100,27 @@ pub fn inner_product2(
     }
 }
 
+pub fn divided_product(
+    m: &Modulus,
+    out: &mut [f64],
+    ds: &[&[f64]],
+    ks: &[&[f64]],
+    lift: &[f64],
+    c: u64,
+    add: Option<(&[f64], u64)>,
+) {
+    assert_eq!(ds.len(), ks.len());
+    out.fill(0.0);
+    for (d, k) in ds.iter().zip(ks) {
+        mul_add_assign(m, out, d, k);
+    }
+    sub_assign(m, out, lift);
+    mul_scalar_assign(m, out, c);
+    if let Some((a, e)) = add {
+        mul_scalar_add_assign(m, out, a, e);
+    }
+}
+
 pub fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]) {
     let n = x.len();
     assert!(a.len() == n && !w.is_empty() && n.is_multiple_of(w.len()));

@@ -7,6 +7,7 @@
 
 use super::plan::{Pass, Tables};
 use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
+use crate::ahead::Ahead;
 use crate::field::Field;
 use crate::simd::Simd;
 
@@ -55,20 +56,21 @@ fn rows<S: Simd, const M: usize, const REDUCE: bool>(f: Field<S>, v: &mut [S::V;
     }
 }
 
-/// One pass over the groups `first..first + count`.
+/// One pass over the groups `first..first + count`. ahead: what the caches are asked for meanwhile.
 #[inline(always)]
 fn pass_rows<S: Simd, const M: usize, const REDUCE: bool>(
     f: Field<S>,
     x: Limb,
     tables: &Tables,
     pass: Pass,
-    first: usize,
-    count: usize,
+    (first, count): (usize, usize),
+    ahead: &mut impl Ahead,
 ) {
     let len = 1usize << (tables.log_n - pass.log_groups);
     for g in first..first + count {
         let w = broadcast::<S, M>(f.s, &tables.forward, 1 << pass.log_groups, g);
         for j in (0..len / M).step_by(S::LANES) {
+            ahead.step();
             let mut v = load::<S, M>(f.s, x, g * len + j, len / M);
             rows::<S, M, REDUCE>(f, &mut v, &w);
             store(f.s, x, g * len + j, len / M, &v);
@@ -77,12 +79,19 @@ fn pass_rows<S: Simd, const M: usize, const REDUCE: bool>(
 }
 
 #[inline(always)]
-fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+fn run_pass<S: Simd>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    pass: Pass,
+    groups: (usize, usize),
+    ahead: &mut impl Ahead,
+) {
     match (pass.log_radix, pass.reduce) {
-        (1, false) => pass_rows::<S, 2, false>(f, x, tables, pass, first, count),
-        (1, true) => pass_rows::<S, 2, true>(f, x, tables, pass, first, count),
-        (2, false) => pass_rows::<S, 4, false>(f, x, tables, pass, first, count),
-        (2, true) => pass_rows::<S, 4, true>(f, x, tables, pass, first, count),
+        (1, false) => pass_rows::<S, 2, false>(f, x, tables, pass, groups, ahead),
+        (1, true) => pass_rows::<S, 2, true>(f, x, tables, pass, groups, ahead),
+        (2, false) => pass_rows::<S, 4, false>(f, x, tables, pass, groups, ahead),
+        (2, true) => pass_rows::<S, 4, true>(f, x, tables, pass, groups, ahead),
         _ => unreachable!("passes have radix 2 or 4"),
     }
 }
@@ -90,8 +99,16 @@ fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: u
 /// The last log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time
 /// (count is even).
 #[inline(always)]
-fn last_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
+fn last_levels<S: Simd, const M: usize, const LAZY: bool>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    first: usize,
+    count: usize,
+    ahead: &mut impl Ahead,
+) {
     for block in (first..first + count).step_by(2) {
+        ahead.step();
         let at = [block * M * M, (block + 1) * M * M];
         let w = [
             lane_factors(f, &tables.forward, block),
@@ -99,11 +116,14 @@ fn last_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, f
         ];
         let mut v = load_transposed::<S, M>(f.s, x, at);
         lane_levels(f, &mut v, &w, tables.reduce_lanes, tables.reduce_last);
+        if !LAZY {
+            canonical(f, &mut v);
+        }
         store_transposed(f.s, x, at, &mut v);
     }
 }
 
-/// The levels with one root per lane; the outputs are below 2^51, then made canonical.
+/// The levels with one root per lane; the outputs are below 2^51.
 #[inline(always)]
 fn lane_levels<S: Simd, const M: usize>(
     f: Field<S>,
@@ -131,10 +151,12 @@ fn lane_levels<S: Simd, const M: usize>(
     } else {
         pair_level::<S, M, 1>(f, v, w);
     }
-    let [first, second] = v;
-    for (a, b) in first.iter_mut().zip(second) {
-        *a = f.canonical(*a);
-        *b = f.canonical(*b);
+}
+
+#[inline(always)]
+fn canonical<S: Simd, const M: usize>(f: Field<S>, v: &mut [[S::V; M]; 2]) {
+    for row in v.iter_mut().flatten() {
+        *row = f.canonical(*row);
     }
 }
 
@@ -148,20 +170,39 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(
     level::<S, M, L>(f, &mut v[1], &w[1]);
 }
 
+/// The passes over the whole limb, but for those of the first `done` levels.
+#[inline(always)]
+pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
+    let outer = &tables.passes[..tables.outer_passes];
+    for &pass in outer.iter().filter(|pass| pass.log_groups >= done) {
+        run_pass(f, x, tables, pass, (0, 1 << pass.log_groups), &mut ());
+    }
+}
+
+/// The rest of the transform for one block, M = LANES, but for the passes of the first `done` levels. LAZY
+/// leaves values below 2^51.
+#[inline(always)]
+pub fn block<S: Simd, const M: usize, const LAZY: bool>(
+    f: Field<S>,
+    tables: &Tables,
+    x: Limb,
+    (block, done): (usize, u32),
+    ahead: &mut impl Ahead,
+) {
+    let (inner, log_blocks) = (&tables.passes[tables.outer_passes..], tables.log_blocks());
+    for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
+        let count = 1 << (pass.log_groups - log_blocks);
+        run_pass(f, x, tables, pass, (block * count, count), ahead);
+    }
+    let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
+    last_levels::<S, M, LAZY>(f, x, tables, block * count, count, ahead);
+}
+
 /// The whole transform, M = LANES, but for the passes of the first `done` levels.
 #[inline(always)]
 pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
-    let (outer, inner) = tables.passes.split_at(tables.outer_passes);
-    for &pass in outer.iter().filter(|pass| pass.log_groups >= done) {
-        run_pass(f, x, tables, pass, 0, 1 << pass.log_groups);
-    }
-    let log_blocks: u32 = outer.iter().map(|pass| pass.log_radix).sum();
-    for block in 0..1usize << log_blocks {
-        for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
-            let count = 1 << (pass.log_groups - log_blocks);
-            run_pass(f, x, tables, pass, block * count, count);
-        }
-        let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
-        last_levels::<S, M>(f, x, tables, block * count, count);
+    outer(f, tables, x, done);
+    for at in 0..1usize << tables.log_blocks() {
+        block::<S, M, false>(f, tables, x, (at, done), &mut ());
     }
 }

@@ -79,27 +79,42 @@ fn pass_rows<S: Simd, const M: usize>(
     }
 }
 
-/// The pass that ends the inverse: times 1/n (the products are below 3p/2), canonical.
+/// The pass that ends the inverse: times c/n (the products are below 3p/2), canonical or centred.
 #[inline(always)]
-fn final_rows<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables) {
+fn final_rows<S: Simd, const M: usize, const CENTRED: bool>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    scale: [(f64, f64); 2],
+) {
     let stride = (1usize << tables.log_n) / M;
     let mut w = broadcast::<S, M>(f.s, &tables.inverse, 1, 0);
-    (w[0], w[1]) = (f.splat_factor(tables.scale[0]), f.splat_factor(tables.scale[1]));
+    (w[0], w[1]) = (f.splat_factor(scale[0]), f.splat_factor(scale[1]));
     for j in (0..stride).step_by(S::LANES) {
         let mut v = load::<S, M>(f.s, x, j, stride);
         rows::<S, M, true>(f, &mut v, &w);
         for row in v.iter_mut() {
-            *row = f.canonical(*row);
+            *row = if CENTRED {
+                f.reduce(*row)
+            } else {
+                f.canonical(*row)
+            };
         }
         store(f.s, x, j, stride, &v);
     }
 }
 
 #[inline(always)]
-fn run_pass<S: Simd>(f: Field<S>, x: Limb, tables: &Tables, pass: Pass, first: usize, count: usize) {
+fn run_pass<S: Simd, const CENTRED: bool>(
+    f: Field<S>,
+    x: Limb,
+    tables: &Tables,
+    (pass, first, count): (Pass, usize, usize),
+    scale: [(f64, f64); 2],
+) {
     match (pass.log_groups, pass.log_radix) {
-        (0, 1) => final_rows::<S, 2>(f, x, tables),
-        (0, 2) => final_rows::<S, 4>(f, x, tables),
+        (0, 1) => final_rows::<S, 2, CENTRED>(f, x, tables, scale),
+        (0, 2) => final_rows::<S, 4, CENTRED>(f, x, tables, scale),
         (_, 1) => pass_rows::<S, 2>(f, x, tables, pass, first, count),
         (_, 2) => pass_rows::<S, 4>(f, x, tables, pass, first, count),
         _ => unreachable!("passes have radix 2 or 4"),
@@ -136,20 +151,25 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(
     level::<S, M, L, false>(f, &mut v[1], &w[1]);
 }
 
-/// The whole transform, M = LANES.
+/// The whole transform, M = LANES, times c: canonical, or centred. scale: of c, see [`Tables::scale`].
 #[inline(always)]
-pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb) {
+pub fn transform<S: Simd, const M: usize, const CENTRED: bool>(
+    f: Field<S>,
+    tables: &Tables,
+    x: Limb,
+    scale: [(f64, f64); 2],
+) {
     let (outer, inner) = tables.passes.split_at(tables.outer_passes);
-    let log_blocks: u32 = outer.iter().map(|pass| pass.log_radix).sum();
+    let log_blocks = tables.log_blocks();
     for block in 0..1usize << log_blocks {
         let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
         first_levels::<S, M>(f, x, tables, block * count, count);
         for &pass in inner.iter().rev() {
             let count = 1 << (pass.log_groups - log_blocks);
-            run_pass(f, x, tables, pass, block * count, count);
+            run_pass::<S, CENTRED>(f, x, tables, (pass, block * count, count), scale);
         }
     }
     for &pass in outer.iter().rev() {
-        run_pass(f, x, tables, pass, 0, 1 << pass.log_groups);
+        run_pass::<S, CENTRED>(f, x, tables, (pass, 0, 1 << pass.log_groups), scale);
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod reference;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
+use crate::ahead::Lines;
 use crate::simd::{path, Path};
 use crate::{Modulus, RingError};
 use std::sync::OnceLock;
@@ -148,20 +149,108 @@ impl NttTable {
         }
     }
 
+    /// How many blocks [`NttTable::forward_outer`] leaves, which [`NttTable::forward_block`] ends one by one.
+    pub fn blocks(&self) -> usize {
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => 1 << self.avx2_tables().log_blocks(),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => 1 << self.avx512_tables().log_blocks(),
+            _ => 1,
+        }
+    }
+
+    /// The levels of [`NttTable::forward`] that concern all blocks.
+    pub fn forward_outer(&self, x: &mut [f64]) {
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => vector::outer_avx2(&self.modulus, self.avx2_tables(), x, 0),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => vector::outer_avx512(&self.modulus, self.avx512_tables(), x, 0),
+            _ => assert_eq!(
+                x.len(),
+                self.n(),
+                "forward: the limb has another length than the table"
+            ),
+        }
+    }
+
+    /// The levels that concern one block of a limb, which they leave congruent to the values and below 2^51.
+    /// ahead: lines that the caches are asked for meanwhile.
+    pub fn forward_block(&self, x: &mut [f64], block: usize, ahead: &mut Lines) {
+        assert!(
+            block < self.blocks(),
+            "forward: block {block} of {}",
+            self.blocks()
+        );
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => vector::block_avx2(&self.modulus, self.avx2_tables(), x, (block, 0), ahead),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => vector::block_avx512(&self.modulus, self.avx512_tables(), x, (block, 0), ahead),
+            _ => reference::forward(&self.modulus, self.integers(), x),
+        }
+    }
+
+    /// The largest table that [`NttTable::forward_block`] reads.
+    pub fn block_roots(&self, block: usize) -> &[f64] {
+        #[cfg(target_arch = "x86_64")]
+        let part = |tables: &'_ plan::Tables| {
+            let lanes = &tables.forward.lanes;
+            let len = lanes.len() >> tables.log_blocks();
+            block * len..(block + 1) * len
+        };
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => &self.avx2_tables().forward.lanes[part(self.avx2_tables())],
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => &self.avx512_tables().forward.lanes[part(self.avx512_tables())],
+            _ => &[],
+        }
+    }
+
     /// Values to coefficients, in place: the exact inverse of [`NttTable::forward`].
     pub fn inverse(&self, x: &mut [f64]) {
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => {
+                let tables = self.avx2_tables();
+                vector::inverse_avx2(&self.modulus, tables, x, tables.scale(&self.modulus, 1));
+            }
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                let tables = self.avx512_tables();
+                vector::inverse_avx512(&self.modulus, tables, x, tables.scale(&self.modulus, 1));
+            }
+            _ => self.reference_inverse(x),
+        }
+    }
+
+    /// Values to c times the coefficients, centred: what a conversion to other primes takes.
+    pub fn inverse_centred(&self, x: &mut [f64], c: u64) {
+        let m = &self.modulus;
+        match self.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => vector::centred_avx2(m, self.avx2_tables(), x, self.avx2_tables().scale(m, c)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                vector::centred_avx512(m, self.avx512_tables(), x, self.avx512_tables().scale(m, c))
+            }
+            _ => {
+                self.reference_inverse(x);
+                x.iter_mut()
+                    .for_each(|x| *x = m.center(m.mul(*x as u64, c)) as f64);
+            }
+        }
+    }
+
+    fn reference_inverse(&self, x: &mut [f64]) {
         assert_eq!(
             x.len(),
             self.n(),
             "inverse: the limb has another length than the table"
         );
-        match self.path() {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::inverse_avx2(&self.modulus, self.avx2_tables(), x),
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::inverse_avx512(&self.modulus, self.avx512_tables(), x),
-            _ => reference::inverse(&self.modulus, self.integers(), x),
-        }
+        reference::inverse(&self.modulus, self.integers(), x);
     }
 
     /// A path needs n > LANES^2: smaller transforms go to the next narrower one.

@@ -38,8 +38,8 @@ pub struct Tables {
     pub outer_passes: usize,
     pub forward: Roots,
     pub inverse: Roots,
-    /// 1/n and psi^-brv(1)/n, as factors: the last level of the inverse.
-    pub scale: [(f64, f64); 2],
+    /// 1/n and psi^-brv(1)/n: the last level of the inverse.
+    scale: [u64; 2],
 }
 
 /// Roots of one direction.
@@ -103,12 +103,25 @@ impl Tables {
             outer_passes,
             forward: Roots::new(m, log_n, psi, log_lanes),
             inverse: Roots::new(m, log_n, m.inv(psi), log_lanes),
-            scale: [m.factor(inv_n), m.factor(last)],
+            scale: [inv_n, last],
         }
     }
 }
 
 impl Tables {
+    /// The factors of the last level of the inverse that also multiplies by c.
+    pub fn scale(&self, m: &Modulus, c: u64) -> [(f64, f64); 2] {
+        self.scale.map(|w| m.factor(m.mul(w, c)))
+    }
+
+    /// The outer passes leave so many blocks, which have nothing to do with each other any more.
+    pub fn log_blocks(&self) -> u32 {
+        self.passes[..self.outer_passes]
+            .iter()
+            .map(|pass| pass.log_radix)
+            .sum()
+    }
+
     /// The levels, at most `levels`, after which a pass of the forward transform starts or the lane levels
     /// do.
     pub fn whole_passes(&self, levels: u32) -> u32 {

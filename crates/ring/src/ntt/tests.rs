@@ -82,6 +82,57 @@ fn a_prefix_transforms_like_the_whole_with_zeros() {
     }
 }
 
+#[test]
+fn blocks_end_what_the_outer_levels_begin() {
+    for log_n in 1..=15 {
+        for m in sample_primes(18) {
+            let table = NttTable::new(m, log_n).unwrap();
+            for a in [random_limb(&m, 1 << log_n, 4), worst_limb(&m, 1 << log_n)] {
+                let whole = transformed(&a, |x| table.forward(x));
+                let found = same_on_all_paths(|| transformed(&a, |x| in_blocks(&table, x)));
+                assert_eq!(found, whole, "log_n {log_n}, p {}", m.p());
+            }
+        }
+    }
+}
+
+/// Transforms the blocks from the last to the first, and makes canonical what they leave.
+fn in_blocks(table: &NttTable, x: &mut [f64]) {
+    let (m, len) = (table.modulus(), table.n() / table.blocks());
+    table.forward_outer(x);
+    for block in (0..table.blocks()).rev() {
+        let mut ahead = Lines::default();
+        ahead.set([table.block_roots(block), &x[..len]]);
+        table.forward_block(x, block, &mut ahead);
+    }
+    for x in x {
+        assert!(x.abs() < 2f64.powi(51));
+        *x = m.from_i64(*x as i64) as f64;
+    }
+}
+
+#[test]
+fn centred_inverses_are_scaled() {
+    for log_n in [1, 5, 7, 10, 11, 12, 13] {
+        for m in sample_primes(18) {
+            let table = NttTable::new(m, log_n).unwrap();
+            for c in [1, m.p() - 1, m.p() / 3] {
+                for a in [
+                    random_limb(&m, 1 << log_n, 6),
+                    worst_limb(&m, 1 << log_n),
+                    edge_limb(&m, 1 << log_n),
+                ] {
+                    let found = same_on_all_paths(|| transformed(&a, |x| table.inverse_centred(x, c)));
+                    let plain = transformed(&a, |x| table.inverse(x));
+                    for (&x, &y) in plain.iter().zip(found.iter()) {
+                        assert_eq!(y, m.center(m.mul(x as u64, c)) as f64);
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn worst_limb(m: &Modulus, n: usize) -> AlignedVec {
     AlignedVec::from_slice(&vec![(m.p() - 1) as f64; n])
 }

@@ -1,6 +1,7 @@
 //! What both directions share: access to the limb and to the roots, and the instances per path.
 
 use super::plan::{Roots, Tables};
+use crate::ahead::Lines;
 use crate::field::Field;
 use crate::simd::{Avx2, Avx512, Simd};
 use crate::Modulus;
@@ -107,43 +108,50 @@ fn turned<S: Simd>(f: Field<S>, root: S::V, turn: (f64, f64)) -> Factor<S> {
 }
 
 macro_rules! instantiate {
-    ($name:ident, $body:path, $simd:ident, $features:literal $(, $arg:ident: $ty:ty)?) => {
+    ($name:ident, $body:path, $simd:ident, $features:literal, ($($arg:ident: $ty:ty),*)) => {
         /// Only called for a path that the processor supports.
-        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64] $(, $arg: $ty)?) {
+        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64], $($arg: $ty),*) {
             #[target_feature(enable = $features)]
-            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64] $(, $arg: $ty)?) {
+            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64], $($arg: $ty),*) {
                 // SAFETY: this function enables the features.
                 let s = unsafe { <$simd as Simd>::assume() };
-                $body(Field::new(s, m), tables, Limb::new(x, tables) $(, $arg)?)
+                $body(Field::new(s, m), tables, Limb::new(x, tables), $($arg),*)
             }
             // SAFETY: `simd::path` only names what the processor supports.
-            unsafe { inner(m, tables, x $(, $arg)?) }
+            unsafe { inner(m, tables, x, $($arg),*) }
         }
     };
 }
-instantiate!(
-    forward_avx2,
-    super::forward::transform::<Avx2, 4>,
-    Avx2,
-    "avx2,fma",
-    done: u32
+
+/// A part of the transform on both paths.
+macro_rules! on_both {
+    ($avx2:ident: $four:path, $avx512:ident: $eight:path, $args:tt) => {
+        instantiate!($avx2, $four, Avx2, "avx2,fma", $args);
+        instantiate!($avx512, $eight, Avx512, "avx2,fma,avx512f,avx512dq", $args);
+    };
+}
+on_both!(
+    forward_avx2: super::forward::transform::<Avx2, 4>,
+    forward_avx512: super::forward::transform::<Avx512, 8>,
+    (done: u32)
 );
-instantiate!(
-    forward_avx512,
-    super::forward::transform::<Avx512, 8>,
-    Avx512,
-    "avx2,fma,avx512f,avx512dq",
-    done: u32
+on_both!(
+    outer_avx2: super::forward::outer::<Avx2>,
+    outer_avx512: super::forward::outer::<Avx512>,
+    (done: u32)
 );
-instantiate!(
-    inverse_avx2,
-    super::inverse::transform::<Avx2, 4>,
-    Avx2,
-    "avx2,fma"
+on_both!(
+    block_avx2: super::forward::block::<Avx2, 4, true>,
+    block_avx512: super::forward::block::<Avx512, 8, true>,
+    (at: (usize, u32), ahead: &mut Lines)
 );
-instantiate!(
-    inverse_avx512,
-    super::inverse::transform::<Avx512, 8>,
-    Avx512,
-    "avx2,fma,avx512f,avx512dq"
+on_both!(
+    inverse_avx2: super::inverse::transform::<Avx2, 4, false>,
+    inverse_avx512: super::inverse::transform::<Avx512, 8, false>,
+    (scale: [(f64, f64); 2])
+);
+on_both!(
+    centred_avx2: super::inverse::transform::<Avx2, 4, true>,
+    centred_avx512: super::inverse::transform::<Avx512, 8, true>,
+    (scale: [(f64, f64); 2])
 );

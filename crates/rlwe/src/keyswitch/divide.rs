@@ -120,7 +120,7 @@ impl<'a> Division<'a> {
     }
 
     /// Of the divisor modulo ciphertext prime `i`.
-    fn inverse(&self, i: usize) -> u64 {
+    pub(super) fn inverse(&self, i: usize) -> u64 {
         let m = self.params.modulus(i);
         let primes = self.from.iter().map(|&f| self.params.modulus(f).p() % m.p());
         m.inv(primes.fold(1, |acc, p| m.mul(acc, p)))
@@ -138,8 +138,8 @@ impl<'a> Division<'a> {
 
     /// The limb of the k-th prime (NTT form) as the conversion takes it.
     pub(super) fn source(&self, k: usize, mut y: AlignedVec) -> AlignedVec {
-        self.params.table(self.from[k]).inverse(&mut y);
-        self.converter.scale_inputs(k, &mut y);
+        let scale = self.converter.input_scale(k);
+        self.params.table(self.from[k]).inverse_centred(&mut y, scale);
         y
     }
 
@@ -164,12 +164,18 @@ pub(super) struct Lift<'y> {
 }
 
 impl Lift<'_> {
-    /// Limbs `at` of the quotient. xs: those of the dividend.
-    pub(super) fn limbs(&self, at: &[usize], xs: &[AlignedVec]) -> Vec<AlignedVec> {
-        let params = self.division.params;
-        let mut lifted: Vec<AlignedVec> = at.iter().map(|_| AlignedVec::scratch(params.n())).collect();
+    /// Limbs `at` of what is subtracted, in coefficient form.
+    pub(super) fn lifted(&self, at: &[usize]) -> Vec<AlignedVec> {
+        let n = self.division.params.n();
+        let mut lifted: Vec<AlignedVec> = at.iter().map(|_| AlignedVec::scratch(n)).collect();
         let converter = self.division.converter;
         converter.convert_exact(&self.sources, &self.overflow, at, &mut lifted);
+        lifted
+    }
+
+    /// Limbs `at` of the quotient. xs: those of the dividend.
+    fn limbs(&self, at: &[usize], xs: &[AlignedVec]) -> Vec<AlignedVec> {
+        let (params, lifted) = (self.division.params, self.lifted(at));
         let quotient = |((&i, x), lifted): ((&usize, &AlignedVec), AlignedVec)| {
             subtract_and_scale(params, i, x, lifted, self.division.inverse(i))
         };

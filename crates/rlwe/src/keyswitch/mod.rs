@@ -4,10 +4,12 @@
 //! Two orders of the same work. `stationary` goes target limb by target limb and keeps no digit: a single
 //! switch. `decompose` and `inner_product` keep the digits, which hoisting shares between rotations.
 mod divide;
+mod finish;
 mod stationary;
 
 use divide::targets;
 pub use divide::{mod_down, mod_down_rescale, rescale};
+pub use finish::Ending;
 pub use stationary::{switch, switch_over, switch_rescale, Limbs};
 
 use crate::switching::{special_product, Gadget, SwitchingKey};
@@ -45,9 +47,9 @@ fn scaled_coefficients(params: &Parameters, c: &RnsPoly) -> Vec<AlignedVec> {
     let dl = params.digit_limbs();
     let mut coefficients: Vec<AlignedVec> = c.limbs[..c.q_len].to_vec();
     coefficients.par_iter_mut().enumerate().for_each(|(i, x)| {
-        params.table(i).inverse(x);
         let (d, len) = digit_of(i, dl, c.q_len);
-        params.mod_up(d, len).scale_inputs(i - d * dl, x);
+        let scale = params.mod_up(d, len).input_scale(i - d * dl);
+        params.table(i).inverse_centred(x, scale);
     });
     coefficients
 }
@@ -77,9 +79,34 @@ fn extend_digit(
     }
 }
 
+/// The prime of limb `at` of a polynomial over QP of `limbs` ciphertext limbs.
+fn prime_of(params: &Parameters, limbs: usize, at: usize) -> usize {
+    if at < limbs {
+        at
+    } else {
+        params.p_index(at - limbs)
+    }
+}
+
 /// Digit `d` of a polynomial of `limbs` limbs in some limbs over QP, in NTT form; none where a limb is the
 /// digit's own. ys: all limbs as the conversions take them.
 fn extended(
+    params: &Parameters,
+    limbs: usize,
+    ys: &[AlignedVec],
+    (d, targets): (usize, &[usize]),
+) -> Vec<Option<AlignedVec>> {
+    let mut made = converted(params, limbs, ys, (d, targets));
+    for (&at, x) in targets.iter().zip(&mut made) {
+        if let Some(x) = x {
+            params.table(prime_of(params, limbs, at)).forward(x);
+        }
+    }
+    made
+}
+
+/// The same in coefficient form.
+fn converted(
     params: &Parameters,
     limbs: usize,
     ys: &[AlignedVec],
@@ -90,19 +117,9 @@ fn extended(
     let own = d * dl..d * dl + len;
     let sources: Vec<&[f64]> = ys[own.clone()].iter().map(|y| &y[..]).collect();
     let others = targets.iter().filter(|at| !own.contains(at));
-    let prime = |&at: &usize| {
-        if at < limbs {
-            at
-        } else {
-            params.p_index(at - limbs)
-        }
-    };
-    let primes: Vec<usize> = others.map(prime).collect();
+    let primes: Vec<usize> = others.map(|&at| prime_of(params, limbs, at)).collect();
     let mut made: Vec<AlignedVec> = primes.iter().map(|_| AlignedVec::scratch(params.n())).collect();
     params.mod_up(d, len).convert(&sources, &primes, &mut made);
-    for (&index, x) in primes.iter().zip(&mut made) {
-        params.table(index).forward(x);
-    }
     let mut made = made.into_iter();
     let limb = |at: &usize| if own.contains(at) { None } else { made.next() };
     targets.iter().map(limb).collect()
@@ -260,14 +277,7 @@ fn products(
     } else {
         (params.p_index(i - limbs), key.limbs + i - limbs)
     };
-    let bs: Vec<&[f64]> = key.b[..ds.len()]
-        .iter()
-        .map(|k| &k.limbs[at][part.clone()])
-        .collect();
-    let ks: Vec<&[f64]> = key.a[..ds.len()]
-        .iter()
-        .map(|k| &k.limbs[at][part.clone()])
-        .collect();
+    let [bs, ks] = key_limbs(key, ds.len(), at).map(|half| part_of(half, &part));
     kernels::inner_product2(params.modulus(index), out0, out1, ds, &bs, &ks);
 }
 
@@ -289,4 +299,13 @@ pub fn switch_small_to(
     let digit = RnsPoly::from_small(params, coefficients, limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);
     (mod_down(params, u0), mod_down(params, u1))
+}
+
+/// Limb `at` of so many digits of both halves of a key.
+fn key_limbs(key: &SwitchingKey, digits: usize, at: usize) -> [Vec<&[f64]>; 2] {
+    [&key.b, &key.a].map(|half| half[..digits].iter().map(|k| &k.limbs[at][..]).collect())
+}
+
+fn part_of<'a>(limbs: Vec<&'a [f64]>, part: &Range<usize>) -> Vec<&'a [f64]> {
+    limbs.into_iter().map(|x| &x[part.clone()]).collect()
 }

@@ -4,7 +4,7 @@
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
 use super::divide::{targets, Division};
-use super::{add_to_limb, extended, require, scaled_coefficients, whole_products};
+use super::{add_to_limb, extended, require, scaled_coefficients, whole_products, Ending};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -13,9 +13,8 @@ use tacita_ring::AlignedVec;
 /// One limb of both halves of a result.
 pub type Limbs = (AlignedVec, AlignedVec);
 
-/// Switches `c1` with `key` and divides by P: (u0, u1) over Q with u0 + u1*s = c1*s'.
+/// Switches `c1` with `key` and divides by P: (u0, u1) over Q with u0 + u1*s = c1*s', then ends as told.
 ///
-/// finish: turns limb i of the pair into that of the result, while it is in the cache.
 /// Cost: D (L + k) + 2 L forward and L + 2 k inverse NTTs, for k special primes and D digits.
 ///
 /// # Errors
@@ -24,16 +23,18 @@ pub fn switch(
     params: &Parameters,
     c1: &RnsPoly,
     key: &SwitchingKey,
-    finish: impl Fn(usize, Limbs) -> Limbs + Sync,
+    ending: &Ending<'_>,
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, c1, key)?;
     let division = Division::by_special(params, c1.q_len, key.special);
-    Ok(divided(&division, |at| switch.limbs(at), finish))
+    let sources = switch.sources(&division, |_, limbs| limbs);
+    Ok(switch.divided(&division, &sources, ending))
 }
 
 /// Switches `c1` with `key` and stays over QP: P times what [`switch`] gives.
 ///
-/// finish: as there, of ciphertext limbs and then the special ones. Cost: D (L + k) - L forward and L inverse
+/// finish: turns limb i of the pair, of the ciphertext limbs and then the special ones, into that of the
+/// result. Cost: D (L + k) - L forward and L inverse
 /// NTTs.
 ///
 /// # Errors
@@ -66,22 +67,24 @@ pub fn switch_rescale(
 ) -> Result<(RnsPoly, RnsPoly), RlweError> {
     let switch = Switch::new(params, d2, key)?;
     let division = Division::by_special_and_top(params, d2.q_len, key.special);
-    let raised = |targets: &[usize]| {
-        let mut found = switch.limbs(targets);
-        for (&at, (u0, u1)) in targets.iter().zip(&mut found) {
-            add_to_limb(params, u0, at, (d0, key.special));
-            add_to_limb(params, u1, at, (d1, key.special));
-        }
-        found
+    let raised = |at, (mut u0, mut u1): Limbs| {
+        add_to_limb(params, &mut u0, at, (d0, key.special));
+        add_to_limb(params, &mut u1, at, (d1, key.special));
+        (u0, u1)
     };
-    Ok(divided(&division, raised, |_, limbs| limbs))
+    let sources = switch.sources(&division, raised);
+    let ending = Ending {
+        add: [Some(d0), Some(d1)],
+        permutation: None,
+    };
+    Ok(switch.divided(&division, &sources, &ending))
 }
 
 /// A polynomial about to be switched: its digits in coefficient form, and the key.
-struct Switch<'a> {
-    params: &'a Parameters,
-    c1: &'a RnsPoly,
-    key: &'a SwitchingKey,
+pub(super) struct Switch<'a> {
+    pub(super) params: &'a Parameters,
+    pub(super) c1: &'a RnsPoly,
+    pub(super) key: &'a SwitchingKey,
     coefficients: Vec<AlignedVec>,
 }
 
@@ -98,16 +101,22 @@ impl<'a> Switch<'a> {
 
     /// Limbs `targets` of the pair over QP.
     fn limbs(&self, targets: &[usize]) -> Vec<Limbs> {
+        let made = self.digits(targets, extended);
+        let pairs = targets.iter().zip(&made);
+        pairs.map(|(&at, digits)| self.product(at, digits)).collect()
+    }
+
+    /// By target, limb by limb, every digit; none for the digit that the limb belongs to.
+    pub(super) fn digits(&self, targets: &[usize], make: Make) -> Vec<Vec<Option<AlignedVec>>> {
         let digits = self.c1.q_len.div_ceil(self.params.digit_limbs());
         let mut made: Vec<Vec<Option<AlignedVec>>> = targets.iter().map(|_| Vec::new()).collect();
         for d in 0..digits {
-            let limbs = extended(self.params, self.c1.q_len, &self.coefficients, (d, targets));
+            let limbs = make(self.params, self.c1.q_len, &self.coefficients, (d, targets));
             for (row, x) in made.iter_mut().zip(limbs) {
                 row.push(x);
             }
         }
-        let pairs = targets.iter().zip(&made);
-        pairs.map(|(&at, digits)| self.product(at, digits)).collect()
+        made
     }
 
     /// Limb `at` of the pair. digits: that limb of each, none for the digit that it belongs to.
@@ -119,36 +128,29 @@ impl<'a> Switch<'a> {
             .collect();
         whole_products(self.params, self.key, self.c1.q_len, at, &ds)
     }
+
+    /// Both halves of what a division takes of the pair, after `raised`.
+    fn sources(
+        &self,
+        division: &Division,
+        raised: impl Fn(usize, Limbs) -> Limbs + Sync,
+    ) -> (Vec<AlignedVec>, Vec<AlignedVec>) {
+        let made = |group: Vec<usize>| {
+            let at: Vec<usize> = group.iter().map(|&k| division.at(k)).collect();
+            let limbs = at.iter().zip(self.limbs(&at));
+            let raised = limbs.map(|(&at, limbs)| raised(at, limbs));
+            let source = |(k, (y0, y1))| (division.source(k, y0), division.source(k, y1));
+            group.into_iter().zip(raised).map(source).collect::<Vec<_>>()
+        };
+        targets(division.from.len())
+            .into_par_iter()
+            .flat_map_iter(made)
+            .unzip()
+    }
 }
 
-/// Divides a pair whose limbs are made when they are asked for; see [`switch`] for `finish`.
-fn divided(
-    division: &Division,
-    limbs: impl Fn(&[usize]) -> Vec<Limbs> + Sync,
-    finish: impl Fn(usize, Limbs) -> Limbs + Sync,
-) -> (RnsPoly, RnsPoly) {
-    let from: Vec<usize> = (0..division.from.len()).collect();
-    let sources: Vec<Limbs> = targets(from.len())
-        .into_par_iter()
-        .flat_map_iter(|group| {
-            let at: Vec<usize> = group.iter().map(|&k| division.at(k)).collect();
-            let source = |(k, (y0, y1))| (division.source(k, y0), division.source(k, y1));
-            group.into_iter().zip(limbs(&at)).map(source).collect::<Vec<_>>()
-        })
-        .collect();
-    let (ys0, ys1): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
-    let (lift0, lift1) = rayon::join(|| division.lift(&ys0), || division.lift(&ys1));
-    let pairs = targets(division.keep)
-        .into_par_iter()
-        .flat_map_iter(|at| {
-            let (xs0, xs1): (Vec<_>, Vec<_>) = limbs(&at).into_iter().unzip();
-            let halves = lift0.limbs(&at, &xs0).into_iter().zip(lift1.limbs(&at, &xs1));
-            let pairs: Vec<Limbs> = at.iter().zip(halves).map(|(&i, pair)| finish(i, pair)).collect();
-            pairs
-        })
-        .collect();
-    pair(pairs, division.keep)
-}
+/// What makes digits: [`extended`] or [`super::converted`].
+type Make = fn(&Parameters, usize, &[AlignedVec], (usize, &[usize])) -> Vec<Option<AlignedVec>>;
 
 /// Limbs of pairs as a pair of polynomials.
 pub(super) fn pair(limbs: Vec<Limbs>, q_len: usize) -> (RnsPoly, RnsPoly) {

@@ -54,13 +54,14 @@ impl Ahead for Lines {
     }
 }
 
-/// Asks the first-level cache for a line, wherever it may lie.
+/// Asks the second-level cache for a line, wherever it may lie: the first-level one is full of the block that is
+/// being worked on.
 #[inline(always)]
 fn fetch(at: *const f64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint to the caches, which no address can make fail.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -253,17 +253,37 @@ pub fn divided_product<S: Simd>(
     let c = f.splat_factor(m.factor(c));
     let add = add.map(|(a, e)| (View(s, a), f.splat_factor(m.factor(e))));
     let (mut out, lift) = (ViewMut(s, out), View(s, lift));
-    for i in (0..n).step_by(S::LANES) {
-        let mut sum = s.splat(0.0);
-        for (t, (d, k)) in ds.iter().zip(ks).enumerate() {
+    match ds.len() {
+        2 => divide_rows::<S, 2>(f, &mut out, ds, ks, lift, c, add),
+        4 => divide_rows::<S, 4>(f, &mut out, ds, ks, lift, c, add),
+        _ => divide_rows::<S, 0>(f, &mut out, ds, ks, lift, c, add),
+    }
+}
+
+/// See `divided_product`. T: the number of products, where the compiler is to know it; 0 for any.
+#[inline(always)]
+fn divide_rows<S: Simd, const T: usize>(
+    f: Field<S>,
+    out: &mut ViewMut<'_, S>,
+    ds: &[&[f64]],
+    ks: &[&[f64]],
+    lift: View<'_, S>,
+    c: (S::V, S::V),
+    add: Option<(View<'_, S>, (S::V, S::V))>,
+) {
+    let terms = if T == 0 { ds.len() } else { T };
+    for i in (0..lift.1.len()).step_by(S::LANES) {
+        let mut sum = f.s.splat(0.0);
+        for t in 0..terms {
             if t % LAZIER_PRODUCTS == 0 && t > 0 {
                 sum = f.reduce(sum);
             }
-            sum = s.add(sum, f.mul(View(s, d).at(i), View(s, k).at(i)));
+            sum =
+                f.s.add(sum, f.mul(View(f.s, ds[t]).at(i), View(f.s, ks[t]).at(i)));
         }
-        let mut quotient = f.mul_by(s.sub(sum, lift.at(i)), c);
+        let mut quotient = f.mul_by(f.s.sub(sum, lift.at(i)), c);
         if let Some((a, e)) = add {
-            quotient = s.add(quotient, f.mul_by(a.at(i), e));
+            quotient = f.s.add(quotient, f.mul_by(a.at(i), e));
         }
         out.set(i, f.canonical_wide(quotient));
     }

@@ -155,8 +155,10 @@ fn lane_levels<S: Simd, const M: usize>(
 
 #[inline(always)]
 fn canonical<S: Simd, const M: usize>(f: Field<S>, v: &mut [[S::V; M]; 2]) {
-    for row in v.iter_mut().flatten() {
-        *row = f.canonical(*row);
+    let [first, second] = v;
+    for (a, b) in first.iter_mut().zip(second) {
+        *a = f.canonical(*a);
+        *b = f.canonical(*b);
     }
 }
 

@@ -16,7 +16,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tacita_ring::AlignedVec;
-use tacita_rlwe::keyswitch;
+use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;
 
 /// One term of a transform.
@@ -203,8 +203,10 @@ impl Evaluator {
     fn babies_only(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let wanted: Vec<(usize, i64)> = (0..t.outputs).map(|j| (j, 0)).collect();
         let mut sums = self.zero_pairs(wanted.len(), t);
-        let digits = self.decompose_inputs(inputs, t)?;
-        for part in steps_of(t).chunks(self.pairs_in_chunk(t)) {
+        let mut digits: Vec<Option<Decomposed>> = inputs.iter().map(|_| None).collect();
+        let steps = steps_of(t);
+        for part in steps.chunks(self.babies_in_chunk(t, &steps)) {
+            self.keep_digits(inputs, part, &mut digits);
             let babies = self.babies(inputs, &digits, part, t)?;
             self.accumulate(&mut sums, &pick(t, part, &wanted), &babies, t);
         }
@@ -243,6 +245,21 @@ impl Evaluator {
     fn pairs_in_chunk(&self, t: &EncodedTransform) -> usize {
         let pair_bytes = 2 * (t.limbs + self.special(t)) * self.rlwe().n() * 8;
         (CHUNK_BYTES / pair_bytes).max(2)
+    }
+
+    /// How many babies of several inputs fit it beside the digits that they are made from.
+    fn babies_in_chunk(&self, t: &EncodedTransform, steps: &[(usize, i64)]) -> usize {
+        let inputs: BTreeSet<usize> = steps.iter().map(|&(input, _)| input).collect();
+        let limb_bytes = self.rlwe().n() * 8;
+        let pair = 2 * (t.limbs + self.special(t)) * limb_bytes;
+        let digits = self.rlwe().digits(t.limbs) * (t.limbs + self.rlwe().p_len()) * limb_bytes;
+        let each = pair + digits * inputs.len() / steps.len().max(1);
+        let room = if inputs.len() > 1 {
+            CHUNK_BYTES / 4
+        } else {
+            CHUNK_BYTES
+        };
+        (room / each).max(2)
     }
 
     fn special(&self, t: &EncodedTransform) -> usize {

@@ -16,25 +16,28 @@ impl Ahead for () {
 
 /// Lines asked for in one step.
 const BURST: usize = 4;
-/// Doubles of a line.
-const LINE: usize = 8;
+/// Bytes of a line.
+const LINE: usize = 64;
 
 /// Some slices, of which each step asks for the next lines.
 #[derive(Default)]
 pub struct Lines {
-    /// First address and doubles; only addresses, since nothing is read.
-    pieces: Vec<(*const f64, usize)>,
+    /// First address and bytes; only addresses, since nothing is read.
+    pieces: Vec<(*const u8, usize)>,
     piece: usize,
     at: usize,
 }
 
 impl Lines {
-    /// Forgets what was not asked for yet and starts with these.
-    pub fn set<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [f64]>) {
+    /// Forgets what was not asked for yet.
+    pub fn clear(&mut self) {
         self.pieces.clear();
-        self.pieces
-            .extend(pieces.into_iter().map(|x| (x.as_ptr(), x.len())));
         (self.piece, self.at) = (0, 0);
+    }
+
+    /// Asks for a slice after those before.
+    pub fn add<T>(&mut self, piece: &[T]) {
+        self.pieces.push((piece.as_ptr().cast(), size_of_val(piece)));
     }
 }
 
@@ -57,7 +60,7 @@ impl Ahead for Lines {
 /// Asks the second-level cache for a line, wherever it may lie: the first-level one is full of the block that is
 /// being worked on.
 #[inline(always)]
-fn fetch(at: *const f64) {
+fn fetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint to the caches, which no address can make fail.
     unsafe {
@@ -75,7 +78,8 @@ mod tests {
     fn steps_pass_over_every_piece_and_end() {
         let (a, b) = ([0.0; 100], [0.0; 8]);
         let mut lines = Lines::default();
-        lines.set([&a[..], &b[..]]);
+        lines.add(&a);
+        lines.add(&b);
         let mut seen = Vec::new();
         for _ in 0..8 {
             seen.push((lines.piece, lines.at));
@@ -83,7 +87,16 @@ mod tests {
         }
         assert_eq!(
             seen,
-            [(0, 0), (0, 32), (0, 64), (0, 96), (1, 0), (2, 0), (2, 0), (2, 0)]
+            [
+                (0, 0),
+                (0, 256),
+                (0, 512),
+                (0, 768),
+                (1, 0),
+                (2, 0),
+                (2, 0),
+                (2, 0)
+            ]
         );
     }
 }

@@ -7,6 +7,7 @@
 //! | [`poly`] | RNS polynomials: one aligned buffer per limb, NTT or coefficient form |
 //! | [`secret`] | secret keys; zeroised on drop, no `Debug`, no serialisation here |
 //! | [`switching`] | key-switching keys (relinearisation, rotation, secret encapsulation) |
+//! | [`packed_key`] | halves of a server's key as packed residues |
 //! | [`keyswitch`] | hybrid key switching: decompose, inner product, mod-down; hoisting |
 //! | [`encrypt`] | public-key and secret-key encryption, decryption |
 //! | [`ring_switching`] | one ciphertext of degree N to N/n of degree n, and back |
@@ -16,6 +17,7 @@ pub mod ciphertext;
 pub mod encrypt;
 pub mod error;
 pub mod keyswitch;
+pub mod packed_key;
 pub mod params;
 pub mod poly;
 pub mod ring_switching;

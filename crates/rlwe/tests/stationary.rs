@@ -1,5 +1,5 @@
 //! A switch target limb by target limb gives the residues of the one that keeps its digits, bit for bit.
-use tacita_ring::{kernels, ntt_primes, sample, AlignedVec, Permutation};
+use tacita_ring::{kernels, ntt_primes, packed, sample, AlignedVec, Permutation};
 use tacita_rlwe::keyswitch::{self, Ending, Limbs};
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{Parameters, ParametersLiteral, RnsPoly, SecretKey, SwitchingKey};
@@ -33,6 +33,25 @@ fn key(params: &Parameters) -> SwitchingKey {
     let secret = SecretKey::generate(params).unwrap();
     let from = secret.automorphism(params, 5);
     SwitchingKey::generate(params, from.ntt(), secret.ntt(), LIMBS, SPECIAL, Gadget::Rns).unwrap()
+}
+
+/// The b halves of a key as they travel.
+fn packed_b(params: &Parameters, key: &SwitchingKey) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for poly in &key.b {
+        for (i, limb) in poly.limbs.iter().enumerate() {
+            let (p, start) = (poly.modulus(params, i).p(), bytes.len());
+            bytes.resize(start + packed::packed_len(limb.len(), p), 0);
+            assert!(packed::pack(limb, p, &mut bytes[start..]));
+        }
+    }
+    bytes
+}
+
+/// The key as a server holds it.
+fn packed_key(params: &Parameters, key: &SwitchingKey) -> SwitchingKey {
+    let (bytes, rows) = (packed_b(params, key), (key.limbs, key.special));
+    SwitchingKey::from_packed(params, key.seed, rows, key.gadget, &bytes).unwrap()
 }
 
 fn as_it_is(_: usize, limbs: Limbs) -> Limbs {
@@ -117,7 +136,7 @@ fn a_key_with_few_special_primes() {
             &keyswitch::switch_over(&params, &c, &key, as_it_is).unwrap(),
             &kept,
         );
-        let (u0, u1) = keyswitch::switch(&params, &c, &key, as_it_is).unwrap();
+        let (u0, u1) = keyswitch::switch(&params, &c, &key, &Ending::default()).unwrap();
         let down = (
             keyswitch::mod_down(&params, kept.0),
             keyswitch::mod_down(&params, kept.1),
@@ -136,7 +155,7 @@ fn a_key_with_few_special_primes() {
         // all special primes: digits that do not fit the key
         assert!(keyswitch::inner_product(&params, &keyswitch::decompose(&params, &c), &key).is_err());
         let longer = random(&params, few + 1, 0, 9);
-        assert!(keyswitch::switch(&params, &longer, &key, as_it_is).is_err());
+        assert!(keyswitch::switch(&params, &longer, &key, &Ending::default()).is_err());
     }
 }
 
@@ -145,8 +164,8 @@ fn a_digit_above_the_special_primes_is_refused() {
     let params = parameters(5);
     let secret = SecretKey::generate(&params).unwrap();
     let key = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), LIMBS, 1, Gadget::Rns).unwrap();
-    assert!(keyswitch::switch(&params, &random(&params, 1, 0, 1), &key, as_it_is).is_ok());
-    assert!(keyswitch::switch(&params, &random(&params, 2, 0, 1), &key, as_it_is).is_err());
+    assert!(keyswitch::switch(&params, &random(&params, 1, 0, 1), &key, &Ending::default()).is_ok());
+    assert!(keyswitch::switch(&params, &random(&params, 2, 0, 1), &key, &Ending::default()).is_err());
 }
 
 #[test]
@@ -181,4 +200,53 @@ fn a_key_of_fewer_limbs_is_refused() {
     assert!(keyswitch::switch(&params, &c, &short, &Ending::default()).is_err());
     assert!(keyswitch::switch_over(&params, &c, &short, as_it_is).is_err());
     assert!(keyswitch::switch_rescale(&params, [&c, &c, &c], &short).is_err());
+}
+
+#[test]
+fn a_packed_key_switches_to_the_same_bits() {
+    for log_n in [5, 10, 12] {
+        let params = parameters(log_n);
+        let key = key(&params);
+        let packed = packed_key(&params, &key);
+        assert!(packed.bytes(&params) < key.bytes(&params) * 4 / 5);
+        for limbs in 1..=LIMBS {
+            let c: Vec<RnsPoly> = (0..3).map(|k| random(&params, limbs, 0, 10 * k + 1)).collect();
+            let digits = keyswitch::decompose(&params, &c[2]);
+            let [a, b] = [&key, &packed].map(|key| {
+                let all = [&c[0], &c[1], &c[2]];
+                [
+                    keyswitch::inner_product(&params, &digits, key).unwrap(),
+                    keyswitch::switch(&params, &c[2], key, &Ending::default()).unwrap(),
+                    keyswitch::switch_rescale(&params, all, key).unwrap(),
+                ]
+            });
+            a.iter().zip(&b).for_each(|(a, b)| assert_same(a, b));
+        }
+    }
+}
+
+#[test]
+fn a_packed_single_digit_key_switches_to_the_same_bits() {
+    let params = parameters(10);
+    let secret = SecretKey::generate(&params).unwrap();
+    let key = SwitchingKey::generate(&params, secret.ntt(), secret.ntt(), LIMBS, 2, Gadget::Single).unwrap();
+    let small: Vec<i64> = (0..params.n() as i64).map(|i| i * i % 1009 - 500).collect();
+    let [a, b] = [&key, &packed_key(&params, &key)].map(|key| keyswitch::switch_small(&params, &small, key));
+    assert_same(&a, &b);
+}
+
+#[test]
+fn a_packed_residue_that_is_not_below_its_prime_is_found_in_every_limb() {
+    let params = parameters(5);
+    let key = key(&params);
+    let good = packed_b(&params, &key);
+    let limbs: usize = key.b.iter().map(|b| b.limbs.len()).sum();
+    let limb_bytes = good.len() / limbs; // all primes have 50 bits
+    for limb in 0..limbs {
+        let mut bytes = good.clone();
+        bytes[limb * limb_bytes..][..7].fill(0xff);
+        let rows = (key.limbs, key.special);
+        let error = SwitchingKey::from_packed(&params, key.seed, rows, key.gadget, &bytes).err();
+        assert_eq!(error.map(|e| e.limb), Some(limb));
+    }
 }

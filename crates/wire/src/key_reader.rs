@@ -1,8 +1,8 @@
 //! Reads evaluation keys one at a time.
 use crate::fields::Fields;
-use crate::key_body::{body_bytes, max_body_bytes, max_keys, read_fields};
+use crate::key_body::{body_bytes, max_body_bytes, max_keys, read_fields, Shape};
 use crate::record::{expect_end, read_record};
-use crate::residues::unpack_polys;
+use crate::residues::{malformed, unpack_polys};
 use crate::{read_header, Expect, Kind, Owner, WireError};
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -20,7 +20,9 @@ pub struct KeyReader<'a, R: Read> {
     params: &'a CkksParameters,
     owner: Owner,
     count: u64,
-    left: Option<u64>,
+    /// Records that were not read yet.
+    unread: u64,
+    ended: bool,
     /// The plan's list, when given: limbs by kind.
     listed: Option<HashMap<KeyKind, usize>>,
     seen: HashSet<KeyKind>,
@@ -46,7 +48,8 @@ impl<'a, R: Read> KeyReader<'a, R> {
             params,
             owner: header.owner,
             count: header.count,
-            left: Some(header.count),
+            unread: header.count,
+            ended: false,
             listed: None,
             seen: HashSet::new(),
             body: Vec::new(),
@@ -82,30 +85,38 @@ impl<'a, R: Read> KeyReader<'a, R> {
         self.count
     }
 
-    fn step(&mut self, left: u64) -> Result<Option<(KeySpec, SwitchingKey)>, WireError> {
-        if left == 0 {
-            expect_end(&mut self.r, OP, self.count)?;
-            return self.check_complete().map(|()| None);
-        }
-        let cap = max_body_bytes(self.params) as u64;
-        read_record(&mut self.r, OP, cap, &mut self.body)?;
-        let key = self.parse()?;
-        self.left = Some(left - 1);
-        Ok(Some(key))
+    fn step(&mut self) -> Result<Option<(KeySpec, SwitchingKey)>, WireError> {
+        let mut body = std::mem::take(&mut self.body);
+        let found = self.next_record(&mut body)?;
+        let record = found.then(|| self.parse(&body)).transpose()?;
+        let key = record.map(|record| record.unpacked(self.params)).transpose()?;
+        self.body = body;
+        Ok(key)
     }
 
-    fn parse(&mut self) -> Result<(KeySpec, SwitchingKey), WireError> {
-        let mut fields = Fields::new(OP, &self.body);
+    /// Reads a key's record, its checksum compared; false at the end of a file that has all keys.
+    fn next_record(&mut self, body: &mut Vec<u8>) -> Result<bool, WireError> {
+        if self.unread == 0 {
+            expect_end(&mut self.r, OP, self.count)?;
+            return self.check_complete().map(|()| false);
+        }
+        self.unread -= 1;
+        let cap = max_body_bytes(self.params) as u64;
+        read_record(&mut self.r, OP, cap, body).map(|()| true)
+    }
+
+    /// Checks all of a body but its residues.
+    fn parse<'b>(&mut self, body: &'b [u8]) -> Result<Record<'b>, WireError> {
+        let mut fields = Fields::new(OP, body);
         let (spec, shape, seed) = read_fields(OP, self.params, &mut fields)?;
         let wanted = body_bytes(self.params, &spec);
-        if self.body.len() != wanted {
+        if body.len() != wanted {
             return Err(WireError::Length {
                 op: OP,
-                found: self.body.len() as u64,
+                found: body.len() as u64,
                 wanted: wanted as u64,
             });
         }
-        let packed = fields.rest();
         check_listed(self.listed.as_ref(), &spec)?;
         if !self.seen.insert(spec.kind) {
             return Err(WireError::DuplicateKey {
@@ -113,11 +124,13 @@ impl<'a, R: Read> KeyReader<'a, R> {
                 kind: spec.kind,
             });
         }
-        let rlwe = self.params.rlwe();
-        let rows = (spec.limbs, shape.special);
-        let b = unpack_polys(OP, rlwe, packed, shape.digits, rows)?;
-        let key = SwitchingKey::from_parts(rlwe, seed, spec.limbs, shape.special, shape.gadget, b);
-        Ok((spec, key))
+        let residues = fields.rest();
+        Ok(Record {
+            spec,
+            shape,
+            seed,
+            residues,
+        })
     }
 
     fn check_complete(&self) -> Result<(), WireError> {
@@ -146,20 +159,51 @@ fn check_listed(listed: Option<&HashMap<KeyKind, usize>>, spec: &KeySpec) -> Res
     }
 }
 
-impl<R: Read> Iterator for KeyReader<'_, R> {
-    type Item = Result<(KeySpec, SwitchingKey), WireError>;
-    fn next(&mut self) -> Option<Self::Item> {
-        let left = self.left.take()?;
-        self.step(left).transpose()
+/// A key's body whose fields are in order.
+struct Record<'b> {
+    spec: KeySpec,
+    shape: Shape,
+    seed: [u8; 32],
+    /// Of the b halves.
+    residues: &'b [u8],
+}
+
+impl Record<'_> {
+    fn unpacked(self, params: &CkksParameters) -> Result<(KeySpec, SwitchingKey), WireError> {
+        let (rlwe, spec, shape) = (params.rlwe(), self.spec, self.shape);
+        let rows = (spec.limbs, shape.special);
+        let b = unpack_polys(OP, rlwe, self.residues, shape.digits, rows)?;
+        let key = SwitchingKey::from_parts(rlwe, self.seed, spec.limbs, shape.special, shape.gadget, b);
+        Ok((spec, key))
+    }
+
+    fn packed(self, params: &CkksParameters) -> Result<(KeySpec, SwitchingKey), WireError> {
+        let (spec, shape) = (self.spec, self.shape);
+        let rows = (spec.limbs, shape.special);
+        let key = SwitchingKey::from_packed(params.rlwe(), self.seed, rows, shape.gadget, self.residues);
+        Ok((spec, key.map_err(|bad| malformed(OP, bad.limb, bad.prime))?))
     }
 }
 
-/// Reads a whole key file for a server; with `specs`, exactly the keys of the plan's list.
+impl<R: Read> Iterator for KeyReader<'_, R> {
+    type Item = Result<(KeySpec, SwitchingKey), WireError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = self.step().transpose();
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+/// Reads a whole key file for a server, whose keys stay packed; with `specs`, exactly the keys of the plan's
+/// list. A key is built by all threads while the next one is read and its checksum compared.
 ///
 /// # Errors
 /// As [`KeyReader`].
 pub fn read_evaluation_keys(
-    r: impl Read,
+    r: impl Read + Send,
     params: &CkksParameters,
     owner: Option<Owner>,
     specs: Option<&[KeySpec]>,
@@ -170,9 +214,16 @@ pub fn read_evaluation_keys(
     }
     let owner = reader.owner();
     let mut keys = EvaluationKeys::default();
-    for item in reader {
-        let (spec, key) = item?;
+    let (mut body, mut ahead) = (Vec::new(), Vec::new());
+    let mut more = reader.next_record(&mut body)?;
+    while more {
+        let record = reader.parse(&body)?;
+        let build = || record.packed(params);
+        let (built, read) = rayon::join(build, || reader.next_record(&mut ahead));
+        let (spec, key) = built?;
         keys.insert(spec.kind, key);
+        more = read?;
+        std::mem::swap(&mut body, &mut ahead);
     }
     Ok((owner, keys))
 }

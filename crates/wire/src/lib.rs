@@ -36,7 +36,6 @@
 //! it, and all that follows must (and does) bear that.
 #![forbid(unsafe_code)]
 
-mod bits;
 pub mod blob;
 pub mod ciphertext;
 pub mod ciphertext_file;

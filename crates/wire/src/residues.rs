@@ -1,7 +1,7 @@
 //! Polynomials as packed residues, limbs in parallel.
-use crate::{bits, WireError};
+use crate::WireError;
 use rayon::prelude::*;
-use tacita_ring::AlignedVec;
+use tacita_ring::{packed, AlignedVec};
 use tacita_rlwe::{Parameters, RnsPoly};
 
 /// Primes of a polynomial's limbs: the first `limbs` of Q, then the first `special` of P.
@@ -13,7 +13,7 @@ fn primes(params: &Parameters, limbs: usize, special: usize) -> impl Iterator<It
 /// Packed bytes of one polynomial.
 pub(crate) fn poly_bytes(params: &Parameters, limbs: usize, special: usize) -> usize {
     primes(params, limbs, special)
-        .map(|p| bits::packed_len(params.n(), p))
+        .map(|p| packed::packed_len(params.n(), p))
         .sum()
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn pack_polys(
     let (mut rest, mut jobs) = (&mut body[start..], Vec::new());
     for poly in polys {
         for (limb, p) in poly.limbs.iter().zip(primes(params, limbs, special)) {
-            let (out, tail) = rest.split_at_mut(bits::packed_len(params.n(), p));
+            let (out, tail) = rest.split_at_mut(packed::packed_len(params.n(), p));
             jobs.push((limb, p, out));
             rest = tail;
         }
@@ -41,7 +41,7 @@ pub(crate) fn pack_polys(
         .enumerate()
         .try_for_each(|(i, (limb, p, out))| {
             let hint = "write only canonical residues (a result that was not reduced?)";
-            let canonical = bits::pack(limb, p, out);
+            let canonical = packed::pack(limb, p, out);
             canonical
                 .then_some(())
                 .ok_or_else(|| residue_error(op, i, p, hint))
@@ -60,16 +60,14 @@ pub(crate) fn unpack_polys(
     let mut rest = bytes;
     let mut jobs = Vec::with_capacity(count * (limbs + special));
     for p in (0..count).flat_map(|_| primes(params, limbs, special)) {
-        let (packed, tail) = rest.split_at(bits::packed_len(params.n(), p));
-        jobs.push((packed, p));
+        let (bytes, tail) = rest.split_at(packed::packed_len(params.n(), p));
+        jobs.push((bytes, p));
         rest = tail;
     }
-    let unpack = |(i, (packed, p))| {
-        let mut limb = AlignedVec::zeroed(params.n());
-        let below = bits::unpack(packed, p, &mut limb);
-        below
-            .then_some(limb)
-            .ok_or_else(|| residue_error(op, i, p, "the file is malformed, make it again"))
+    let unpack = |(i, (bytes, p))| {
+        let mut limb = AlignedVec::scratch(params.n());
+        let below = packed::unpack(bytes, p, &mut limb);
+        below.then_some(limb).ok_or_else(|| malformed(op, i, p))
     };
     let all: Result<Vec<AlignedVec>, WireError> = jobs.into_par_iter().enumerate().map(unpack).collect();
     let mut all = all?.into_iter();
@@ -102,6 +100,11 @@ pub(crate) fn check_poly(
         ),
         hint: "write it under the parameters that it was made with",
     })
+}
+
+/// Of a limb that was read.
+pub(crate) fn malformed(op: &'static str, limb: usize, prime: u64) -> WireError {
+    residue_error(op, limb, prime, "the file is malformed, make it again")
 }
 
 fn residue_error(op: &'static str, limb: usize, prime: u64, hint: &'static str) -> WireError {

@@ -72,6 +72,29 @@ fn keys_of_every_kind() {
     assert_eq!((owner, keys.len()), (OWNER, 5));
 }
 
+/// A server's keys stay packed; they are those that a reader of one after the other gives.
+#[test]
+fn packed_keys_hold_the_same_residues() {
+    let params = insecure_toy_n8();
+    let bytes = key_file(&params, &specs());
+    let (_, packed) = read_evaluation_keys(&bytes[..], &params, None, None).unwrap();
+    let all = 0..params.rlwe().n();
+    for item in KeyReader::new(&bytes[..], &params, None).unwrap() {
+        let (spec, plain) = item.unwrap();
+        let (found, digits) = (packed.get(spec.kind, spec.limbs).unwrap(), plain.b.len());
+        assert_eq!((found.seed, found.special), (plain.seed, plain.special));
+        let mut room = found.room(digits, all.len()).1;
+        for at in 0..spec.limbs + plain.special {
+            let wanted = plain.rows(digits, at, &all, &mut []);
+            assert_eq!(
+                found.rows(digits, at, &all, &mut room),
+                wanted,
+                "{spec:?} limb {at}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_key_at_the_top_level() {
     let params = insecure_toy_n8();

@@ -69,12 +69,13 @@ impl Diagonals {
     }
 
     /// Baby-step giant-step form with Horner's rule; rotations must be non-negative multiples of `stride`.
-    fn baby_giant(&self, stride: i64, babies: i64) -> LinearTransform {
+    fn baby_giant(self, stride: i64, babies: i64) -> LinearTransform {
         let step = stride * babies;
         let (mut vectors, mut terms) = (Vec::new(), Vec::new());
-        for (&d, v) in &self.0 {
+        for (d, mut v) in self.0 {
             let giant = d / step * step;
-            let shifted = (0..v.len() as i64).map(|j| at(v, j - giant)).collect();
+            let period = v.len() as i64;
+            v.rotate_right(giant.rem_euclid(period) as usize);
             terms.push(Term {
                 output: 0,
                 giant,
@@ -82,7 +83,7 @@ impl Diagonals {
                 baby: d - giant,
                 vector: vectors.len(),
             });
-            vectors.push(shifted);
+            vectors.push(v);
         }
         LinearTransform {
             vectors,

@@ -114,20 +114,21 @@ impl Bootstrapper {
         }
         let top = p.rlwe().q_len() - 1;
         let stc = stc_matrices(e.encoder(), p)
-            .iter()
+            .into_iter()
             .zip(stc_scales(p))
             .enumerate()
             .map(|(i, (t, s))| {
-                let encoded = e.encode_transform(t, p.bottom_level() + 1 - i, s, false)?;
+                let encoded = e.encode_transform(&t, p.bottom_level() + 1 - i, s, false)?;
                 Ok(encoded.with_low_keys())
             })
             .collect::<Result<Vec<_>, CkksError>>()?;
         let cts = cts_matrices(e.encoder(), p)
-            .iter()
+            .into_iter()
             .zip(cts_scales(p))
             .enumerate()
-            .map(|(i, (t, s))| e.encode_transform(t, top + 1 - i, s, true))
+            .map(|(i, (t, s))| e.encode_transform(&t, top + 1 - i, s, true))
             .collect::<Result<Vec<_>, _>>()?;
+        tacita_ring::trim_heap(); // the diagonals took a third as much as what was made of them
         Ok(Self {
             stc,
             cts,

@@ -23,6 +23,26 @@ impl Evaluator {
             .collect())
     }
 
+    /// Leaves the digits of the inputs that are rotated in `steps`, and makes those that are not there.
+    pub(super) fn keep_digits(
+        &self,
+        inputs: &[Ciphertext],
+        steps: &[(usize, i64)],
+        digits: &mut [Option<Decomposed>],
+    ) {
+        let rotated = |input| steps.iter().any(|&(i, baby)| i == input && baby != 0);
+        for (i, found) in digits.iter_mut().enumerate() {
+            if !rotated(i) {
+                *found = None;
+            }
+        }
+        for (i, found) in digits.iter_mut().enumerate() {
+            if rotated(i) && found.is_none() {
+                *found = Some(keyswitch::decompose(self.rlwe(), &inputs[i].polys[1]));
+            }
+        }
+    }
+
     /// The rotated inputs of `steps` (input, rotation), lifted or not.
     pub(super) fn babies(
         &self,

@@ -1,10 +1,10 @@
 //! The last step of a key switch, a block of a limb at a time: the inner levels of all transforms that the
 //! block needs, then products, division, addition and permutation while it lies in the first-level cache.
 //! Meanwhile the caches are asked for the next block.
+use super::converted;
 use super::divide::{targets, Division, Lift};
 use super::stationary::{pair, Limbs, Switch};
-use super::{converted, key_limbs};
-use crate::switching::special_product;
+use crate::switching::{special_product, SwitchingKey};
 use crate::RnsPoly;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -62,7 +62,7 @@ impl Switch<'_> {
         Target {
             m,
             table: self.params.table(i),
-            keys: key_limbs(self.key, digits.len(), i),
+            key: (self.key, i),
             own: &self.c1.limbs[i],
             digits,
             lifts,
@@ -78,8 +78,8 @@ impl Switch<'_> {
 struct Target<'a> {
     m: &'a Modulus,
     table: &'a NttTable,
-    /// By half and digit.
-    keys: [Vec<&'a [f64]>; 2],
+    /// The key, and which of its limbs.
+    key: (&'a SwitchingKey, usize),
     /// The limb of the polynomial that is switched.
     own: &'a [f64],
     /// None where it is `own`.
@@ -98,6 +98,7 @@ impl Target<'_> {
         let (table, n) = (self.table, self.table.n());
         self.transformed().for_each(|x| table.forward_outer(x));
         let (len, mut ahead) = (n / table.blocks(), Lines::default());
+        let (piece, mut keys) = self.key.0.room(self.digits.len(), len);
         let mut before = AlignedVec::scratch(len);
         let mut out = [AlignedVec::scratch(n), AlignedVec::scratch(n)];
         for start in (0..n).step_by(len) {
@@ -114,6 +115,7 @@ impl Target<'_> {
                     part.clone(),
                     (start, &mut out[start..start + len]),
                     &mut before,
+                    (piece, &mut keys),
                 );
             }
         }
@@ -138,28 +140,29 @@ impl Target<'_> {
     fn ask_for(&self, ahead: &mut Lines, part: Range<usize>) {
         let roots = self.table.block_roots(part.start / part.len());
         let limbs = self.digits.iter().flatten().chain(&self.lifts).map(|x| &x[..]);
-        let streams = self
-            .keys
-            .iter()
-            .flatten()
-            .copied()
-            .chain(self.add.into_iter().flatten());
-        let whole = limbs.chain(streams).map(|x| &x[part.clone()]);
-        ahead.set(whole.chain(std::iter::once(roots)));
+        ahead.clear();
+        for x in limbs.chain(self.add.into_iter().flatten()) {
+            ahead.add(&x[part.clone()]);
+        }
+        let (key, at) = self.key;
+        key.ask_for(self.digits.len(), at, &part, ahead);
+        ahead.add(roots);
     }
 
-    /// One block of one half; `before` is room for it before it is permuted.
+    /// One block of one half; `before` is room for it before it is permuted, `keys` for so many values of the
+    /// key.
     fn end_block(
         &self,
         half: usize,
         part: Range<usize>,
         (start, out): (usize, &mut [f64]),
         before: &mut [f64],
+        keys: (usize, &mut [f64]),
     ) {
         match self.permutation {
-            None => self.divide(half, part, out),
+            None => self.divide(half, part, out, keys),
             Some(permutation) => {
-                self.divide(half, part, before);
+                self.divide(half, part, before, keys);
                 if before.len() == self.own.len() {
                     permutation.apply(out, before);
                 } else {
@@ -169,14 +172,26 @@ impl Target<'_> {
         }
     }
 
-    fn divide(&self, half: usize, part: Range<usize>, out: &mut [f64]) {
-        let digits = self
-            .digits
-            .iter()
-            .map(|x| x.as_ref().map_or(self.own, |x| &x[..]));
-        let ds: Vec<&[f64]> = digits.map(|x| &x[part.clone()]).collect();
-        let ks: Vec<&[f64]> = self.keys[half].iter().map(|k| &k[part.clone()]).collect();
-        let add = self.add[half].map(|a| (&a[part.clone()], self.e));
-        kernels::divided_product(self.m, out, &ds, &ks, &self.lifts[half][part], self.c, add);
+    fn divide(&self, half: usize, part: Range<usize>, out: &mut [f64], (piece, room): (usize, &mut [f64])) {
+        let digits = self.digits.len();
+        for (out, start) in out.chunks_mut(piece).zip(part.step_by(piece)) {
+            let here = start..start + out.len();
+            let limbs = self
+                .digits
+                .iter()
+                .map(|x| x.as_ref().map_or(self.own, |x| &x[..]));
+            let ds: Vec<&[f64]> = limbs.map(|x| &x[here.clone()]).collect();
+            let ks = self.key.0.row(half, digits, self.key.1, &here, room);
+            let add = self.add[half].map(|a| (&a[here.clone()], self.e));
+            kernels::divided_product(
+                self.m,
+                out,
+                &ds,
+                &ks,
+                &self.lifts[half][here.clone()],
+                self.c,
+                add,
+            );
+        }
     }
 }

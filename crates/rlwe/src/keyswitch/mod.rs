@@ -277,8 +277,15 @@ fn products(
     } else {
         (params.p_index(i - limbs), key.limbs + i - limbs)
     };
-    let [bs, ks] = key_limbs(key, ds.len(), at).map(|half| part_of(half, &part));
-    kernels::inner_product2(params.modulus(index), out0, out1, ds, &bs, &ks);
+    let (block, mut room) = key.room(ds.len(), part.len());
+    for start in (0..part.len()).step_by(block) {
+        let here = start..(start + block).min(part.len());
+        let of_limb = part.start + here.start..part.start + here.end;
+        let [bs, ks] = key.rows(ds.len(), at, &of_limb, &mut room);
+        let ds: Vec<&[f64]> = ds.iter().map(|d| &d[here.clone()]).collect();
+        let (out0, out1) = (&mut out0[here.clone()], &mut out1[here]);
+        kernels::inner_product2(params.modulus(index), out0, out1, &ds, &bs, &ks);
+    }
 }
 
 /// Switches a small polynomial given by its coefficients (centred, |c| < q0/2) with a single-digit key.
@@ -299,13 +306,4 @@ pub fn switch_small_to(
     let digit = RnsPoly::from_small(params, coefficients, limbs, key.special);
     let (u0, u1) = inner_product_any(params, &[digit], key);
     (mod_down(params, u0), mod_down(params, u1))
-}
-
-/// Limb `at` of so many digits of both halves of a key.
-fn key_limbs(key: &SwitchingKey, digits: usize, at: usize) -> [Vec<&[f64]>; 2] {
-    [&key.b, &key.a].map(|half| half[..digits].iter().map(|k| &k.limbs[at][..]).collect())
-}
-
-fn part_of<'a>(limbs: Vec<&'a [f64]>, part: &Range<usize>) -> Vec<&'a [f64]> {
-    limbs.into_iter().map(|x| &x[part.clone()]).collect()
 }

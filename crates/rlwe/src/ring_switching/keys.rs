@@ -1,10 +1,9 @@
 //! The two switching keys between the secret of a ring and that of its subring.
 use super::polys::centred;
 use super::{RingPair, BACK_LIMBS};
-use crate::keyswitch;
+use crate::keyswitch::{self, Ending};
 use crate::switching::Gadget;
 use crate::{Ciphertext, Parameters, RlweError, RnsPoly, SecretKey, SwitchingKey};
-use tacita_ring::kernels;
 
 /// Keys down to the small secret and up from it. The server holds them; neither secret.
 pub struct RingSwitchingKeys {
@@ -37,10 +36,11 @@ impl RingSwitchingKeys {
 
     /// From s to s'(X^r): (b, a) over the limbs of `ct`.
     pub(super) fn switch_down(&self, large: &Parameters, ct: &Ciphertext) -> Result<[RnsPoly; 2], RlweError> {
-        let (b, a) = keyswitch::switch(large, &ct.polys[1], &self.down, |i, (mut u0, u1)| {
-            kernels::add_assign(large.modulus(i), &mut u0, &ct.polys[0].limbs[i]);
-            (u0, u1)
-        })?;
+        let ending = Ending {
+            add: [Some(&ct.polys[0]), None],
+            permutation: None,
+        };
+        let (b, a) = keyswitch::switch(large, &ct.polys[1], &self.down, &ending)?;
         Ok([b, a])
     }
 

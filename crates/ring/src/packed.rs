@@ -2,7 +2,12 @@
 //!
 //! No loop over bits: a residue is one unaligned 64-bit load or store, a shift of at most 7 and a mask (a
 //! width of at most 50 bits plus 7 fits a word). The widths of real chains are compiled with their shifts as
-//! constants.
+//! constants. Who knows that the bytes are in order reads them by vectors: [`unpack_checked`].
+#[cfg(target_arch = "x86_64")]
+mod vectors;
+
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{chosen, Path};
 
 /// Residues per group.
 const GROUP: usize = 8;
@@ -15,12 +20,12 @@ const TWO_52: f64 = 4_503_599_627_370_496.0;
 const TWO_52_BITS: u64 = TWO_52.to_bits();
 
 /// Bit length of a prime.
-pub(crate) fn width(p: u64) -> usize {
+pub fn width(p: u64) -> usize {
     (u64::BITS - p.leading_zeros()) as usize
 }
 
 /// Bytes of `n` residues modulo `p`; `n` is a multiple of 8.
-pub(crate) fn packed_len(n: usize, p: u64) -> usize {
+pub fn packed_len(n: usize, p: u64) -> usize {
     n / GROUP * width(p)
 }
 
@@ -42,14 +47,42 @@ macro_rules! at_width {
 
 /// Packs residues into `out` (of [`packed_len`] bytes); false when one is not an integer in [0, p).
 #[must_use]
-pub(crate) fn pack(values: &[f64], p: u64, out: &mut [u8]) -> bool {
+pub fn pack(values: &[f64], p: u64, out: &mut [u8]) -> bool {
     at_width!(width(p), pack_groups(values, p, out))
 }
 
 /// Unpacks `out.len()` residues from `bytes` (of [`packed_len`] bytes); false when one is not below p.
 #[must_use]
-pub(crate) fn unpack(bytes: &[u8], p: u64, out: &mut [f64]) -> bool {
+pub fn unpack(bytes: &[u8], p: u64, out: &mut [f64]) -> bool {
     at_width!(width(p), unpack_groups(bytes, p, out))
+}
+
+/// The same of bytes that [`unpack`] has found in order, or that [`pack`] made; reads as fast as a limb of
+/// doubles comes from memory. Nothing but nonsense comes of others.
+pub fn unpack_checked(bytes: &[u8], p: u64, out: &mut [f64]) {
+    assert_eq!(
+        bytes.len(),
+        packed_len(out.len(), p),
+        "packed residues of another length"
+    );
+    let done = by_vectors(bytes, width(p), out);
+    let rest = (&bytes[done * width(p)..], &mut out[done * GROUP..]);
+    let _canonical = unpack(rest.0, p, rest.1);
+}
+
+/// Unpacks groups, but for the last ones, and says how many.
+#[cfg(target_arch = "x86_64")]
+fn by_vectors(bytes: &[u8], width: usize, out: &mut [f64]) -> usize {
+    match chosen() {
+        Ok(Path::Scalar) | Err(_) => 0,
+        Ok(Path::Avx2) => vectors::four_lanes(bytes, width, out),
+        Ok(_) => vectors::eight_lanes(bytes, width, out),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn by_vectors(_: &[u8], _: usize, _: &mut [f64]) -> usize {
+    0
 }
 
 #[inline(always)]
@@ -162,7 +195,27 @@ mod tests {
                     let mut back = vec![f64::NAN; n];
                     assert!(unpack(&bytes, p, &mut back));
                     assert_eq!(back, doubles);
+                    back.fill(f64::NAN);
+                    unpack_checked(&bytes, p, &mut back);
+                    assert_eq!(back, doubles);
                 }
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn vectors_agree_on_every_path_that_the_processor_has() {
+        for width in 21..=50 {
+            let values = residues((1 << width) - 1, 128);
+            let bytes = pack_by_bits(&values, width);
+            for way in [vectors::four_lanes, vectors::eight_lanes] {
+                let mut out = vec![f64::NAN; 128];
+                let done = GROUP * way(&bytes, width, &mut out);
+                assert!(done == 0 || done >= 128 - 4 * GROUP, "{done} at {width} bits");
+                let wanted: Vec<f64> = values[..done].iter().map(|&v| v as f64).collect();
+                assert_eq!(out[..done], wanted, "{width}");
+                assert!(out[done..].iter().all(|x| x.is_nan()));
             }
         }
     }

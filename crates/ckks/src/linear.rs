@@ -7,6 +7,7 @@
 mod babies;
 mod inner_sums;
 mod streamed;
+use babies::halves;
 use inner_sums::{pick, InnerSums};
 
 use crate::automorphisms::permuted;
@@ -14,6 +15,7 @@ use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use tacita_ring::AlignedVec;
 use tacita_rlwe::keyswitch::{self, Decomposed};
@@ -133,12 +135,17 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Level`], missing rotation keys, [`CkksError::Shape`].
-    pub fn linear(&self, inputs: &[Ciphertext], t: &LinearTransform) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn linear<C: Borrow<Ciphertext>>(
+        &self,
+        inputs: &[C],
+        t: &LinearTransform,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let inputs: Vec<&Ciphertext> = inputs.iter().map(Borrow::borrow).collect();
         let first = inputs.first().ok_or(CkksError::Shape {
             op: "linear",
             detail: "no inputs".into(),
         })?;
-        let lowest = inputs.iter().min_by_key(|c| c.level()).unwrap_or(first);
+        let lowest = inputs.iter().copied().min_by_key(|c| c.level()).unwrap_or(first);
         self.need_level(lowest, "linear", 1)?;
         let (level, scale) = (lowest.level(), lowest.scale);
         let aligned = inputs
@@ -208,7 +215,12 @@ impl Evaluator {
         for part in steps.chunks(self.babies_in_chunk(t, &steps)) {
             self.keep_digits(inputs, part, &mut digits);
             let babies = self.babies(inputs, &digits, part, t)?;
-            self.accumulate(&mut sums, &pick(t, part, &wanted), &babies, t);
+            self.accumulate(
+                &mut sums,
+                &pick(t, part, &wanted),
+                &halves(inputs, part, &babies),
+                t,
+            );
         }
         Ok(sums)
     }
@@ -228,6 +240,7 @@ impl Evaluator {
         }
         let babies = self.babies(inputs, &digits, &steps, t)?;
         drop(digits);
+        let babies = halves(inputs, &steps, &babies);
         (0..t.outputs)
             .map(|j| self.over_giants(&mut InnerSums::new(self, t, &steps, &babies, j)))
             .collect()

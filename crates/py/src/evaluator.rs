@@ -263,7 +263,7 @@ impl Evaluator {
         let lowest = cts.iter().map(|c| self.level_of(c)).min().unwrap_or(0);
         self.need("linear", lowest, 1)?;
         let transform = transform(&vectors, &terms, n_outputs, horner_step)?;
-        let inputs: Vec<tacita_ckks::Ciphertext> = cts.iter().map(|c| c.inner.clone()).collect();
+        let inputs: Vec<&tacita_ckks::Ciphertext> = cts.iter().map(|c| &c.inner).collect();
         let out = self.run(py, || self.inner.linear(&inputs, &transform))?;
         Ok(out.into_iter().map(|c| self.wrap(c)).collect())
     }

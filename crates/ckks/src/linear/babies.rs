@@ -4,6 +4,10 @@ use super::{EncodedTransform, Pair};
 use crate::keys::galois_of_rotation;
 use crate::{Ciphertext, CkksError, Evaluator};
 use tacita_rlwe::keyswitch::{self, Decomposed};
+use tacita_rlwe::RnsPoly;
+
+/// Both polynomials of a baby, wherever they lie.
+pub(super) type Halves<'a> = [&'a RnsPoly; 2];
 
 impl Evaluator {
     pub(super) fn decompose_inputs(
@@ -43,14 +47,14 @@ impl Evaluator {
         }
     }
 
-    /// The rotated inputs of `steps` (input, rotation), lifted or not.
+    /// The rotated inputs of `steps` (input, rotation), lifted or not; none where the input itself serves.
     pub(super) fn babies(
         &self,
         inputs: &[Ciphertext],
         digits: &[Option<Decomposed>],
         steps: &[(usize, i64)],
         t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
+    ) -> Result<Vec<Option<Pair>>, CkksError> {
         steps
             .iter()
             .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t))
@@ -63,15 +67,11 @@ impl Evaluator {
         digits: Option<&Decomposed>,
         step: i64,
         t: &EncodedTransform,
-    ) -> Result<Pair, CkksError> {
+    ) -> Result<Option<Pair>, CkksError> {
         let (rlwe, lifted) = (self.rlwe(), t.lifted);
         let (c0, c1) = (&x.polys[0], &x.polys[1]);
         let Some(digits) = digits.filter(|_| step != 0) else {
-            return Ok(if lifted {
-                Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))
-            } else {
-                Pair(c0.clone(), c1.clone())
-            });
+            return Ok(lifted.then(|| Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))));
         };
         let galois = galois_of_rotation(self.params(), step);
         let key = self.keys().get((t.key)(galois), x.limbs())?;
@@ -84,6 +84,19 @@ impl Evaluator {
             u0.add_assign(rlwe, c0);
         }
         let perm = self.permutation(galois);
-        Ok(Pair(u0.permuted(&perm), u1.permuted(&perm)))
+        Ok(Some(Pair(u0.permuted(&perm), u1.permuted(&perm))))
     }
+}
+
+/// Both halves of the babies of `steps`.
+pub(super) fn halves<'a>(
+    inputs: &'a [Ciphertext],
+    steps: &[(usize, i64)],
+    babies: &'a [Option<Pair>],
+) -> Vec<Halves<'a>> {
+    let of = |(&(i, _), baby): (&(usize, i64), &'a Option<Pair>)| match baby {
+        Some(pair) => [&pair.0, &pair.1],
+        None => [&inputs[i].polys[0], &inputs[i].polys[1]],
+    };
+    steps.iter().zip(babies).map(of).collect()
 }

@@ -1,5 +1,6 @@
 //! Inner sums of a baby-step giant-step transform: plaintext vectors times rotated inputs, some giants at a
 //! time.
+use super::babies::Halves;
 use super::{EncodedTransform, Pair};
 use crate::Evaluator;
 use rayon::prelude::*;
@@ -26,13 +27,13 @@ impl Evaluator {
         &self,
         sums: &mut [Pair],
         terms: &[Vec<(usize, usize)>],
-        babies: &[Pair],
+        babies: &[Halves<'_>],
         t: &EncodedTransform,
     ) {
         let (firsts, seconds): (Vec<_>, Vec<_>) = sums.iter_mut().map(|p| (&mut p.0, &mut p.1)).unzip();
-        let inputs = |side: fn(&Pair) -> &RnsPoly| babies.iter().map(side).collect::<Vec<_>>();
-        self.accumulate_half(firsts, terms, &inputs(|p| &p.0), t);
-        self.accumulate_half(seconds, terms, &inputs(|p| &p.1), t);
+        let inputs = |side: usize| babies.iter().map(|halves| halves[side]).collect::<Vec<_>>();
+        self.accumulate_half(firsts, terms, &inputs(0), t);
+        self.accumulate_half(seconds, terms, &inputs(1), t);
     }
 
     fn accumulate_half(
@@ -75,7 +76,7 @@ pub(super) struct InnerSums<'a> {
     evaluator: &'a Evaluator,
     pub(super) t: &'a EncodedTransform,
     steps: &'a [(usize, i64)],
-    babies: &'a [Pair],
+    babies: &'a [Halves<'a>],
     output: usize,
     /// Giants not computed yet, ascending.
     pending: Vec<i64>,
@@ -87,7 +88,7 @@ impl<'a> InnerSums<'a> {
         evaluator: &'a Evaluator,
         t: &'a EncodedTransform,
         steps: &'a [(usize, i64)],
-        babies: &'a [Pair],
+        babies: &'a [Halves<'a>],
         output: usize,
     ) -> Self {
         let giants: BTreeSet<i64> = t

@@ -1,6 +1,7 @@
 //! Evaluation keys: which ones there are, where each lives, and how the client makes them one at a time.
 use crate::{sparse, CkksError, CkksParameters};
 use std::collections::HashMap;
+use tacita_ring::packed;
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{RlweError, RnsPoly, SecretKey, SwitchingKey};
 
@@ -71,11 +72,12 @@ impl KeySpec {
             _ => (special, Gadget::Rns),
         }
     }
-    /// Bytes in the server's memory.
+    /// Bytes in the server's memory, where both halves stay packed.
     pub fn bytes(&self, params: &CkksParameters) -> usize {
-        let (special, gadget) = self.shape(params);
-        let digits = SwitchingKey::digits(params.rlwe(), self.limbs, gadget);
-        2 * digits * (self.limbs + special) * params.rlwe().n() * 8
+        let ((special, gadget), rlwe) = (self.shape(params), params.rlwe());
+        let primes = rlwe.q()[..self.limbs].iter().chain(&rlwe.p()[..special]);
+        let half: usize = primes.map(|&p| packed::packed_len(rlwe.n(), p)).sum();
+        2 * SwitchingKey::digits(rlwe, self.limbs, gadget) * half
     }
 }
 

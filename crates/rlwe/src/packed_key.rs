@@ -1,4 +1,4 @@
-//! Both halves of a key as the packed residues of the wire: 50 bits or less a residue where a double takes 64.
+//! Both halves of a key as packed residues, as the wire has them: at most 50 bits where a double takes 64.
 //!
 //! The product with a key waits for memory: 26 us for a limb of doubles on a Zen 4, 20 us for a packed one,
 //! shifts and masks included. A server's keys take 3.8 GB in place of 4.9, and so does the memory that is

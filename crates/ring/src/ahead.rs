@@ -57,8 +57,8 @@ impl Ahead for Lines {
     }
 }
 
-/// Asks the second-level cache for a line, wherever it may lie: the first-level one is full of the block that is
-/// being worked on.
+/// Asks the second-level cache for a line, wherever it may lie: the first-level one is full of the block in
+/// work.
 #[inline(always)]
 fn fetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

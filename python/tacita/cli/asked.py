@@ -21,7 +21,7 @@ from typing import Any
 
 from tacita.checkpoint import Checkpoint
 from tacita.cli import options
-from tacita.cli.options import PoolingName, load_model, read_accuracy, read_prices, read_texts
+from tacita.cli.options import PoolingName, load_model, read_prices, read_texts
 from tacita.planning.wish import Wish
 from tacita.plans.link import link_of
 
@@ -59,7 +59,6 @@ SHARED: Mapping[str, Shared] = {
     "tokens": Shared(options.Tokens, options.TOKENS_DEFAULT, "tokens"),
     "preset": Shared(options.Preset, options.PRESET_DEFAULT, "preset"),
     "functions": Shared(options.Variant, options.VARIANT_DEFAULT, "functions"),
-    "finer": Shared(options.Finer, None, "accuracy", read_accuracy),
     "calibration": Shared(options.Texts, None, "texts", read_texts),
     "prices": Shared(options.Prices, None, "prices", read_prices),
     "link": Shared(options.Link, None, "link", lambda given: link_of(given) if given else None),

@@ -13,7 +13,6 @@ from tacita.api import DEFAULT_MODEL, Objective
 from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
 from tacita.placement import cost
-from tacita.planning.fitting import Accuracy
 from tacita.plans.scheme import AUTO, NAMES
 
 # without a default that a help text could show: what stands in its place, the help says
@@ -77,14 +76,6 @@ Variant = Annotated[
         help="Approximations of softmax, LayerNorm, GELU: tacita, moai, arion, leaf (GELU by a "
         "bootstrap), either (of tacita and leaf the cheaper), or thor (softmax in two "
         "phases; packing multidiagonal).",
-    ),
-]
-Finer = Annotated[
-    float | None,
-    option(
-        "--finer",
-        help="Divide the errors of all approximations by this, for deep models and embeddings. 4 takes some "
-        "percent more time.",
     ),
 ]
 Insecure = Annotated[
@@ -180,11 +171,6 @@ def read_texts(path: Path | None) -> list[str] | None:
     if not (texts := [line.strip() for line in lines if line.strip()]):
         raise InputError(f"{path}: holds no text", hint="one sentence per line")
     return texts
-
-
-def read_accuracy(finer: float | None) -> Accuracy | None:
-    """Errors divided by the factor, or None for the usual ones."""
-    return None if finer is None else Accuracy().finer(finer)
 
 
 def read_prices(path: Path | None) -> cost.Prices | None:

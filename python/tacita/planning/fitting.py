@@ -8,8 +8,7 @@ in the quotient. It has an error of its own, and the interval of the sums moves 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from math import isfinite
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from tacita.approx.variants.functions import WEIGHTED, Functions
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.shapes import Function, Node
 from tacita.calibrate.calibration import AttentionCalibration, Calibration, FunctionCalibration
-from tacita.errors import InputError
 from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
@@ -48,13 +46,6 @@ class Accuracy:
     tanh: float = 2e-3
     limit: float = 4e-4
     relu: float = 9e-5
-
-    def finer(self, factor: float) -> Accuracy:
-        """All errors divided by a factor: what a model of many layers adds up, or an answer that is a vector,
-        may need it. Raises InputError for a factor that is no positive number."""
-        if not (isfinite(factor) and factor > 0.0):
-            raise InputError(f"approximations {factor} times as fine", hint="a positive number, as 4")
-        return Accuracy(**{name: error / factor for name, error in asdict(self).items()})
 
     def of(self, function: str) -> float:
         """Of a function of features: `activation` for those without a field of their own."""

@@ -22,7 +22,6 @@ from tacita.cli.options import (
     PRESET_DEFAULT,
     TOKENS_DEFAULT,
     BackendName,
-    Finer,
     Insecure,
     Json,
     Pooling,
@@ -32,7 +31,6 @@ from tacita.cli.options import (
     Tokens,
     load_model,
     option,
-    read_accuracy,
     read_prices,
     read_texts,
 )
@@ -102,7 +100,6 @@ def one(
     memory: Memory = MEMORY_GB,
     work: Keep = None,
     prices: Prices = None,
-    finer: Finer = None,
     json: Json = None,
     texts: Measuring = None,
     inputs: Several = MEASURED,
@@ -122,7 +119,6 @@ def one(
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
-        options["accuracy"] = read_accuracy(finer)
         paid = read_prices(prices) or prices_here(preset)
         plan = api.plan(chosen.model, scheme="thor", prices=paid, progress=report, **options)
     assert isinstance(plan, Plan)  # of a scheme with requests

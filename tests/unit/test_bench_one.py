@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.cli import main
 from tacita.errors import InputError
@@ -36,22 +37,37 @@ def report(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
+def extremes(traces: list[Any], node: str) -> tuple[float, float]:
+    """Over all inputs."""
+    values = np.concatenate([trace[node].ravel() for trace in traces])
+    return float(values.min()), float(values.max())
+
+
 @pytest.mark.parametrize("name", ["bert-tiny", "minilm"])
 def test_a_shape_reaches_the_intervals_of_a_bert_base(name: str) -> None:
     model = shaped_model(name, layers=2)
     traces = [reference(model, *sample).trace for sample in random_inputs(model.config.hidden, 128, 4, 5)]
-
-    def extremes(node: str) -> tuple[float, float]:
-        values = np.concatenate([trace[node].ravel() for trace in traces])
-        return float(values.min()), float(values.max())
-
     for layer, wanted in enumerate(BERT_BASE[:2]):
-        low, high = extremes(f"layer{layer}.feed_forward.argument")
+        low, high = extremes(traces, f"layer{layer}.feed_forward.argument")
         assert 0.6 * wanted.inner[0] > low > 1.6 * wanted.inner[0]
         assert 0.5 * wanted.inner[1] < high < 2.0 * wanted.inner[1]
-        low, high = extremes(f"layer{layer}.attention.scores")
+        low, high = extremes(traces, f"layer{layer}.attention.scores")
         assert 0.6 < (high - low) / (wanted.scores[1] - wanted.scores[0]) < 1.6
-        assert 0.25 < extremes(f"layer{layer}.norm2.variance")[1] / wanted.variance < 4.0
+        assert 0.25 < extremes(traces, f"layer{layer}.norm2.variance")[1] / wanted.variance < 4.0
+
+
+def test_upper_layers_of_a_shape_do_not_fall_behind() -> None:
+    """Stretched without looking, the sixth layer reached a hundredth of its variance."""
+    model = shaped_model("minilm")
+    traces = [reference(model, *sample).trace for sample in random_inputs(model.config.hidden, 128, 4, 5)]
+    for layer, wanted in enumerate(BERT_BASE[:6]):
+        for node, (least, most) in (
+            ("feed_forward.argument", wanted.inner),
+            ("attention.scores", wanted.scores),
+        ):
+            low, high = extremes(traces, f"layer{layer}.{node}")
+            assert 0.4 < (high - low) / (most - least) < 2.5
+        assert extremes(traces, f"layer{layer}.norm2.variance")[1] > 0.1 * wanted.variance
 
 
 def test_shapes_have_their_sizes_and_no_others() -> None:
@@ -67,6 +83,22 @@ def test_on_sim_nothing_is_encrypted(tmp_path: Path) -> None:
     assert not found["encrypted"] and found["parameters"] is None
     assert found["max_abs_error"] < 0.02 * found["range"]
     assert all(isinstance(found[field], kind) for field, kind in FIELDS.items())
+
+
+def test_a_model_is_timed_on_texts_that_calibrate_nothing(tmp_path: Path) -> None:
+    folder = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
+    lines = [
+        f"{first} {second} film ." for first in ("a", "the", "never") for second in ("fine", "dull", "bad")
+    ]
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(lines))
+    how = ["--model", str(folder), "--tokens", "16", "--preset", "insecure_toy_n10", "--backend", "sim"]
+    options = [*how, "--texts", str(texts), "--json", str(tmp_path / "one.json")]
+    assert main(["bench", "one", *options, "--inputs", "3"]) == 0
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert found["inputs"] == 3 and 0.9 < found["cosine"] <= 1.0 + 1e-12
+    assert {"worst", "ratio", "prices"} <= set(found)
+    assert main(["bench", "one", *options, "--inputs", "5"]) == 2  # four of nine are not for calibration
 
 
 def test_on_a_toy_ring_the_second_request_is_told_apart(tmp_path: Path) -> None:

@@ -235,25 +235,27 @@ impl Bootstrapper {
         c: &Ciphertext,
         content: Content,
     ) -> Result<Ciphertext, CkksError> {
+        let (one, i) = (Complex64::new(1.0, 0.0), Complex64::i());
         let conjugate = e.conjugate(c)?;
-        let real = e.add(c, &conjugate)?;
-        let first = |z: Ciphertext| -> Result<Ciphertext, CkksError> { Ok(e.mul_i(&self.wave(e, z)?)) };
-        let (sum, difference) = match content {
-            Content::Real => {
-                let a = first(self.exponential(e, &real)?)?;
-                (a.clone(), a)
-            }
+        let real = combined(e, vec![(c, one), (&conjugate, one)])?;
+        let reduce = |x: &Ciphertext| self.wave(e, self.exponential(e, x)?);
+        let (a, b) = match content {
+            Content::Real => (reduce(&real)?, None),
             Content::Complex => {
-                let imaginary = e.mul_i(&e.sub(&conjugate, c)?);
-                let (a, b) = rayon::join(
-                    || first(self.exponential(e, &real)?),
-                    || self.wave(e, self.exponential(e, &imaginary)?),
-                );
-                let (a, b) = (a?, b?);
-                (e.sub(&a, &b)?, e.add(&a, &b)?)
+                let imaginary = combined(e, vec![(&conjugate, i), (c, -i)])?;
+                let (a, b) = rayon::join(|| reduce(&real), || reduce(&imaginary));
+                (a?, Some(b?))
             }
         };
-        let mut out = e.add(&sum, &e.conjugate(&difference)?)?;
+        // i a + conj(i a) = -2 Im(a) is the real part, conj(b) - b = -2i Im(b) the imaginary one
+        let with_sign = |sign: f64| {
+            let second = b.iter().map(move |b| (b, Complex64::new(sign, 0.0)));
+            std::iter::once((&a, i)).chain(second).collect::<Vec<_>>()
+        };
+        let conjugate = e.conjugate(&combined(e, with_sign(1.0))?)?;
+        let mut terms = with_sign(-1.0);
+        terms.push((&conjugate, one));
+        let mut out = combined(e, terms)?;
         // The slots hold 24*pi * (w * coefficient scale / q0); reading them in units of w multiplies the
         // scale by that factor, and the coefficient scale was chosen so that the product is the canonical
         // scale.
@@ -303,6 +305,16 @@ fn raise_to(e: &Evaluator, c: &Ciphertext, limbs: usize) -> Result<Ciphertext, C
         polys: vec![u0, u1],
         scale: MOD_RANGE * p.prime(0),
     })
+}
+
+/// A sum of multiples of ciphertexts of one level and scale, in one pass.
+fn combined(e: &Evaluator, terms: Vec<(&Ciphertext, Complex64)>) -> Result<Ciphertext, CkksError> {
+    let (limbs, scale) = (terms[0].0.limbs(), terms[0].0.scale);
+    let sum = Sum {
+        multiples: terms,
+        ..Sum::default()
+    };
+    e.sum(&sum, limbs, scale)
 }
 
 /// Plaintext scales of slots-to-coefficients: from the canonical scale to the coefficient scale.

@@ -42,6 +42,7 @@ class Float32Backend(PlainBackend):
     relinearise = rounded(PlainBackend.relinearise)
     poly = rounded(PlainBackend.poly)
     bootstrap = rounded(PlainBackend.bootstrap)
+    bootstrap_through = rounded(PlainBackend.bootstrap_through)
 
 
 be = Float32Backend(slots=64)

@@ -63,6 +63,24 @@ fn a_refreshed_ciphertext_holds_the_function_of_every_slot() {
     }
 }
 
+/// Slots beyond 1 are arguments of the extension, up to the end of the period at 1.45.
+#[test]
+fn the_rest_of_the_period_is_met_as_well() {
+    let t = Toy::new("insecure_toy_n8", &[], true);
+    let (e, c) = (&t.evaluator, coefficients(12));
+    let x: Vec<Complex64> = values(128, 5, true).iter().map(|w| w * 1.44).collect();
+    let low = t.encrypt(&x, e.params().bottom_level());
+    let f = Harmonics::new(&c).unwrap();
+    let out = Bootstrapper::new(e)
+        .unwrap()
+        .bootstrap_through(e, &low, Content::Complex, &f);
+    let wanted: Vec<Complex64> = x
+        .iter()
+        .map(|w| Complex64::new(value(&t, &c, w.re), value(&t, &c, w.im)))
+        .collect();
+    assert!(worst(&t.decrypt(&out.unwrap()), &wanted).log2() < -22.0);
+}
+
 #[test]
 fn many_are_refreshed_in_their_order() {
     let t = Toy::new("insecure_toy_n8", &[], true);

@@ -5,21 +5,54 @@ The evaluator holds parameters and evaluation keys only: there is no way to name
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacita.errors import KeyMissingError, LevelError, ShapeError, TacitaError
 from tacita.slots.base import Ct, Kind, Products, Vector
 from tacita.slots.harmonics import level_after
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products
-from tacita.slots.native_errors import Translating
 from tacita.slots.plain import check_dot, check_int, check_kinds, check_period, poly_depth
 
 if TYPE_CHECKING:
     from tacita._native import Evaluator
+
+
+class Translating:
+    """Wraps a native object; its methods raise LevelError, KeyMissingError or ShapeError instead of native
+    errors."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any) -> Any:
+            native = importlib.import_module("tacita._native")
+            try:
+                return found(*args)
+            except native.TacitaError as error:
+                raise translate(native, error) from error
+
+        return call
+
+
+def translate(native: Any, error: Exception) -> TacitaError:
+    """Our error for one of the engine's, message and hint apart."""
+    text, _, hint = str(error).partition("; hint: ")
+    if isinstance(error, native.LevelError):
+        return LevelError(text, hint=hint)
+    if isinstance(error, native.KeyMissingError):
+        return KeyMissingError(text, hint=hint)
+    return ShapeError(text, hint=hint)
 
 
 class CkksBackend:

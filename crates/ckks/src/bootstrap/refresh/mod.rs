@@ -1,5 +1,5 @@
-//! Bootstrapping that also applies a function ("functional bootstrapping"): slots w in [-1, 1] become f(w) at
-//! a high level, for any real f that a trigonometric polynomial follows.
+//! Bootstrapping that also applies a function ("functional bootstrapping"): slots w in [-1, 1] become f(w)
+//! at a high level, for any real f that a trigonometric polynomial follows.
 //!
 //! An example: f(w) = GELU(128 w) / 128 by 127 harmonics. Where [`Bootstrapper::bootstrap`] returns w, from
 //! which a polynomial then computes f within a calibrated interval, this returns f(w) for *every* w.
@@ -12,20 +12,20 @@
 //! | [`crate::polynomial`]: sum c_k z^k, plus its conjugate | 16 - depth | f(w) = Re sum 2 c_k z^k |
 //!
 //! `bootstrap` keeps messages at 2^-7.5 of q0 so that a short series near integers serves and 8z - z^2 is
-//! nearly linear. Here the message fills [`PHASE`] / pi = 69 % of the period: multiplying by an integer modulo
-//! q0 is exact and takes no level, a shorter message would need as many more harmonics. The rest of the period
-//! is left to the function's *extension*, which joins f(1) to f(-1) smoothly (a Fourier extension, ePrint
-//! 2026/367).
+//! nearly linear. Here the message fills [`PHASE`] / pi = 69 % of the period: multiplying by an integer
+//! modulo q0 is exact and takes no level, a shorter message would need as many more harmonics. The rest of
+//! the period is left to the function's *extension*, which joins f(1) to f(-1) smoothly (a Fourier
+//! extension, ePrint 2026/367).
 //!
-//! **Range.** With the sparse secret of weight 32 abs(t) <= (1 + 32) / 2 whatever the message is, for t is the
-//! whole of (c0 + c1 s) / q0; the series holds on all of [-17, 17]. So nothing can leave it, as
-//! [`raised_range`] computes. A slot beyond 1 is no failure either but another argument of the extension; one
-//! beyond pi / PHASE = 1.45 comes round to the other side.
+//! **Range.** With the sparse secret of weight 32 abs(t) <= (1 + 32) / 2 whatever the message is, for t is
+//! the whole of (c0 + c1 s) / q0; the series holds on all of [-17, 17]. So nothing can leave it, as
+//! [`raised_range`] computes. A slot beyond 1 is no failure either but another argument of the extension;
+//! one beyond pi / PHASE = 1.45 comes round to the other side.
 //!
 //! **Error.** Let e be the error of z. Then f errs by sum k abs(2 c_k) e, next to what the coefficients lack:
-//! the slope in z of the polynomial. e consists of the series (2^-28 at most, see [`circle`]), of rounding and
-//! of what w came with, times PHASE; at N = 2^10 e is 2^-29 on average. A fit must keep sum k abs(2 c_k) small: see
-//! `tacita.approx.fourier`. The suite measures all of it (`tests/suite/refresh.rs`).
+//! the slope in z of the polynomial. e consists of the series (2^-28 at most, see [`circle`]), of rounding
+//! and of what w came with, times PHASE; at N = 2^10 e is 2^-29 on average. A fit must keep sum k abs(2
+//! c_k) small: see `tacita.approx.fourier`. The suite measures all of it (`tests/suite/refresh.rs`).
 pub mod circle;
 pub mod shallow;
 

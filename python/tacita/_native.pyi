@@ -294,8 +294,11 @@ class Coefficients:
     def descend(self, cts: Sequence[Ciphertext], features: int) -> CoefficientBlocks: ...
     def multiply(self, blocks: CoefficientBlocks, weights: CoefficientWeights) -> CoefficientBlocks: ...
     def ascend(self, blocks: CoefficientBlocks) -> list[Ciphertext]: ...
-    def refresh(self, cts: Sequence[Ciphertext], coeffs: _Complex | None = None) -> list[Ciphertext]:
-        """Coefficients to fresh slots, through a trigonometric polynomial where it is given."""
+    def refresh(
+        self, cts: Sequence[Ciphertext], coeffs: _Complex | None = None, level: int | None = None
+    ) -> list[Ciphertext]:
+        """Coefficients to fresh slots, through a trigonometric polynomial where it is given, and at that level
+        where it is: the lower, the cheaper."""
 
 def coefficient_rotations(params: Parameters) -> list[tuple[int, int]]:
     """(steps, highest level) of the rotation keys beside those of bootstrapping."""

@@ -49,5 +49,5 @@ pub use arrangement::Arrangement;
 pub use error::{CoefficientError, Result};
 pub use evaluate::Coefficients;
 pub use keys::{required_keys, required_steps, CoefficientKeys};
-pub use refresh::refresh;
+pub use refresh::{refresh, Refresh};
 pub use weights::Weights;

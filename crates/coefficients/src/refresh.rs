@@ -1,50 +1,51 @@
 //! What follows a coefficient product: a bootstrap from mod-raise on.
 use crate::Result;
 use rayon::prelude::*;
+use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
 use tacita_ckks::bootstrap::refresh::{Harmonics, MULTIPLE};
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 use tacita_ckks::{Ciphertext, CkksError, Evaluator};
 
-/// Coefficients at the lowest prime -> fresh slots, both parts of each; through `function` where there is
-/// one, which acts on real and imaginary parts alike. As many at once as in `Bootstrapper::bootstrap_many`.
+/// How coefficients become slots.
+pub enum Refresh<'a> {
+    /// As they are, at the top level.
+    Whole(&'a Bootstrapper),
+    /// Through a function, as high as it can end.
+    Through(&'a Bootstrapper, &'a Harmonics),
+    /// Through a function, at the level that the matrices were made for.
+    Shallow(&'a ShallowRefresh, &'a Harmonics),
+}
+
+/// Coefficients at the lowest prime -> fresh slots, both parts of each; a function acts on real and imaginary
+/// parts alike. As many at once as in `Bootstrapper::bootstrap_many`.
 ///
-/// Cost of each: a complex bootstrap without its slots-to-coefficients.
+/// Cost of each: a complex bootstrap without its slots-to-coefficients, at fewer limbs where it is shallow.
 ///
 /// # Errors
 /// Missing keys; a function of too many harmonics.
-pub fn refresh(
-    e: &Evaluator,
-    bootstrapper: &Bootstrapper,
-    low: &[Ciphertext],
-    function: Option<&Harmonics>,
-) -> Result<Vec<Ciphertext>> {
-    let one = |ct: &Ciphertext| match function {
-        Some(f) => through(e, bootstrapper, ct, f),
-        None => {
-            let slots = bootstrapper.coefficients_to_slots(e, bootstrapper.mod_raise(e, ct)?)?;
-            bootstrapper.modular_reduction(e, &slots, Content::Complex)
-        }
-    };
+pub fn refresh(e: &Evaluator, how: &Refresh<'_>, low: &[Ciphertext]) -> Result<Vec<Ciphertext>> {
     let at_once = (rayon::current_num_threads() / 2).max(1);
     let mut out = Vec::with_capacity(low.len());
     for part in low.chunks(at_once) {
-        out.extend(
-            part.par_iter()
-                .map(one)
-                .collect::<std::result::Result<Vec<_>, CkksError>>()?,
-        );
+        let done: std::result::Result<Vec<_>, _> = part.par_iter().map(|ct| how.one(e, ct)).collect();
+        out.extend(done?);
     }
     Ok(out)
 }
 
-fn through(
-    e: &Evaluator,
-    bootstrapper: &Bootstrapper,
-    ct: &Ciphertext,
-    f: &Harmonics,
-) -> std::result::Result<Ciphertext, CkksError> {
-    f.out_level(e.params())?;
-    let wide = e.mul_integer(ct, MULTIPLE);
-    let slots = bootstrapper.coefficients_to_slots(e, bootstrapper.mod_raise(e, &wide)?)?;
-    bootstrapper.apply_to_phase(e, &slots, Content::Complex, f)
+impl Refresh<'_> {
+    fn one(&self, e: &Evaluator, low: &Ciphertext) -> std::result::Result<Ciphertext, CkksError> {
+        let wide = || e.mul_integer(low, MULTIPLE);
+        match self {
+            Self::Whole(b) => {
+                let slots = b.coefficients_to_slots(e, b.mod_raise(e, low)?)?;
+                b.modular_reduction(e, &slots, Content::Complex)
+            }
+            Self::Through(b, f) => {
+                let slots = b.coefficients_to_slots(e, b.mod_raise(e, &wide())?)?;
+                b.apply_to_phase(e, &slots, Content::Complex, f)
+            }
+            Self::Shallow(shallow, f) => shallow.refresh(e, &wide(), Content::Complex, f),
+        }
+    }
 }

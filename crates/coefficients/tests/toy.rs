@@ -1,10 +1,13 @@
 //! Coefficient products on toy rings: every step decrypted, the whole with the bootstrap behind it.
 use std::sync::Arc;
+use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
 use tacita_ckks::bootstrap::refresh::{phase, Harmonics};
 use tacita_ckks::bootstrap::{self, Bootstrapper};
 use tacita_ckks::keys::{KeyGenerator, KeySpec};
 use tacita_ckks::{Ciphertext, CkksParameters, Complex64, EvaluationKeys, Evaluator};
-use tacita_coefficients::{refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Weights};
+use tacita_coefficients::{
+    refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Refresh, Weights,
+};
 use tacita_rlwe::{encrypt, SecretKey};
 
 struct Toy {
@@ -120,7 +123,7 @@ fn worst(a: &[f64], b: &[f64]) -> f64 {
 /// The refresh behind the product.
 fn refreshed(toy: &Toy, low: &[Ciphertext]) -> Vec<Ciphertext> {
     let b = Bootstrapper::new(&toy.evaluator).unwrap();
-    refresh(&toy.evaluator, &b, low, None).unwrap()
+    refresh(&toy.evaluator, &Refresh::Whole(&b), low).unwrap()
 }
 
 #[test]
@@ -170,15 +173,23 @@ fn a_refresh_through_a_function_follows_a_product() {
     let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
     let (zero, minus_i) = (Complex64::new(0.0, 0.0), Complex64::new(0.0, -1.0));
     let sine = Harmonics::new(&[zero, zero, minus_i]).unwrap();
-    let b = Bootstrapper::new(&toy.evaluator).unwrap();
-    let found = refresh(&toy.evaluator, &b, &low, Some(&sine)).unwrap();
-    let angle = 2.0 * phase(toy.evaluator.params());
-    let wanted = linear(&x, &w, &[], inputs)
+    let e = &toy.evaluator;
+    let b = Bootstrapper::new(e).unwrap();
+    let angle = 2.0 * phase(e.params());
+    let wanted: Vec<f64> = linear(&x, &w, &[], inputs)
         .iter()
         .map(|y| (angle * y).sin())
-        .collect::<Vec<_>>();
-    let error = worst(&toy.decrypt(&found, outputs), &wanted);
-    assert!(error.log2() < -20.0, "2^{:.1}", error.log2());
+        .collect();
+    let shallow = ShallowRefresh::new(e, sine.depth(), toy.maps.input_level()).unwrap();
+    for (how, level) in [
+        (Refresh::Through(&b, &sine), e.params().top_level() - 1),
+        (Refresh::Shallow(&shallow, &sine), toy.maps.input_level()),
+    ] {
+        let found = refresh(e, &how, &low).unwrap();
+        assert_eq!(found[0].level(), level);
+        let error = worst(&toy.decrypt(&found, outputs), &wanted);
+        assert!(error.log2() < -20.0, "2^{:.1}", error.log2());
+    }
 }
 
 /// Before the refresh adds its own error: coefficients, decrypted, against the stated one.

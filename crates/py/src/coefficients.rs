@@ -2,14 +2,17 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, TacitaError};
 use crate::evaluator::{Evaluator, Handle};
-use crate::parameters::Parameters;
+use crate::parameters::{native_level, Parameters};
 use crate::secret::SecretKey;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::CkksParameters;
-use tacita_coefficients::{self as products, CoefficientError};
+use tacita_coefficients::{self as products, CoefficientError, Refresh};
 use tacita_wire::Owner;
 
 fn coefficients(e: CoefficientError) -> PyErr {
@@ -83,6 +86,8 @@ pub struct Coefficients {
     evaluator: Py<Evaluator>,
     keys: Py<CoefficientKeys>,
     inner: products::Coefficients,
+    /// By depth of the function and native level of the result.
+    shallow: Mutex<HashMap<(usize, usize), Arc<ShallowRefresh>>>,
 }
 
 impl Coefficients {
@@ -124,6 +129,7 @@ impl Coefficients {
             evaluator,
             keys,
             inner,
+            shallow: Mutex::default(),
         })
     }
 
@@ -183,22 +189,58 @@ impl Coefficients {
         Ok(self.wrapped(found))
     }
 
-    /// Coefficients to fresh slots; through Re sum_k coeffs[k] exp(i k PHASE w) of both parts where given.
-    #[pyo3(signature = (cts, coeffs = None))]
+    /// Coefficients to fresh slots; through Re sum_k coeffs[k] exp(i k PHASE w) of both parts where given,
+    /// and then at user level `level` where it is given: the lower, the cheaper.
+    #[pyo3(signature = (cts, coeffs = None, level = None))]
     fn refresh(
         &self,
         py: Python<'_>,
         cts: Vec<Handle<'_>>,
         coeffs: Option<PyReadonlyArray1<'_, Complex64>>,
+        level: Option<usize>,
     ) -> PyResult<Vec<Ciphertext>> {
         let cts = self.taken(&cts)?;
         let coeffs = coeffs
             .map(|c| c.as_slice().map(<[Complex64]>::to_vec))
             .transpose()?;
+        let params = &self.keys.get().params;
+        let level = level.map(|l| native_level("refresh", params, l)).transpose()?;
+        if coeffs.is_none() && level.is_some() {
+            return Err(TacitaError::new_err(
+                "refresh: a level without a function; hint: coeffs, or neither",
+            ));
+        }
         let found = self.run(py, |e, _| {
             let f = coeffs.map(|c| Harmonics::new(&c)).transpose()?;
-            products::refresh(&e.inner, e.bootstrapper()?, &cts, f.as_ref())
+            let shallow = match (&f, level) {
+                (Some(f), Some(level)) => Some(self.shallow(&e.inner, f.depth(), level)?),
+                _ => None,
+            };
+            let how = match (&f, &shallow) {
+                (Some(f), Some(shallow)) => Refresh::Shallow(shallow, f),
+                (Some(f), None) => Refresh::Through(e.bootstrapper()?, f),
+                _ => Refresh::Whole(e.bootstrapper()?),
+            };
+            products::refresh(&e.inner, &how, &cts)
         })?;
         Ok(self.wrapped(found))
+    }
+}
+
+impl Coefficients {
+    /// Made when it is first needed.
+    fn shallow(
+        &self,
+        e: &tacita_ckks::Evaluator,
+        depth: usize,
+        level: usize,
+    ) -> products::Result<Arc<ShallowRefresh>> {
+        let mut made = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = made.get(&(depth, level)) {
+            return Ok(found.clone());
+        }
+        let found = Arc::new(ShallowRefresh::new(e, depth, level)?);
+        made.insert((depth, level), found.clone());
+        Ok(found)
     }
 }

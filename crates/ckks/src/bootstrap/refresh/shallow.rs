@@ -1,7 +1,7 @@
 //! A refresh through a function that ends low: the modulus is raised no further than the result needs.
 //!
-//! What a product of coefficients takes is one level above the bottom. A refresh that returns 13 levels for it
-//! throws nine of them away, and they cost the most: a key switch at L limbs takes ceil(L/7) (L + 7)
+//! What a product of coefficients takes is one level above the bottom. A refresh that returns 10 levels for
+//! it throws nine of them away, and they cost the most: a key switch at L limbs takes ceil(L/7) (L + 7)
 //! transforms. Through GELU by 10 harmonics (four levels) to user level 1 the chain is
 //!
 //! | step | limbs, as ever | limbs here |
@@ -56,8 +56,8 @@ impl Levels {
         Err(CkksError::Shape {
             op: "refresh",
             detail: format!(
-                "{depth} levels that end at native level {out} take a bootstrap of {} limbs, preset {name} has \
-                 {limbs}; hint: end lower",
+                "{depth} levels that end at native level {out} take a bootstrap of {} limbs, preset {name} \
+                 has {limbs}; hint: end lower",
                 raised + 1
             ),
         })
@@ -75,8 +75,8 @@ fn scale(p: &CkksParameters, level: usize) -> f64 {
 }
 
 impl ShallowRefresh {
-    /// For functions of `depth` levels ([`Harmonics::depth`]) whose results end at native level `out`. Encodes
-    /// coefficients-to-slots: about 0.5 GB at N = 2^16.
+    /// For functions of `depth` levels ([`Harmonics::depth`]) whose results end at native level `out`.
+    /// Encodes coefficients-to-slots: about 0.5 GB at N = 2^16.
     ///
     /// # Errors
     /// [`CkksError::Shape`] where that takes more limbs than there are.

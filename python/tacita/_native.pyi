@@ -297,8 +297,8 @@ class Coefficients:
     def refresh(
         self, cts: Sequence[Ciphertext], coeffs: _Complex | None = None, level: int | None = None
     ) -> list[Ciphertext]:
-        """Coefficients to fresh slots, through a trigonometric polynomial where it is given, and at that level
-        where it is: the lower, the cheaper."""
+        """Coefficients to fresh slots, through a trigonometric polynomial where it is given, and at that
+        level where it is: the lower, the cheaper."""
 
 def coefficient_rotations(params: Parameters) -> list[tuple[int, int]]:
     """(steps, highest level) of the rotation keys beside those of bootstrapping."""

@@ -18,6 +18,9 @@
 use crate::simd::Simd;
 use crate::Modulus;
 
+/// A factor and its quotient by p, in every lane or one per lane.
+pub type Factor<S> = (<S as Simd>::V, <S as Simd>::V);
+
 #[derive(Clone, Copy)]
 pub(crate) struct Field<S: Simd> {
     pub s: S,

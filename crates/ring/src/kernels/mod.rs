@@ -5,6 +5,8 @@
 //! cache or memory speed.
 
 #[cfg(target_arch = "x86_64")]
+mod divided;
+#[cfg(target_arch = "x86_64")]
 mod generic;
 pub mod outer;
 pub(crate) mod reference;

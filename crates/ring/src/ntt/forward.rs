@@ -6,9 +6,9 @@
 //! called.)
 
 use super::plan::{Pass, Tables};
-use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
+use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Limb};
 use crate::ahead::Ahead;
-use crate::field::Field;
+use crate::field::{Factor, Field};
 use crate::simd::Simd;
 
 /// Level L of a block of M rows: u, v -> u + wv, u - wv. Roots in heap order: 2^L + block.

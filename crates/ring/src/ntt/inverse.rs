@@ -6,8 +6,8 @@
 //! below (1/2 + 0.237 k) p, which leaves every row below 2p too.
 
 use super::plan::{Pass, Tables};
-use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Factor, Limb};
-use crate::field::Field;
+use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Limb};
+use crate::field::{Factor, Field};
 use crate::simd::Simd;
 
 /// Level L of the inverse (the largest L runs first): u, v -> u + v, (u - v) w. With SCALE the sum is

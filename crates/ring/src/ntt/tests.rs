@@ -102,7 +102,8 @@ fn in_blocks(table: &NttTable, x: &mut [f64]) {
     table.forward_outer(x);
     for block in (0..table.blocks()).rev() {
         let mut ahead = Lines::default();
-        ahead.set([table.block_roots(block), &x[..len]]);
+        ahead.add(table.block_roots(block));
+        ahead.add(&x[..len]);
         table.forward_block(x, block, &mut ahead);
     }
     for x in x {

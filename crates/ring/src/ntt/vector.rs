@@ -2,12 +2,9 @@
 
 use super::plan::{Roots, Tables};
 use crate::ahead::Lines;
-use crate::field::Field;
+use crate::field::{Factor, Field};
 use crate::simd::{Avx2, Avx512, Simd};
 use crate::Modulus;
-
-/// A root and its quotient by p, in every lane or one per lane.
-pub type Factor<S> = (<S as Simd>::V, <S as Simd>::V);
 
 /// A limb as raw memory. Invariant: `at` is valid for reads and writes of n doubles, and the offsets of the
 /// passes stay below

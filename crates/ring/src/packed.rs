@@ -57,16 +57,16 @@ pub fn unpack(bytes: &[u8], p: u64, out: &mut [f64]) -> bool {
     at_width!(width(p), unpack_groups(bytes, p, out))
 }
 
+/// Bytes behind the residues by which [`unpack_checked`] reads all of them quickly.
+pub const SLACK: usize = 64;
+
 /// The same of bytes that [`unpack`] has found in order, or that [`pack`] made; reads as fast as a limb of
-/// doubles comes from memory. Nothing but nonsense comes of others.
+/// doubles comes from memory. Nothing but nonsense comes of others. bytes: [`packed_len`] of them or more.
 pub fn unpack_checked(bytes: &[u8], p: u64, out: &mut [f64]) {
-    assert_eq!(
-        bytes.len(),
-        packed_len(out.len(), p),
-        "packed residues of another length"
-    );
+    let len = packed_len(out.len(), p);
+    assert!(bytes.len() >= len, "packed residues of another length");
     let done = by_vectors(bytes, width(p), out);
-    let rest = (&bytes[done * width(p)..], &mut out[done * GROUP..]);
+    let rest = (&bytes[done * width(p)..len], &mut out[done * GROUP..]);
     let _canonical = unpack(rest.0, p, rest.1);
 }
 

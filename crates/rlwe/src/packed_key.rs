@@ -83,14 +83,20 @@ impl PackedHalves {
 
     /// Values `part` (whole groups of eight) of a limb of a digit of a half.
     pub fn unpack(&self, limb: (usize, usize, usize), part: &Range<usize>, out: &mut [f64]) {
-        packed::unpack_checked(self.part(limb, part), self.primes[limb.2], out);
+        let Range { start, end } = self.place(limb, part);
+        let all = start..(end + packed::SLACK).min(self.bytes.len());
+        packed::unpack_checked(&self.bytes[all], self.primes[limb.2], out);
     }
 
     /// The bytes of these.
-    pub fn part(&self, (half, digit, at): (usize, usize, usize), part: &Range<usize>) -> &[u8] {
+    pub fn part(&self, limb: (usize, usize, usize), part: &Range<usize>) -> &[u8] {
+        &self.bytes[self.place(limb, part)]
+    }
+
+    fn place(&self, (half, digit, at): (usize, usize, usize), part: &Range<usize>) -> Range<usize> {
         let limb = (half * self.digits + digit) * self.starts[self.primes.len()] + self.starts[at];
         let from = limb + packed::packed_len(part.start, self.primes[at]);
-        &self.bytes[from..from + packed::packed_len(part.len(), self.primes[at])]
+        from..from + packed::packed_len(part.len(), self.primes[at])
     }
 }
 

@@ -43,8 +43,8 @@ pub struct SwitchingKey {
 /// The same values of both halves of a key, by digit: b and a.
 pub type Rows<'a> = [Vec<&'a [f64]>; 2];
 
-/// Values of a packed limb that are made doubles at once: those of four digits fit into the caches of a core.
-const BLOCK: usize = 1024;
+/// Values of a packed limb that are made doubles at once: those of four digits stay in the first-level cache.
+const BLOCK: usize = 256;
 
 impl SwitchingKey {
     /// Number of digits of a key with this shape.

@@ -1,17 +1,17 @@
 """Pieces that the priced operations consist of, shared by `sim` and its tests.
 
 Counted operations (keys of `SimBackend.counts`, level = that of the operands):
-rotate, conjugate   a full key switch                 hoist            decomposition shared by hoisted
-rotations rotate_hoisted      inner product with one key        rotate_shared    a rotation but for the shared
-decomposition mul                 product, relinearised, rescaled
-tensor              product without relinearisation   relin            relinearisation alone
-encode              encoding a plaintext vector of (nearly) full length
-mul_plain           product by a plaintext vector     mul_scalar       product by a constant, not rescaled
-matmul              one weight of one lane times a ciphertext, added up
-matmul_input        preparing one lane of an input of `matmul`, whatever the outputs
-outer               tensor product added to an accumulator of `products`
-rescale, add        themselves                        bootstrap        two parts; bootstrap_real: one part
-bootstrap_through   the same up to z, its products counted as mul; bootstrap_through_real: one part
+
+* rotate, conjugate: a full key switch; hoist: the decomposition that hoisted rotations share;
+  rotate_hoisted: the inner product with one key; rotate_shared: a rotation but for the shared decomposition
+* mul: product, relinearised and rescaled; tensor: without relinearisation; relin: relinearisation alone
+* encode: encoding a plaintext vector of (nearly) full length; mul_plain: product by a plaintext vector;
+  mul_scalar: product by a constant, not rescaled
+* matmul: one weight of one lane times a ciphertext, added up; matmul_input: preparing one lane of an input of
+  `matmul`, whatever the outputs; outer: tensor product added to an accumulator of `products`
+* rescale, add: themselves
+* bootstrap: two parts; bootstrap_real: one part; bootstrap_through, bootstrap_through_real: the same up to z,
+  products of the function counted as mul and tensor
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Sizes:
     limb_file, limb_memory: N residues packed on disk and as doubles. special: special primes of key
     switching, also limbs per digit. bootstrap_keys_*: all keys that bootstrapping needs. bootstrap_matrices:
     its encoded linear maps, in memory. process: what a process holds before data.
-    Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory.
+    Keys carry one polynomial of two on disk (the other one comes from a seed) and both in memory, packed too.
     """
 
     limb_file: int
@@ -57,7 +57,7 @@ class Sizes:
             limb_memory=n * 8,
             special=7,
             bootstrap_keys_file=n * 19_174,
-            bootstrap_keys_memory=n * 59_392,
+            bootstrap_keys_memory=n * 45_811,
             bootstrap_matrices=n * 16_000,
             process=200_000_000,
         )
@@ -66,7 +66,7 @@ class Sizes:
         """(file, memory) bytes of one switching key used at `level`."""
         limbs = level + limbs_at_level_0
         polynomials = ceil(limbs / self.special) * (limbs + self.special)
-        return polynomials * self.limb_file, 2 * polynomials * self.limb_memory
+        return polynomials * self.limb_file, 2 * polynomials * self.limb_file
 
     def ciphertext(self, level: int, limbs_at_level_0: int) -> tuple[int, int]:
         """(file, memory) bytes of one ciphertext at `level`."""

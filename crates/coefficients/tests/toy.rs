@@ -23,8 +23,10 @@ impl Toy {
         let secret = SecretKey::generate(params.rlwe()).unwrap();
         let mut specs: Vec<KeySpec> = bootstrap::required_keys(&params);
         for wanted in required_keys(&params) {
-            let found = specs.iter_mut().find(|s| s.kind == wanted.kind).unwrap();
-            found.limbs = found.limbs.max(wanted.limbs);
+            match specs.iter_mut().find(|s| s.kind == wanted.kind) {
+                Some(found) => found.limbs = found.limbs.max(wanted.limbs),
+                None => specs.push(wanted),
+            }
         }
         let mut keys = EvaluationKeys::default();
         let generator = KeyGenerator::new(&params, &secret).unwrap();

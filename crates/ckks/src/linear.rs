@@ -16,7 +16,7 @@ use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tacita_ring::AlignedVec;
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;

@@ -19,6 +19,7 @@ from tacita.measure.clock import best_ms
 from tacita.slots.counts import poly_counts
 
 RESIDUE = 8
+PACKED = 50 / 64  # what a residue of a server's key takes beside a double
 TOGETHER = 4  # targets of a conversion that read its sources together
 COPY_BYTES = 1 << 28  # far more than caches hold
 BOTTOM, EVAL_MOD, TO_SLOTS = 3, 9, 3  # limbs of: level 0, modular reduction, coefficients to slots
@@ -43,9 +44,9 @@ def groups(limbs: int) -> int:
     return ceil(limbs / TOGETHER)
 
 
-def key(limbs: int, k: int, digits: int | None = None) -> int:
-    """Limbs of a switching key that a switch reads: both halves of every digit."""
-    return 2 * (ceil(limbs / k) if digits is None else digits) * (limbs + k)
+def key(limbs: int, k: int) -> int:
+    """What a switch reads of a key, both halves of every digit; they lie packed, in 50 bits of 64."""
+    return ceil(2 * ceil(limbs / k) * (limbs + k) * PACKED)
 
 
 def sources(limbs: int) -> int:

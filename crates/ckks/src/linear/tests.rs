@@ -78,7 +78,7 @@ fn streamed_sums_are_those_of_kept_babies() {
         assert_eq!(streamed.len(), 4);
         let digits = || e.decompose_inputs(&inputs, &encoded).unwrap();
         let whole = e
-            .by_groups(&inputs, digits(), &[wanted.clone()], &encoded)
+            .by_groups(&inputs, digits(), std::slice::from_ref(&wanted), &encoded)
             .unwrap();
         let cut = streamed::groups(&wanted, 2).unwrap();
         assert_eq!(cut.len(), 2);

@@ -36,8 +36,8 @@ struct Room {
 /// together: once is a fiftieth of a second for a baby, and keeping them is 20 GB of traffic for a wide map.
 const MOST_GROUPS: usize = 8;
 
-/// The wanted (output, giant), in order, cut between outputs into groups of at most `most`; none where an output
-/// has more, or where that would make too many.
+/// The wanted (output, giant), in order, cut between outputs into groups of at most `most`; none where an
+/// output has more, or where that would make too many.
 pub(super) fn groups(wanted: &[(usize, i64)], most: usize) -> Option<Vec<Vec<(usize, i64)>>> {
     let mut groups: Vec<Vec<(usize, i64)>> = Vec::new();
     for output in wanted.chunk_by(|a, b| a.0 == b.0) {
@@ -51,8 +51,8 @@ pub(super) fn groups(wanted: &[(usize, i64)], most: usize) -> Option<Vec<Vec<(us
 }
 
 impl Evaluator {
-    /// All outputs, the inner sums of one group at a time in memory. digits: as [`Self::streamed`] takes them;
-    /// dropped with the last group's inner sums.
+    /// All outputs, the inner sums of one group at a time in memory. digits: as [`Self::streamed`] takes
+    /// them; dropped as soon as the last group's inner sums are made.
     pub(super) fn by_groups(
         &self,
         inputs: &[Ciphertext],

@@ -11,8 +11,8 @@ RING = traffic.Ring(1 << 16, 7, 16)
 
 def test_a_rotation_at_twelve_limbs():
     """Two digits. In coefficient form 24; conversions: 12 limbs for each of 2 groups of special primes and 3
-    of limbs, 60; own limbs 12; key 2 x 2 x 19 = 76, packed 60; divisions, each half: 7 sources, 8 for their overflow,
-    3 x 8 for the groups, 78 in all; result 24; c0 12."""
+    of limbs, 60; own limbs 12; key 2 x 2 x 19 = 76, packed 60; divisions, each half: 7 sources, 8 for their
+    overflow, 3 x 8 for the groups, 78 in all; result 24; c0 12."""
     assert traffic.rotate(12, 7) == 24 + 60 + 12 + 60 + 78 + 24 + 12
     assert RING.bytes(traffic.rotate(12, 7)) == 270 * 524_288
 

@@ -16,7 +16,7 @@ use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::borrow::Borrow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tacita_ring::AlignedVec;
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;
@@ -228,9 +228,15 @@ impl Evaluator {
     fn baby_giant(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let (steps, wanted) = (steps_of(t), giants_of(t));
         let digits = self.decompose_inputs(inputs, t)?;
-        let groups = streamed::groups(&wanted, self.pairs_in_chunk(t)).filter(|_| t.lifted);
-        if let Some(groups) = groups {
-            return self.by_groups(inputs, digits, &groups, t);
+        if t.lifted && wanted.len() <= self.pairs_in_chunk(t) {
+            let sums = self.streamed(inputs, &digits, &wanted, t)?;
+            drop(digits);
+            let mut sums: BTreeMap<(usize, i64), Pair> = wanted.into_iter().zip(sums).collect();
+            let inner = |j| InnerSums::of(self, t, j, &mut sums);
+            return (0..t.outputs)
+                .map(inner)
+                .map(|mut inner| self.over_giants(&mut inner))
+                .collect();
         }
         let babies = self.babies(inputs, &digits, &steps, t)?;
         drop(digits);

@@ -4,12 +4,11 @@
 //! A baby over QP is as large as two ciphertexts and read once, so keeping it costs more memory traffic than
 //! the digits that it is made from. Blocks of an automorphism come from blocks (see
 //! [`tacita_ring::Permutation`]), which is what lets a block be made alone.
-use super::inner_sums::{pick, runs_of, InnerSums};
+use super::inner_sums::{pick, runs_of};
 use super::{steps_of, EncodedTransform, Pair};
 use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use tacita_ring::{kernels, AlignedVec, Permutation};
@@ -32,49 +31,7 @@ struct Room {
     before: [AlignedVec; 2],
 }
 
-/// How often babies are made again, at most, for outputs of which the inner sums do not fit into memory
-/// together: once is a fiftieth of a second for a baby, and keeping them is 20 GB of traffic for a wide map.
-const MOST_GROUPS: usize = 8;
-
-/// The wanted (output, giant), in order, cut between outputs into groups of at most `most`; none where an
-/// output has more, or where that would make too many.
-pub(super) fn groups(wanted: &[(usize, i64)], most: usize) -> Option<Vec<Vec<(usize, i64)>>> {
-    let mut groups: Vec<Vec<(usize, i64)>> = Vec::new();
-    for output in wanted.chunk_by(|a, b| a.0 == b.0) {
-        match groups.last_mut().filter(|g| g.len() + output.len() <= most) {
-            Some(group) => group.extend(output),
-            None => groups.push(output.to_vec()),
-        }
-    }
-    let fit = groups.len() <= MOST_GROUPS && groups.iter().all(|g| g.len() <= most);
-    fit.then_some(groups)
-}
-
 impl Evaluator {
-    /// All outputs, the inner sums of one group at a time in memory. digits: as [`Self::streamed`] takes
-    /// them; dropped as soon as the last group's inner sums are made.
-    pub(super) fn by_groups(
-        &self,
-        inputs: &[Ciphertext],
-        digits: Vec<Option<Decomposed>>,
-        groups: &[Vec<(usize, i64)>],
-        t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
-        let (mut digits, mut found) = (Some(digits), Vec::with_capacity(t.outputs));
-        for (k, group) in groups.iter().enumerate() {
-            let kept = digits.take().unwrap_or_default();
-            let sums = self.streamed(inputs, &kept, group, t)?;
-            digits = Some(kept).filter(|_| k + 1 < groups.len());
-            let mut sums: BTreeMap<(usize, i64), Pair> = group.iter().copied().zip(sums).collect();
-            let next = groups.get(k + 1).map_or(t.outputs, |group| group[0].0);
-            for output in found.len()..next {
-                let mut inner = InnerSums::of(self, t, output, &mut sums);
-                found.push(self.over_giants(&mut inner)?);
-            }
-        }
-        Ok(found)
-    }
-
     /// The sum of each wanted (output, giant), over QP. digits: of the inputs that are rotated.
     ///
     /// Cost: for each baby an inner product and two permutations over L + k limbs; keys and digits are read

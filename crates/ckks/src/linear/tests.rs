@@ -76,18 +76,6 @@ fn streamed_sums_are_those_of_kept_babies() {
         let babies = halves(&inputs, &steps, &babies);
         e.accumulate(&mut kept, &pick(&encoded, &steps, &wanted), &babies, &encoded);
         assert_eq!(streamed.len(), 4);
-        let digits = || e.decompose_inputs(&inputs, &encoded).unwrap();
-        let whole = e
-            .by_groups(&inputs, digits(), std::slice::from_ref(&wanted), &encoded)
-            .unwrap();
-        let cut = streamed::groups(&wanted, 2).unwrap();
-        assert_eq!(cut.len(), 2);
-        let parts = e.by_groups(&inputs, digits(), &cut, &encoded).unwrap();
-        for (a, b) in whole.iter().zip(&parts) {
-            for (a, b) in [(&a.0, &b.0), (&a.1, &b.1)] {
-                assert!(a.limbs.iter().zip(&b.limbs).all(|(a, b)| a[..] == b[..]));
-            }
-        }
         for (a, b) in streamed.iter().zip(&kept) {
             for (a, b) in [(&a.0, &b.0), (&a.1, &b.1)] {
                 assert_eq!((a.q_len, a.limbs.len()), (b.q_len, b.limbs.len()));
@@ -95,23 +83,4 @@ fn streamed_sums_are_those_of_kept_babies() {
             }
         }
     }
-}
-
-#[test]
-fn outputs_are_cut_into_groups_that_fit() {
-    let wanted = [(0, 0), (0, 4), (1, 0), (3, 0), (3, 4), (3, 8)];
-    let sizes = |most| {
-        Some(
-            streamed::groups(&wanted, most)?
-                .iter()
-                .map(Vec::len)
-                .collect::<Vec<_>>(),
-        )
-    };
-    assert_eq!(sizes(6), Some(vec![6]));
-    assert_eq!(sizes(5), Some(vec![3, 3]));
-    assert_eq!(sizes(3), Some(vec![3, 3]));
-    assert_eq!(sizes(2), None);
-    let many: Vec<(usize, i64)> = (0..9).map(|j| (j, 0)).collect();
-    assert_eq!(streamed::groups(&many, 1), None);
 }

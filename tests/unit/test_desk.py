@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import queue
 import socket
 import stat
 import threading
@@ -169,6 +170,31 @@ def test_one_at_a_time_and_a_bounded_queue(running: Running) -> None:
     go.set()
     assert "done" in all_of(first)[-1] and "done" in all_of(second)[-1]
     assert running.standing.done == [Path("/first"), Path("/second")]
+
+
+def test_a_place_that_was_told_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second asker's thread stands still between hearing its place and being queued."""
+    go, late = threading.Event(), threading.Event()
+    with served(tmp_path, StandIn(lambda folder, progress: (progress(NOW), go.wait(PATIENCE))[0])) as running:
+        first = running.ask("/first")
+        assert [next(iter(first.receive(TOLD_BYTES, PATIENCE))) for _ in range(2)] == ["waiting", "progress"]
+        put = queue.Queue.put_nowait
+
+        def held(self: queue.Queue[desk.Request], request: desk.Request) -> None:
+            if request.folder == Path("/second"):
+                late.wait(PATIENCE)
+            put(self, request)
+
+        monkeypatch.setattr(queue.Queue, "put_nowait", held)
+        second = running.ask("/second")
+        assert second.receive(TOLD_BYTES, PATIENCE) == {"waiting": 1}
+        third = running.ask("/third")
+        with pytest.raises(LateError):  # nor is the third told anything before the second stands in line
+            third.receive(TOLD_BYTES, 0.1)
+        late.set()
+        assert "1 requests are waiting" in all_of(third)[-1]["error"]
+        go.set()
+        assert "done" in all_of(first)[-1] and "done" in all_of(second)[-1]
 
 
 def test_nobody_is_worked_for_who_has_gone(running: Running) -> None:

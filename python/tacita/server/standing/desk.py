@@ -63,6 +63,7 @@ class Desk:
         self._standing, self._figures, self._told, self._greeting = standing, figures, told, greeting
         self._waiting: queue.Queue[Request] = queue.Queue(waiting)
         self._newcomers = threading.Semaphore(NEWCOMERS)
+        self._door = threading.Lock()  # one newcomer at a time is counted, told and queued
         self._open: set[Lines] = set()
         self._running = 0
 
@@ -95,14 +96,22 @@ class Desk:
         """Takes the newcomer's request into the queue, or says why not."""
         try:
             folder = self._standing.folder(asked(lines.receive(ASKED_BYTES, self._greeting)))
-            lines.send({"waiting": self._waiting.qsize() + self._running})
-            self._waiting.put_nowait(Request(folder, lines))
-        except queue.Full:
-            self._end(lines, _refusal(f"{self._waiting.maxsize} requests are waiting"))
+            if not self._queued(Request(folder, lines)):
+                self._end(lines, _refusal(f"{self._waiting.maxsize} requests are waiting"))
         except TacitaError as error:
             self._end(lines, _told(error))
         finally:
             self._newcomers.release()
+
+    def _queued(self, request: Request) -> bool:
+        """Whether there was room. The asker hears its place before anything else of its request, and who has
+        heard one keeps it: nobody slips in between."""
+        with self._door:
+            if self._waiting.full():
+                return False
+            request.lines.send({"waiting": self._waiting.qsize() + self._running})
+            self._waiting.put_nowait(request)
+            return True
 
     def _answer(self, request: Request) -> None:
         began, lines = time.monotonic(), request.lines

@@ -88,7 +88,8 @@ impl Automorphism {
         Ok(Self::new(params, log_h, key))
     }
 
-    fn new(params: &Parameters, log_h: u32, key: SwitchingKey) -> Self {
+    /// From a key that `generate` made for the same `log_h`.
+    pub fn new(params: &Parameters, log_h: u32, key: SwitchingKey) -> Self {
         Self {
             permutation: Permutation::new(params.log_n(), galois_element(params.log_n(), log_h)),
             key,

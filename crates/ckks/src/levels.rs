@@ -1,7 +1,11 @@
 //! Levels and scales: rescaling, and bringing ciphertexts to one level at exactly one scale.
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
+use std::borrow::Cow;
 use tacita_rlwe::keyswitch;
+
+/// Two ciphertexts of one level and scale, copied only where they had to change.
+pub type Operands<'a> = (Cow<'a, Ciphertext>, Cow<'a, Ciphertext>);
 
 /// Relative difference of a scale from the canonical one that is rounding: 2^-36.
 const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
@@ -70,6 +74,22 @@ impl Evaluator {
         self.rescale(x)
     }
 
+    /// As [`Self::align_to`]; what is there already is not copied.
+    ///
+    /// # Errors
+    /// As [`Self::align_to`].
+    pub fn aligned<'a>(
+        &self,
+        a: &'a Ciphertext,
+        level: usize,
+        scale: f64,
+    ) -> Result<Cow<'a, Ciphertext>, CkksError> {
+        if a.level() == level && fits(a, level, scale) {
+            return Ok(Cow::Borrowed(a));
+        }
+        self.align_to(a, level, scale).map(Cow::Owned)
+    }
+
     /// Drops to native level `level` at the canonical scale there.
     ///
     /// # Errors
@@ -82,10 +102,10 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::align_to`].
-    pub fn align(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), CkksError> {
+    pub fn align<'a>(&self, a: &'a Ciphertext, b: &'a Ciphertext) -> Result<Operands<'a>, CkksError> {
         let level = a.level().min(b.level());
         let scale = if a.level() == level { a.scale } else { b.scale };
-        Ok((self.align_to(a, level, scale)?, self.align_to(b, level, scale)?))
+        Ok((self.aligned(a, level, scale)?, self.aligned(b, level, scale)?))
     }
 }
 

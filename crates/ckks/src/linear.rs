@@ -7,6 +7,7 @@
 mod babies;
 mod inner_sums;
 mod streamed;
+mod tiled;
 use babies::halves;
 use inner_sums::{pick, InnerSums};
 
@@ -150,7 +151,7 @@ impl Evaluator {
         let (level, scale) = (lowest.level(), lowest.scale);
         let aligned = inputs
             .iter()
-            .map(|c| self.align_to(c, level, scale))
+            .map(|c| self.aligned(c, level, scale))
             .collect::<Result<Vec<_>, _>>()?;
         let encoded = self.encode_transform(t, level + 1, self.plain_scale(&aligned[0]), true)?;
         self.apply_transform(&aligned, &encoded)
@@ -160,11 +161,12 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::linear`].
-    pub fn apply_transform(
+    pub fn apply_transform<C: Borrow<Ciphertext>>(
         &self,
-        inputs: &[Ciphertext],
+        inputs: &[C],
         t: &EncodedTransform,
     ) -> Result<Vec<Ciphertext>, CkksError> {
+        let inputs: &[&Ciphertext] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
         self.check_inputs(inputs, t)?;
         let scale = inputs[0].scale * t.plain_scale / self.params().prime(t.limbs - 1);
         let sums = if t.terms.iter().all(|x| x.giant == 0) {
@@ -189,7 +191,7 @@ impl Evaluator {
             .collect()
     }
 
-    fn check_inputs(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<(), CkksError> {
+    fn check_inputs(&self, inputs: &[&Ciphertext], t: &EncodedTransform) -> Result<(), CkksError> {
         let wanted = t.terms.iter().map(|x| x.input + 1).max().unwrap_or(0);
         let bad = inputs.iter().any(|c| c.limbs() != t.limbs);
         if wanted > inputs.len() || bad || t.limbs < 2 {
@@ -199,7 +201,7 @@ impl Evaluator {
                     "transform wants {wanted} inputs of {} limbs, got {} ({:?} limbs)",
                     t.limbs,
                     inputs.len(),
-                    inputs.first().map(Ciphertext::limbs)
+                    inputs.first().map(|c| c.limbs())
                 ),
             });
         }
@@ -207,7 +209,7 @@ impl Evaluator {
     }
 
     /// Few inputs, many outputs: rotated inputs are made in chunks and added into all outputs.
-    fn babies_only(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
+    fn babies_only(&self, inputs: &[&Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let wanted: Vec<(usize, i64)> = (0..t.outputs).map(|j| (j, 0)).collect();
         let mut sums = self.zero_pairs(wanted.len(), t);
         let mut digits: Vec<Option<Decomposed>> = inputs.iter().map(|_| None).collect();
@@ -225,10 +227,11 @@ impl Evaluator {
         Ok(sums)
     }
 
-    fn baby_giant(&self, inputs: &[Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
+    fn baby_giant(&self, inputs: &[&Ciphertext], t: &EncodedTransform) -> Result<Vec<Pair>, CkksError> {
         let (steps, wanted) = (steps_of(t), giants_of(t));
         let digits = self.decompose_inputs(inputs, t)?;
-        if t.lifted && wanted.len() <= self.pairs_in_chunk(t) {
+        // Sums are as large as babies: where there are fewer of them, they are what to keep.
+        if t.lifted && wanted.len() <= self.pairs_in_chunk(t).max(steps.len()) {
             let sums = self.streamed(inputs, &digits, &wanted, t)?;
             drop(digits);
             let mut sums: BTreeMap<(usize, i64), Pair> = wanted.into_iter().zip(sums).collect();

@@ -96,12 +96,13 @@ impl Evaluator {
     ) {
         let (m, half) = (self.rlwe().modulus(i), 2 * part.start / self.rlwe().n());
         for (k, x) in out.iter_mut().enumerate() {
-            x.fill(0.0);
-            if k < 2 {
+            if k == 2 {
+                x.fill(0.0);
+            } else {
                 let terms: Vec<(&[f64], &[f64])> = (sum.multiples.iter().zip(weights))
                     .map(|((c, _), w)| (&c.polys[k].limbs[i][part.clone()], &w[half..=half]))
                     .collect();
-                kernels::mac_runs(m, x, &terms);
+                kernels::sum_runs(m, x, &terms);
             }
         }
         let constant = weights[sum.multiples.len()][half];

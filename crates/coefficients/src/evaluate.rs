@@ -118,7 +118,7 @@ impl Coefficients {
         for ct in cts {
             let mut classes: Vec<_> = self
                 .pair
-                .descend(&keys.rings, ct)?
+                .descend(keys.rings(), ct)?
                 .into_iter()
                 .map(Some)
                 .collect();
@@ -152,7 +152,7 @@ impl Coefficients {
             right: &weights.integers,
             crossed: None,
         };
-        let sums = products(small, &keys.automorphisms, &layout, LIMBS, inputs)?;
+        let sums = products(small, keys.automorphisms(), &layout, LIMBS, inputs)?;
         let finish = |(block, ct)| self.finish(ct, weights, block);
         Ok(sums.into_par_iter().enumerate().map(finish).collect())
     }
@@ -189,7 +189,7 @@ impl Coefficients {
         let one = |part: &[Ciphertext]| {
             let class = |class: usize| part.get(a.class(class)).cloned().unwrap_or_else(|| self.zero());
             let classes: Vec<Ciphertext> = (0..a.ratio()).map(class).collect();
-            Ok(self.pair.ascend(&keys.rings, &classes)?)
+            Ok(self.pair.ascend(keys.rings(), &classes)?)
         };
         blocks.par_chunks(a.ratio()).map(one).collect()
     }

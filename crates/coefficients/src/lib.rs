@@ -48,6 +48,6 @@ mod weights;
 pub use arrangement::Arrangement;
 pub use error::{CoefficientError, Result};
 pub use evaluate::Coefficients;
-pub use keys::{required_keys, required_steps, CoefficientKeys};
+pub use keys::{required_keys, required_steps, CoefficientKeys, KeyShapes};
 pub use refresh::{refresh, Refresh};
 pub use weights::Weights;

@@ -4,7 +4,11 @@ use crate::seal::both;
 use crate::Target;
 use std::sync::OnceLock;
 use tacita_ckks::CkksParameters;
-use tacita_wire::{read_blob, read_evaluation_keys, read_parameters, write_parameters, CiphertextFile, Kind};
+use tacita_rlwe::switching::Gadget;
+use tacita_wire::{
+    read_blob, read_evaluation_keys, read_parameters, read_switching_keys, write_parameters, CiphertextFile,
+    KeyShape, Kind, Owner,
+};
 
 /// N = 256: no security, small files.
 pub(crate) fn insecure_toy_n8() -> &'static CkksParameters {
@@ -36,6 +40,30 @@ pub(crate) const KEYS: Target = Target {
     body: |data| {
         both(data, |bytes| {
             drop(read_evaluation_keys(bytes, insecure_toy_n8(), None, None))
+        })
+    },
+};
+
+/// Two keys of the toy ring, as keys of coefficient products follow the others.
+pub(crate) fn insecure_shapes() -> [KeyShape<'static>; 2] {
+    let ring = insecure_toy_n8().rlwe();
+    let shape = |(limbs, gadget)| KeyShape { ring, limbs, gadget };
+    [(1, Gadget::Single), (2, Gadget::Rns)].map(shape)
+}
+
+pub(crate) const COEFFICIENT_KEYS: Target = Target {
+    name: "coefficient_keys",
+    cap: 1 << 20, // the two keys, packed and not
+    longest: 1 << 15,
+    body: |data| {
+        both(data, |bytes| {
+            let (hash, owner) = (*insecure_toy_n8().rlwe().hash(), Owner([7; 16]));
+            drop(read_switching_keys(
+                &mut &bytes[..],
+                &hash,
+                owner,
+                &insecure_shapes(),
+            ))
         })
     },
 };

@@ -40,9 +40,10 @@ impl Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     files::PARAMETERS,
     files::KEYS,
+    files::COEFFICIENT_KEYS,
     files::CIPHERTEXTS,
     files::BLOB,
     lattice::SERVER_KEYS,

@@ -1,5 +1,5 @@
 //! Honest inputs of every target: where its corpus begins. The same bytes on every run.
-use crate::files::insecure_toy_n8;
+use crate::files::{insecure_shapes, insecure_toy_n8};
 use crate::frames::LENGTHS;
 use crate::lattice::{insecure_params, insecure_slots};
 use tacita_bfv::slots::{response_len, EncryptedSlots};
@@ -8,7 +8,9 @@ use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{Ciphertext, KeyKind};
 use tacita_mpc::channel::frame::{encode, Side};
 use tacita_rlwe::{RnsPoly, SwitchingKey};
-use tacita_wire::{write_blob, write_parameters, CiphertextFile, KeyWriter, Kind, Owner};
+use tacita_wire::{
+    write_blob, write_parameters, write_switching_keys, CiphertextFile, KeyShape, KeyWriter, Kind, Owner,
+};
 
 const OWNER: Owner = Owner([7; 16]);
 
@@ -20,6 +22,7 @@ pub fn seeds(name: &str) -> Vec<Vec<u8>> {
             keys(&[(KeyKind::ToSparse, 1)]),
             keys(&[(KeyKind::Galois(5), 1), (KeyKind::Relinearise, 2)]),
         ],
+        "coefficient_keys" => vec![coefficient_keys()],
         "ciphertexts" => vec![ciphertexts(&[1]), ciphertexts(&[2, 1])],
         "blob" => vec![blob()],
         "server_keys" => (0..4).map(|form| filled(form, server_keys_len(form))).collect(),
@@ -80,6 +83,20 @@ fn keys(specs: &[(KeyKind, usize)]) -> Vec<u8> {
         writer.write(&spec, &key).expect("a vector takes it");
     }
     writer.finish().expect("all keys are written")
+}
+
+fn coefficient_keys() -> Vec<u8> {
+    let shapes = insecure_shapes();
+    let key = |shape: &KeyShape<'_>| {
+        let (ring, limbs, special) = (shape.ring, shape.limbs, shape.ring.p_len());
+        let digits = SwitchingKey::digits(ring, limbs, shape.gadget);
+        let b = (0..digits).map(|_| poly(limbs, special)).collect();
+        SwitchingKey::from_parts(ring, [3; 32], limbs, special, shape.gadget, b)
+    };
+    let (keys, mut bytes) = (shapes.each_ref().map(key), Vec::new());
+    let hash = *insecure_toy_n8().rlwe().hash();
+    write_switching_keys(&mut bytes, hash, OWNER, &keys.each_ref(), &shapes).expect("a vector takes it");
+    bytes
 }
 
 fn ciphertexts(limbs: &[usize]) -> Vec<u8> {

@@ -60,7 +60,7 @@ impl Ahead for Lines {
 /// Asks the second-level cache for a line, wherever it may lie: the first-level one is full of the block in
 /// work.
 #[inline(always)]
-fn fetch(at: *const u8) {
+pub(crate) fn fetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint to the caches, which no address can make fail.
     unsafe {

@@ -19,13 +19,14 @@ pub mod kernels;
 mod modulus;
 mod ntt;
 pub mod packed;
-mod pool;
+pub mod pool;
 mod primes;
 mod region;
 pub mod sample;
 mod simd;
 #[cfg(test)]
 mod testing;
+pub mod tiles;
 pub mod yardstick;
 
 pub use ahead::Lines;

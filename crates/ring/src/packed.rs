@@ -2,15 +2,9 @@
 //!
 //! No loop over bits: a residue is one unaligned 64-bit load or store, a shift of at most 7 and a mask (a
 //! width of at most 50 bits plus 7 fits a word). The widths of real chains are compiled with their shifts as
-//! constants. Who knows that the bytes are in order reads them by vectors: [`unpack_checked`].
-#[cfg(target_arch = "x86_64")]
-mod vectors;
-
-#[cfg(target_arch = "x86_64")]
-use crate::simd::{chosen, Path};
-
+//! constants. Kernels unpack by vectors what they read: see [`Row`].
 /// Residues per group.
-const GROUP: usize = 8;
+pub(crate) const GROUP: usize = 8;
 /// Bytes of one load or store.
 const WORD: usize = 8;
 /// Room for one group at the largest width, plus the overhang of its last word.
@@ -57,32 +51,48 @@ pub fn unpack(bytes: &[u8], p: u64, out: &mut [f64]) -> bool {
     at_width!(width(p), unpack_groups(bytes, p, out))
 }
 
-/// Bytes behind the residues by which [`unpack_checked`] reads all of them quickly.
+/// Bytes behind the residues of a [`Row`] that can be read as well.
 pub const SLACK: usize = 64;
 
-/// The same of bytes that [`unpack`] has found in order, or that [`pack`] made; reads as fast as a limb of
-/// doubles comes from memory. Nothing but nonsense comes of others. bytes: [`packed_len`] of them or more.
-pub fn unpack_checked(bytes: &[u8], p: u64, out: &mut [f64]) {
-    let len = packed_len(out.len(), p);
-    assert!(bytes.len() >= len, "packed residues of another length");
-    let done = by_vectors(bytes, width(p), out);
-    let rest = (&bytes[done * width(p)..len], &mut out[done * GROUP..]);
-    let _canonical = unpack(rest.0, p, rest.1);
+/// Residues that [`unpack`] has found in order, or that [`pack`] made, as the kernels read them. Nothing but
+/// nonsense comes of others.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    bytes: &'a [u8],
+    len: usize,
 }
 
-/// Unpacks groups, but for the last ones, and says how many.
-#[cfg(target_arch = "x86_64")]
-fn by_vectors(bytes: &[u8], width: usize, out: &mut [f64]) -> usize {
-    match chosen() {
-        Ok(Path::Scalar) | Err(_) => 0,
-        Ok(Path::Avx2) => vectors::four_lanes(bytes, width, out),
-        Ok(_) => vectors::eight_lanes(bytes, width, out),
+impl<'a> Row<'a> {
+    /// The first `len` (a multiple of 8) residues modulo `p`; behind them lie [`SLACK`] bytes at least.
+    pub fn new(bytes: &'a [u8], len: usize, p: u64) -> Self {
+        let bytes = &bytes[..packed_len(len, p) + SLACK];
+        assert!(
+            len.is_multiple_of(GROUP),
+            "{len} residues are no groups of {GROUP}"
+        );
+        Self { bytes, len }
     }
-}
 
-#[cfg(not(target_arch = "x86_64"))]
-fn by_vectors(_: &[u8], _: usize, _: &mut [f64]) -> usize {
-    0
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Could they be of this width?
+    pub(crate) fn holds(&self, width: usize) -> bool {
+        self.bytes.len() >= self.len / GROUP * width + SLACK
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// All of them, as doubles modulo the same p.
+    pub fn unpacked(&self, p: u64) -> Vec<f64> {
+        let mut out = vec![0.0; self.len];
+        let _canonical = unpack(&self.bytes[..packed_len(self.len, p)], p, &mut out);
+        out
+    }
 }
 
 #[inline(always)]
@@ -195,27 +205,9 @@ mod tests {
                     let mut back = vec![f64::NAN; n];
                     assert!(unpack(&bytes, p, &mut back));
                     assert_eq!(back, doubles);
-                    back.fill(f64::NAN);
-                    unpack_checked(&bytes, p, &mut back);
-                    assert_eq!(back, doubles);
+                    bytes.resize(bytes.len() + SLACK, 0xff);
+                    assert_eq!(Row::new(&bytes, n, p).unpacked(p), doubles);
                 }
-            }
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn vectors_agree_on_every_path_that_the_processor_has() {
-        for width in 21..=50 {
-            let values = residues((1 << width) - 1, 128);
-            let bytes = pack_by_bits(&values, width);
-            for way in [vectors::four_lanes, vectors::eight_lanes] {
-                let mut out = vec![f64::NAN; 128];
-                let done = GROUP * way(&bytes, width, &mut out);
-                assert!(done == 0 || done >= 128 - 4 * GROUP, "{done} at {width} bits");
-                let wanted: Vec<f64> = values[..done].iter().map(|&v| v as f64).collect();
-                assert_eq!(out[..done], wanted, "{width}");
-                assert!(out[done..].iter().all(|x| x.is_nan()));
             }
         }
     }

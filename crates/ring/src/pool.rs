@@ -8,7 +8,8 @@ use crate::region::{Region, PAGE};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SLAB: usize = PAGE;
+/// Bytes that are taken from the operating system at once.
+pub const SLAB: usize = PAGE;
 /// Pooled sizes in bytes: 2^15 (N = 2^12) to 2^20 (N = 2^17).
 const MIN_LOG: u32 = 15;
 const MAX_LOG: u32 = 20;
@@ -35,15 +36,10 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// A buffer for `len` doubles, when that is a pooled size.
     pub fn take(len: usize) -> Option<Self> {
-        let bytes = len.checked_mul(8)?;
-        let log = bytes.trailing_zeros();
-        if !bytes.is_power_of_two() || !(MIN_LOG..=MAX_LOG).contains(&log) {
-            return None;
-        }
-        let class = (log - MIN_LOG) as usize;
+        let class = class_of(len)?;
         let start = pop(class).or_else(|| {
             // Not under the lock: first touch is slow, and several threads do it at once.
-            let mut made = slab(bytes);
+            let mut made = slab(len * 8);
             let start = made.pop();
             free(class).0.append(&mut made);
             start
@@ -63,6 +59,28 @@ impl Drop for Buffer {
     }
 }
 
+/// Takes one slab from the operating system, which serves buffers for `len` doubles from then on, and returns
+/// its bytes; 0 where that is no pooled size. Callers that know what they will need make slabs on all threads
+/// at once, before the first operation waits for its pages one by one.
+pub fn add_slab(len: usize) -> usize {
+    let Some(class) = class_of(len) else { return 0 };
+    let mut made = slab(len * 8);
+    free(class).0.append(&mut made);
+    SLAB
+}
+
+/// Bytes that lie in the pool unused, in buffers for `len` doubles.
+pub fn unused(len: usize) -> usize {
+    class_of(len).map_or(0, |class| free(class).0.len() * len * 8)
+}
+
+fn class_of(len: usize) -> Option<usize> {
+    let bytes = len.checked_mul(8)?;
+    let log = bytes.trailing_zeros();
+    let pooled = bytes.is_power_of_two() && (MIN_LOG..=MAX_LOG).contains(&log);
+    pooled.then(|| (log - MIN_LOG) as usize)
+}
+
 fn free(class: usize) -> MutexGuard<'static, Free> {
     POOL[class].lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -79,4 +97,29 @@ fn slab(bytes: usize) -> Vec<NonNull<f64>> {
     // SAFETY: every buffer lies in the slab, which is never freed.
     let cut = |i: usize| unsafe { whole.byte_add(i * bytes) }.cast();
     (0..SLAB / bytes).map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slab_serves_buffers_without_asking_again() {
+        let len = 1 << 17; // 1 MB: no other test of this crate takes these
+        assert_eq!(add_slab(len), SLAB);
+        let before = unused(len);
+        let held: Vec<_> = (0..SLAB / (len * 8)).map(|_| Buffer::take(len)).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert_eq!(before - unused(len), SLAB);
+        drop(held);
+        assert_eq!(unused(len), before);
+    }
+
+    #[test]
+    fn other_sizes_have_no_slabs() {
+        for len in [0, 1, 100, (1 << 17) + 1, 1 << 20] {
+            assert_eq!((add_slab(len), unused(len)), (0, 0));
+            assert!(Buffer::take(len).is_none());
+        }
+    }
 }

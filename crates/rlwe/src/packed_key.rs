@@ -1,12 +1,12 @@
 //! Both halves of a key as packed residues, as the wire has them: at most 50 bits where a double takes 64.
 //!
-//! The product with a key waits for memory: 26 us for a limb of doubles on a Zen 4, 20 us for a packed one,
-//! shifts and masks included. A server's keys take 3.8 GB in place of 4.9, and so does the memory that is
-//! touched for the first time when they are loaded.
+//! A server's keys take 3.8 GB in place of 4.9, and so does the memory that is touched for the first time
+//! when they are loaded. Products unpack them in registers: no key of doubles is ever written.
 use crate::Parameters;
 use rayon::prelude::*;
 use std::ops::Range;
-use tacita_ring::{packed, AlignedVec, Region};
+use tacita_ring::packed::{self, Row};
+use tacita_ring::{AlignedVec, Region};
 
 /// Bytes that one thread has the system provide at a time.
 const PREFAULT: usize = 1 << 24;
@@ -46,9 +46,10 @@ impl PackedHalves {
         let starts = starts(params.n(), &primes);
         let half = digits * starts[primes.len()];
         assert_eq!(b.len(), half, "packed halves of another shape");
-        let mut bytes = Region::zeroed(2 * half);
+        let mut bytes = Region::zeroed(2 * half + packed::SLACK);
         prefault(&bytes);
-        let (own, made) = bytes.split_at_mut(half);
+        let (own, rest) = bytes.split_at_mut(half);
+        let made = &mut rest[..half];
         let job = |k: usize| (k, primes[k % primes.len()]);
         let copies = limb_slices(own, digits, &starts).into_par_iter().enumerate();
         copies.try_for_each(|(k, out)| {
@@ -78,14 +79,18 @@ impl PackedHalves {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - packed::SLACK
     }
 
     /// Values `part` (whole groups of eight) of a limb of a digit of a half.
-    pub fn unpack(&self, limb: (usize, usize, usize), part: &Range<usize>, out: &mut [f64]) {
-        let Range { start, end } = self.place(limb, part);
-        let all = start..(end + packed::SLACK).min(self.bytes.len());
-        packed::unpack_checked(&self.bytes[all], self.primes[limb.2], out);
+    pub fn row(&self, limb: (usize, usize, usize), part: &Range<usize>) -> Row<'_> {
+        let start = self.place(limb, part).start;
+        Row::new(&self.bytes[start..], part.len(), self.primes[limb.2])
+    }
+
+    /// The same as doubles.
+    pub fn unpacked(&self, limb: (usize, usize, usize), part: &Range<usize>) -> Vec<f64> {
+        self.row(limb, part).unpacked(self.primes[limb.2])
     }
 
     /// The bytes of these.

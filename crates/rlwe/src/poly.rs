@@ -6,7 +6,6 @@ use zeroize::Zeroize;
 
 /// A polynomial modulo a product of primes. Whether it is in NTT or coefficient form is the caller's
 /// business; every ciphertext and key in this crate is in NTT form.
-#[derive(Clone)]
 pub struct RnsPoly {
     /// Residues, canonical in [0, p).
     pub limbs: Vec<AlignedVec>,
@@ -14,10 +13,18 @@ pub struct RnsPoly {
     pub q_len: usize,
 }
 
+impl Clone for RnsPoly {
+    fn clone(&self) -> Self {
+        let (limbs, q_len) = (copies(&self.limbs), self.q_len);
+        Self { limbs, q_len }
+    }
+}
+
 impl RnsPoly {
     /// The zero polynomial over the first `q_len` ciphertext primes and first `p_len` special primes.
     pub fn zero(params: &Parameters, q_len: usize, p_len: usize) -> Self {
         let limbs = (0..q_len + p_len)
+            .into_par_iter()
             .map(|_| AlignedVec::zeroed(params.n()))
             .collect();
         Self { limbs, q_len }
@@ -77,6 +84,22 @@ impl RnsPoly {
         self.for_each_limb(params, |i, x| kernels::neg_assign(params.modulus(i), x));
     }
 
+    /// f(out, a, b) limb by limb, where b has as many limbs as a, or more of each kind.
+    pub fn combined(
+        params: &Parameters,
+        (a, b): (&Self, &Self),
+        f: impl Fn(&Modulus, &mut [f64], &[f64], &[f64]) + Sync,
+    ) -> Self {
+        let limb = |(i, x): (usize, &AlignedVec)| {
+            let mut out = AlignedVec::scratch(x.len());
+            let m = a.modulus(params, i);
+            f(m, &mut out, x, &b.limbs[place_in(b, a.q_len, i)]);
+            out
+        };
+        let (limbs, q_len) = (a.limbs.par_iter().enumerate().map(limb).collect(), a.q_len);
+        Self { limbs, q_len }
+    }
+
     fn zip(&mut self, params: &Parameters, other: &Self, f: impl Fn(&Modulus, &mut [f64], &[f64]) + Sync) {
         assert!(
             self.q_len <= other.q_len && self.p_len() <= other.p_len(),
@@ -84,7 +107,7 @@ impl RnsPoly {
         );
         let q_len = self.q_len;
         self.limbs.par_iter_mut().enumerate().for_each(|(i, x)| {
-            let j = if i < q_len { i } else { other.q_len + i - q_len };
+            let j = place_in(other, q_len, i);
             f(params.modulus(prime_index(params, q_len, i)), x, &other.limbs[j]);
         });
     }
@@ -113,7 +136,7 @@ impl RnsPoly {
     /// A copy with only the first `q_len` ciphertext limbs.
     pub fn truncated(&self, q_len: usize) -> Self {
         Self {
-            limbs: self.limbs[..q_len].to_vec(),
+            limbs: copies(&self.limbs[..q_len]),
             q_len,
         }
     }
@@ -140,6 +163,20 @@ impl RnsPoly {
         let mut x = self.limbs[i].clone();
         params.table(self.prime_index(params, i)).inverse(&mut x);
         x
+    }
+}
+
+/// On all threads: a copy is bound by memory, and one thread does not fill its channels.
+fn copies(limbs: &[AlignedVec]) -> Vec<AlignedVec> {
+    limbs.par_iter().cloned().collect()
+}
+
+/// Where `other` has the prime of limb `i` of a polynomial of `q_len` ciphertext limbs.
+fn place_in(other: &RnsPoly, q_len: usize, i: usize) -> usize {
+    if i < q_len {
+        i
+    } else {
+        other.q_len + i - q_len
     }
 }
 

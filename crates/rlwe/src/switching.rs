@@ -8,6 +8,7 @@ use crate::packed_key::{NotCanonical, PackedHalves};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
 use std::ops::Range;
+use tacita_ring::packed::Row;
 use tacita_ring::{kernels, sample, AlignedVec, Lines};
 use zeroize::Zeroize;
 
@@ -40,11 +41,11 @@ pub struct SwitchingKey {
     packed: Option<PackedHalves>,
 }
 
-/// The same values of both halves of a key, by digit: b and a.
-pub type Rows<'a> = [Vec<&'a [f64]>; 2];
-
-/// Values of a packed limb that are made doubles at once: those of four digits stay in the first-level cache.
-const BLOCK: usize = 256;
+/// The same values of some digits of one half of a key.
+pub(crate) enum Rows<'a> {
+    Doubles(Vec<&'a [f64]>),
+    Packed(Vec<Row<'a>>),
+}
 
 impl SwitchingKey {
     /// Number of digits of a key with this shape.
@@ -108,7 +109,7 @@ impl SwitchingKey {
     }
 
     /// The same of b halves that are packed, and stay so; the uniform ones become so. Such a key takes a
-    /// quarter less memory and switches as fast: what its products wait for is memory.
+    /// quarter less memory and switches as fast.
     ///
     /// # Errors
     /// The first limb with a residue that is not below its prime.
@@ -141,59 +142,28 @@ impl SwitchingKey {
         self.packed.as_ref().map_or(doubles, PackedHalves::bytes)
     }
 
-    /// How many values to ask [`Self::rows`] for, of `part`, and room for them.
-    pub fn room(&self, digits: usize, part: usize) -> (usize, AlignedVec) {
+    /// Values `part` (whole groups of eight of a packed key) of limb `at` of the first `digits` digits of one
+    /// half: b (0) or a (1).
+    pub(crate) fn rows(&self, half: usize, digits: usize, at: usize, part: &Range<usize>) -> Rows<'_> {
         match &self.packed {
-            None => (part.max(1), AlignedVec::scratch(0)),
-            Some(_) => {
-                let block = BLOCK.min(part);
-                (
-                    block,
-                    AlignedVec::scratch((2 * digits * block).next_power_of_two()),
-                )
+            Some(packed) => Rows::Packed((0..digits).map(|d| packed.row((half, d, at), part)).collect()),
+            None => {
+                let row = [&self.b, &self.a][half][..digits].iter();
+                Rows::Doubles(row.map(|k| &k.limbs[at][part.clone()]).collect())
             }
         }
     }
 
-    /// Values `part` of limb `at` of the first `digits` digits, of both halves; those of a packed key are put
-    /// into `room`.
-    pub fn rows<'a>(
-        &'a self,
-        digits: usize,
-        at: usize,
-        part: &Range<usize>,
-        room: &'a mut [f64],
-    ) -> Rows<'a> {
-        let (room0, room1) = room.split_at_mut(room.len() / 2);
-        let row = |half, room| self.row(half, digits, at, part, room);
-        [row(0, room0), row(1, room1)]
+    /// Limb `at` of digit `d` of one half, a copy: for comparisons.
+    pub fn limb(&self, params: &Parameters, half: usize, d: usize, at: usize) -> Vec<f64> {
+        let all = 0..params.n();
+        match &self.packed {
+            Some(packed) => packed.unpacked((half, d, at), &all),
+            None => [&self.b, &self.a][half][d].limbs[at].to_vec(),
+        }
     }
 
-    /// The same of one half: b (0) or a (1). Half the room is enough.
-    pub fn row<'a>(
-        &'a self,
-        half: usize,
-        digits: usize,
-        at: usize,
-        part: &Range<usize>,
-        room: &'a mut [f64],
-    ) -> Vec<&'a [f64]> {
-        let Some(packed) = &self.packed else {
-            let row = [&self.b, &self.a][half][..digits].iter();
-            return row.map(|k| &k.limbs[at][part.clone()]).collect();
-        };
-        let unpacked = |(d, room): (usize, &'a mut [f64])| {
-            packed.unpack((half, d, at), part, room);
-            &*room
-        };
-        room.chunks_exact_mut(part.len())
-            .take(digits)
-            .enumerate()
-            .map(unpacked)
-            .collect()
-    }
-
-    /// Lets the caches be asked for what [`Self::rows`] will read.
+    /// Lets the caches be asked for what [`Self::rows`] gives.
     pub(crate) fn ask_for(&self, digits: usize, at: usize, part: &Range<usize>, ahead: &mut Lines) {
         for half in 0..2 {
             for d in 0..digits {

@@ -33,6 +33,8 @@ impl Kind {
     pub const PARAMETERS: Self = Self(4);
     /// A client's secret key; no code in this crate reads or writes its body.
     pub const SECRET_KEY: Self = Self(5);
+    /// Keys of coefficient products, behind the evaluation keys of the same file.
+    pub const COEFFICIENT_KEYS: Self = Self(6);
 }
 
 impl fmt::Display for Kind {
@@ -43,6 +45,7 @@ impl fmt::Display for Kind {
             Self::PLAN => f.write_str("a plan"),
             Self::PARAMETERS => f.write_str("a parameter file"),
             Self::SECRET_KEY => f.write_str("a SECRET KEY file (it must stay with its client)"),
+            Self::COEFFICIENT_KEYS => f.write_str("keys of coefficient products"),
             Self(other) => write!(f, "a file of unknown kind {other}"),
         }
     }

@@ -9,6 +9,7 @@
 //! | [`ciphertext`] | one ciphertext, with or without its seeded half |
 //! | [`ciphertext_file`] | files of them |
 //! | [`key_writer`], [`key_reader`] | evaluation keys, one at a time |
+//! | [`switching_keys`] | keys of coefficient products, behind the others |
 //! | [`blob`] | opaque bytes (plans) |
 //! | [`parameters`] | parameter literals, rebuilt and checked on reading |
 //! | [`mask`] | uniform ciphertext halves from a public seed |
@@ -49,6 +50,7 @@ pub mod mask;
 pub mod parameters;
 pub mod record;
 mod residues;
+pub mod switching_keys;
 
 pub use blob::{read_blob, write_blob};
 pub use ciphertext::{ciphertext_record_bytes, read_ciphertext, write_ciphertext, write_seeded_ciphertext};
@@ -60,3 +62,4 @@ pub use key_reader::{read_evaluation_keys, KeyReader};
 pub use key_writer::KeyWriter;
 pub use parameters::{read_parameters, write_parameters};
 pub use record::{expect_end, read_record, write_record, RECORD_OVERHEAD};
+pub use switching_keys::{read_switching_keys, switching_keys_bytes, write_switching_keys, KeyShape};

@@ -78,17 +78,16 @@ fn packed_keys_hold_the_same_residues() {
     let params = insecure_toy_n8();
     let bytes = key_file(&params, &specs());
     let (_, packed) = read_evaluation_keys(&bytes[..], &params, None, None).unwrap();
-    let all = 0..params.rlwe().n();
+    let rlwe = params.rlwe();
     for item in KeyReader::new(&bytes[..], &params, None).unwrap() {
         let (spec, plain) = item.unwrap();
         let (found, digits) = (packed.get(spec.kind, spec.limbs).unwrap(), plain.b.len());
         assert_eq!((found.seed, found.special), (plain.seed, plain.special));
-        let mut room = found.room(digits, all.len()).1;
-        for at in 0..spec.limbs + plain.special {
-            let wanted = plain.rows(digits, at, &all, &mut []);
+        let limbs = spec.limbs + plain.special;
+        for (half, d, at) in (0..2 * digits * limbs).map(|i| (i % 2, i / 2 % digits, i / 2 / digits)) {
             assert_eq!(
-                found.rows(digits, at, &all, &mut room),
-                wanted,
+                found.limb(rlwe, half, d, at),
+                plain.limb(rlwe, half, d, at),
                 "{spec:?} limb {at}"
             );
         }

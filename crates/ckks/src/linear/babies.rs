@@ -12,7 +12,7 @@ pub(super) type Halves<'a> = [&'a RnsPoly; 2];
 impl Evaluator {
     pub(super) fn decompose_inputs(
         &self,
-        inputs: &[Ciphertext],
+        inputs: &[&Ciphertext],
         t: &EncodedTransform,
     ) -> Result<Vec<Option<Decomposed>>, CkksError> {
         let all = self.rlwe().p_len();
@@ -30,7 +30,7 @@ impl Evaluator {
     /// Leaves the digits of the inputs that are rotated in `steps`, and makes those that are not there.
     pub(super) fn keep_digits(
         &self,
-        inputs: &[Ciphertext],
+        inputs: &[&Ciphertext],
         steps: &[(usize, i64)],
         digits: &mut [Option<Decomposed>],
     ) {
@@ -50,14 +50,14 @@ impl Evaluator {
     /// The rotated inputs of `steps` (input, rotation), lifted or not; none where the input itself serves.
     pub(super) fn babies(
         &self,
-        inputs: &[Ciphertext],
+        inputs: &[&Ciphertext],
         digits: &[Option<Decomposed>],
         steps: &[(usize, i64)],
         t: &EncodedTransform,
     ) -> Result<Vec<Option<Pair>>, CkksError> {
         steps
             .iter()
-            .map(|&(i, b)| self.baby(&inputs[i], digits[i].as_ref(), b, t))
+            .map(|&(i, b)| self.baby(inputs[i], digits[i].as_ref(), b, t))
             .collect()
     }
 
@@ -90,7 +90,7 @@ impl Evaluator {
 
 /// Both halves of the babies of `steps`.
 pub(super) fn halves<'a>(
-    inputs: &'a [Ciphertext],
+    inputs: &[&'a Ciphertext],
     steps: &[(usize, i64)],
     babies: &'a [Option<Pair>],
 ) -> Vec<Halves<'a>> {

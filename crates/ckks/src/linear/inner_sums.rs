@@ -1,11 +1,12 @@
 //! Inner sums of a baby-step giant-step transform: plaintext vectors times rotated inputs, some giants at a
 //! time.
 use super::babies::Halves;
+use super::tiled::Tiled;
 use super::{EncodedTransform, Pair};
 use crate::Evaluator;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use tacita_ring::{kernels, AlignedVec};
+use tacita_ring::{kernels, AlignedVec, Modulus};
 use tacita_rlwe::RnsPoly;
 
 /// Coefficients per cache block.
@@ -21,6 +22,15 @@ impl Evaluator {
         (0..count).map(|_| self.zero_pair(t)).collect()
     }
 
+    /// The prime of limb `at` of a polynomial over Q and P that has so many limbs over Q.
+    pub(super) fn index(&self, at: usize, limbs: usize) -> usize {
+        if at < limbs {
+            at
+        } else {
+            self.rlwe().p_index(at - limbs)
+        }
+    }
+
     /// sums[k] += sum of vector * baby over terms[k] = (baby, vector): limb by limb and block by block, so
     /// that the babies' block stays in cache while all sums read it.
     pub(super) fn accumulate(
@@ -30,45 +40,74 @@ impl Evaluator {
         babies: &[Halves<'_>],
         t: &EncodedTransform,
     ) {
-        let (firsts, seconds): (Vec<_>, Vec<_>) = sums.iter_mut().map(|p| (&mut p.0, &mut p.1)).unzip();
-        let inputs = |side: usize| babies.iter().map(|halves| halves[side]).collect::<Vec<_>>();
-        self.accumulate_half(firsts, terms, &inputs(0), t);
-        self.accumulate_half(seconds, terms, &inputs(1), t);
-    }
-
-    fn accumulate_half(
-        &self,
-        sums: Vec<&mut RnsPoly>,
-        terms: &[Vec<(usize, usize)>],
-        babies: &[&RnsPoly],
-        t: &EncodedTransform,
-    ) {
-        let rlwe = self.rlwe();
-        let limbs = t.limbs + self.special(t);
-        let mut by_limb: Vec<Vec<&mut AlignedVec>> = (0..limbs).map(|_| Vec::new()).collect();
-        for sum in sums {
-            for (row, limb) in by_limb.iter_mut().zip(&mut sum.limbs) {
-                row.push(limb);
-            }
-        }
-        by_limb.into_par_iter().enumerate().for_each(|(i, mut row)| {
-            let index = if i < t.limbs { i } else { rlwe.p_index(i - t.limbs) };
-            let m = rlwe.modulus(index);
-            for start in (0..rlwe.n()).step_by(BLOCK) {
-                let block = start..(start + BLOCK).min(rlwe.n());
-                for (limb, terms) in row.iter_mut().zip(terms) {
-                    let products: Vec<(&[f64], &[f64])> = terms
-                        .iter()
-                        .map(|&(b, v)| {
-                            let weights = runs_of(&t.vectors[v][i], &block, rlwe.n());
-                            (&babies[b].limbs[i][block.clone()], weights)
-                        })
-                        .collect();
-                    kernels::mac_runs(m, &mut limb[block.clone()], &products);
-                }
+        let tiled = Tiled::new(self.rlwe().n(), terms, t);
+        by_limb(sums).into_par_iter().enumerate().for_each(|(at, row)| {
+            let place = (self.rlwe().modulus(self.index(at, t.limbs)), at);
+            match &tiled {
+                Some(tiled) => add_tiles(place, row, tiled, babies),
+                None => self.add_terms(place, row, terms, babies, t),
             }
         });
     }
+
+    /// One limb, term by term.
+    pub(super) fn add_terms(
+        &self,
+        (m, at): (&Modulus, usize),
+        sums: [Vec<&mut AlignedVec>; 2],
+        terms: &[Vec<(usize, usize)>],
+        babies: &[Halves<'_>],
+        t: &EncodedTransform,
+    ) {
+        let n = self.rlwe().n();
+        for (half, mut sums) in sums.into_iter().enumerate() {
+            for start in (0..n).step_by(BLOCK) {
+                let block = start..(start + BLOCK).min(n);
+                for (limb, terms) in sums.iter_mut().zip(terms) {
+                    let term = |&(b, v): &(usize, usize)| {
+                        let weights = runs_of(&t.vectors[v][at], &block, n);
+                        (&babies[b][half].limbs[at][block.clone()], weights)
+                    };
+                    let products: Vec<(&[f64], &[f64])> = terms.iter().map(term).collect();
+                    kernels::mac_runs(m, &mut limb[block.clone()], &products);
+                }
+            }
+        }
+    }
+}
+
+/// One limb, by tiles.
+fn add_tiles(
+    (m, at): (&Modulus, usize),
+    mut sums: [Vec<&mut AlignedVec>; 2],
+    tiled: &Tiled<'_>,
+    babies: &[Halves<'_>],
+) {
+    let mut desk = tiled.desk(at, babies.len());
+    for part in tiled.blocks() {
+        for (half, panels) in desk.panels.iter_mut().enumerate() {
+            for &b in tiled.used() {
+                panels.set(b, &babies[b][half].limbs[at][part.clone()]);
+            }
+        }
+        let blocks = sums
+            .each_mut()
+            .map(|half| half.iter_mut().map(|limb| &mut limb[part.clone()]).collect());
+        tiled.add(m, part.start, &mut desk, blocks, false);
+    }
+}
+
+/// The limbs of both halves of all pairs: by limb, by half.
+pub(super) fn by_limb(sums: &mut [Pair]) -> Vec<[Vec<&mut AlignedVec>; 2]> {
+    let limbs = sums.first().map_or(0, |pair| pair.0.limbs.len());
+    let mut rows: Vec<[Vec<&mut AlignedVec>; 2]> = (0..limbs).map(|_| [Vec::new(), Vec::new()]).collect();
+    for Pair(first, second) in sums {
+        for (row, (x0, x1)) in rows.iter_mut().zip(first.limbs.iter_mut().zip(&mut second.limbs)) {
+            row[0].push(x0);
+            row[1].push(x1);
+        }
+    }
+    rows
 }
 
 /// The inner sums of one output, computed several giants at a time (largest first) as far as memory allows.

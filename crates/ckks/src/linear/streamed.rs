@@ -5,6 +5,7 @@
 //! the digits that it is made from. Blocks of an automorphism come from blocks (see
 //! [`tacita_ring::Permutation`]), which is what lets a block be made alone.
 use super::inner_sums::{pick, runs_of};
+use super::tiled::Tiled;
 use super::{steps_of, EncodedTransform, Pair};
 use crate::keys::{galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
@@ -38,7 +39,7 @@ impl Evaluator {
     /// once.
     pub(super) fn streamed(
         &self,
-        inputs: &[Ciphertext],
+        inputs: &[&Ciphertext],
         digits: &[Option<Decomposed>],
         wanted: &[(usize, i64)],
         t: &EncodedTransform,
@@ -46,12 +47,16 @@ impl Evaluator {
         let steps = steps_of(t);
         let babies = steps
             .iter()
-            .map(|&(i, step)| self.unmade(&inputs[i], digits[i].as_ref(), step))
+            .map(|&(i, step)| self.unmade(inputs[i], digits[i].as_ref(), step))
             .collect::<Result<Vec<_>, _>>()?;
         let terms = pick(t, &steps, wanted);
+        let tiled = Tiled::new(self.rlwe().n(), &terms, t);
         let limbs: Vec<Vec<Limbs>> = (0..t.limbs + self.special(t))
             .into_par_iter()
-            .map(|at| self.limb_sums(at, &babies, &terms, t))
+            .map(|at| match &tiled {
+                Some(tiled) => self.tiled_sums(at, &babies, tiled, terms.len()),
+                None => self.limb_sums(at, &babies, &terms, t),
+            })
             .collect();
         Ok(pairs(limbs, wanted.len(), t.limbs))
     }
@@ -70,6 +75,29 @@ impl Evaluator {
         let product = InnerProduct::new(self.rlwe(), digits, key)?;
         let rotation = Some((product, self.permutation(galois)));
         Ok(Baby { x, rotation })
+    }
+
+    /// Limb `at` of so many sums, by tiles.
+    fn tiled_sums(&self, at: usize, babies: &[Baby<'_>], tiled: &Tiled<'_>, count: usize) -> Vec<Limbs> {
+        let rlwe = self.rlwe();
+        let limb = || AlignedVec::scratch(rlwe.n());
+        let mut sums: Vec<Limbs> = (0..count).map(|_| (limb(), limb())).collect();
+        let (mut room, mut desk) = (Room::new(tiled.block()), tiled.desk(at, babies.len()));
+        for part in tiled.blocks() {
+            for &b in tiled.used() {
+                self.make(&babies[b], at, part.clone(), &mut room);
+                for (panels, block) in desk.panels.iter_mut().zip(&room.block) {
+                    panels.set(b, block);
+                }
+            }
+            let (firsts, seconds) = sums
+                .iter_mut()
+                .map(|sum| (&mut sum.0[part.clone()], &mut sum.1[part.clone()]))
+                .unzip();
+            let m = rlwe.modulus(self.index(at, tiled.limbs()));
+            tiled.add(m, part.start, &mut desk, [firsts, seconds], true);
+        }
+        sums
     }
 
     /// Limb `at` of all sums.
@@ -127,19 +155,14 @@ impl Evaluator {
         t: &EncodedTransform,
     ) {
         let rlwe = self.rlwe();
-        let index = if at < t.limbs {
-            at
-        } else {
-            rlwe.p_index(at - t.limbs)
-        };
+        let m = rlwe.modulus(self.index(at, t.limbs));
         for (half, sum) in [&mut sum.0, &mut sum.1].into_iter().enumerate() {
             let product = |&(baby, vector): &(usize, usize)| {
                 let weights = runs_of(&t.vectors[vector][at], part, rlwe.n());
                 (&rooms[baby].block[half][..], weights)
             };
             let products: Vec<(&[f64], &[f64])> = terms.iter().map(product).collect();
-            sum[part.clone()].fill(0.0);
-            kernels::mac_runs(rlwe.modulus(index), &mut sum[part.clone()], &products);
+            kernels::sum_runs(m, &mut sum[part.clone()], &products);
         }
     }
 }

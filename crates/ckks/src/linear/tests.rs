@@ -64,9 +64,10 @@ fn streamed_sums_are_those_of_kept_babies() {
                 .unwrap();
             encrypt::encrypt_secret(rlwe, &secret, &plain, scale).unwrap().0
         };
-        let inputs = [input(1), input(2)];
+        let (first, second) = (input(1), input(2));
+        let inputs = [&first, &second];
         let encoded = e
-            .encode_transform(&t, level + 1, e.plain_scale(&inputs[0]), true)
+            .encode_transform(&t, level + 1, e.plain_scale(inputs[0]), true)
             .unwrap();
         let (steps, wanted) = (steps_of(&encoded), giants_of(&encoded));
         let digits = e.decompose_inputs(&inputs, &encoded).unwrap();
@@ -81,6 +82,77 @@ fn streamed_sums_are_those_of_kept_babies() {
                 assert_eq!((a.q_len, a.limbs.len()), (b.q_len, b.limbs.len()));
                 assert!(a.limbs.iter().zip(&b.limbs).all(|(a, b)| a[..] == b[..]));
             }
+        }
+    }
+}
+
+/// Nine sums of thirteen babies of six inputs: what is made by tiles.
+fn dense(slots: usize) -> LinearTransform {
+    let mut terms = Vec::new();
+    let sums = (0..5).flat_map(|output| [(output, 0), (output, 5)]).take(9);
+    let babies = || std::iter::once((0, 0)).chain((0..6).flat_map(|input| [(input, 1), (input, 2)]));
+    for (output, giant) in sums {
+        for (input, baby) in babies() {
+            let vector = terms.len();
+            terms.push(Term {
+                output,
+                giant,
+                input,
+                baby,
+                vector,
+            });
+        }
+    }
+    LinearTransform {
+        vectors: (0..terms.len())
+            .map(|v| vector((slots / 16) >> (v % 3), v))
+            .collect(),
+        terms,
+        outputs: 5,
+        horner_step: None,
+    }
+}
+
+#[test]
+fn sums_by_tiles_are_those_term_by_term() {
+    let (e, secret) = client();
+    let (slots, limbs) = (e.params().slots(), 4);
+    let input = |seed| {
+        let scale = e.params().scale(limbs - 1);
+        let plain = e.encode(&vector(slots, seed), scale, limbs).unwrap();
+        encrypt::encrypt_secret(e.rlwe(), &secret, &plain, scale)
+            .unwrap()
+            .0
+    };
+    let made: Vec<_> = (1..=6).map(input).collect();
+    let inputs: Vec<_> = made.iter().collect();
+    let t = e
+        .encode_transform(&dense(slots), limbs, e.plain_scale(inputs[0]), true)
+        .unwrap();
+    let (steps, wanted) = (steps_of(&t), giants_of(&t));
+    let terms = pick(&t, &steps, &wanted);
+    assert!(tiled::Tiled::new(e.rlwe().n(), &terms, &t).is_some());
+    let few: Vec<_> = terms.iter().map(|terms| terms[..1].to_vec()).collect();
+    assert!(tiled::Tiled::new(e.rlwe().n(), &few[..2], &t).is_none());
+    let digits = e.decompose_inputs(&inputs, &t).unwrap();
+    let babies = e.babies(&inputs, &digits, &steps, &t).unwrap();
+    let babies = halves(&inputs, &steps, &babies);
+    let mut plain = e.zero_pairs(wanted.len(), &t);
+    for (at, row) in inner_sums::by_limb(&mut plain).into_iter().enumerate() {
+        e.add_terms(
+            (e.rlwe().modulus(e.index(at, t.limbs)), at),
+            row,
+            &terms,
+            &babies,
+            &t,
+        );
+    }
+    let mut kept = e.zero_pairs(wanted.len(), &t);
+    e.accumulate(&mut kept, &terms, &babies, &t);
+    let streamed = e.streamed(&inputs, &digits, &wanted, &t).unwrap();
+    for other in [&kept, &streamed] {
+        for (a, b) in plain.iter().zip(other) {
+            assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
         }
     }
 }

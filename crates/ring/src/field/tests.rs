@@ -25,7 +25,7 @@ fn on_every_vector(m: &Modulus, check: &impl Check) {
     }
     if Path::Avx512.is_supported() {
         // SAFETY: supported.
-        let s = unsafe { Avx512::assume() };
+        let s: Avx512 = unsafe { Avx512::assume() };
         check.check(s, Field::new(s, m), m);
     }
 }

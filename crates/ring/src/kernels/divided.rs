@@ -2,7 +2,9 @@
 
 use super::generic::{lengths_fit, View, ViewMut};
 use super::reference;
+use super::rows::{Doubles, Packed, Rows};
 use crate::field::{Factor, Field};
+use crate::packed::Row;
 use crate::simd::Simd;
 use crate::Modulus;
 
@@ -22,48 +24,80 @@ pub fn divided_product<S: Simd>(
     c: u64,
     add: Option<(&[f64], u64)>,
 ) {
-    assert_eq!(ds.len(), ks.len());
-    let (n, fit) = (out.len(), lengths_fit::<S>(out.len(), &[lift.len()]));
-    let same = |x: &[f64]| assert_eq!(x.len(), n, "slices of different lengths");
-    ds.iter()
-        .chain(ks)
-        .copied()
-        .chain(add.map(|(a, _)| a))
-        .for_each(same);
-    if !fit {
-        return reference::divided_product(m, out, ds, ks, lift, c, add);
+    if !divided(s, m, out, (ds, Doubles(s, ks)), lift, c, add) {
+        reference::divided_product(m, out, ds, ks, lift, c, add);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub fn divided_product_packed<S: Simd>(
+    s: S,
+    m: &Modulus,
+    out: &mut [f64],
+    ds: &[&[f64]],
+    ks: &[Row<'_>],
+    lift: &[f64],
+    c: u64,
+    add: Option<(&[f64], u64)>,
+) {
+    if !divided(s, m, out, (ds, Packed::new(s, m, ks)), lift, c, add) {
+        reference::divided_product_packed(m, out, ds, ks, lift, c, add);
+    }
+}
+
+/// False where the lengths are no multiples of a vector.
+#[inline(always)]
+fn divided<S: Simd, K: Rows<S>>(
+    s: S,
+    m: &Modulus,
+    out: &mut [f64],
+    (ds, ks): (&[&[f64]], K),
+    lift: &[f64],
+    c: u64,
+    add: Option<(&[f64], u64)>,
+) -> bool {
+    let (n, ds) = (out.len(), Doubles(s, ds));
+    assert_eq!(ds.count(), ks.count());
+    assert!(
+        ds.are(n) && ks.are(n) && add.is_none_or(|(a, _)| a.len() == n),
+        "limbs of different lengths: {n}"
+    );
+    if !lengths_fit::<S>(n, &[lift.len()]) {
+        return false;
     }
     let f = Field::new(s, m);
     let c = f.splat_factor(m.factor(c));
     let add = add.map(|(a, e)| (View(s, a), f.splat_factor(m.factor(e))));
     let (mut out, lift) = (ViewMut(s, out), View(s, lift));
-    match ds.len() {
-        2 => divide_rows::<S, 2>(f, &mut out, ds, ks, lift, c, add),
-        4 => divide_rows::<S, 4>(f, &mut out, ds, ks, lift, c, add),
-        _ => divide_rows::<S, 0>(f, &mut out, ds, ks, lift, c, add),
+    match ds.count() {
+        1 => divide_rows::<S, K, 1>(f, &mut out, (ds, ks), lift, c, add),
+        2 => divide_rows::<S, K, 2>(f, &mut out, (ds, ks), lift, c, add),
+        3 => divide_rows::<S, K, 3>(f, &mut out, (ds, ks), lift, c, add),
+        4 => divide_rows::<S, K, 4>(f, &mut out, (ds, ks), lift, c, add),
+        _ => divide_rows::<S, K, 0>(f, &mut out, (ds, ks), lift, c, add),
     }
+    true
 }
 
 /// See `divided_product`. T: the number of products, where the compiler is to know it; 0 for any.
 #[inline(always)]
-fn divide_rows<S: Simd, const T: usize>(
+fn divide_rows<S: Simd, K: Rows<S>, const T: usize>(
     f: Field<S>,
     out: &mut ViewMut<'_, S>,
-    ds: &[&[f64]],
-    ks: &[&[f64]],
+    (ds, ks): (Doubles<'_, S>, K),
     lift: View<'_, S>,
     c: Factor<S>,
     add: Option<(View<'_, S>, Factor<S>)>,
 ) {
-    let terms = if T == 0 { ds.len() } else { T };
+    let terms = if T == 0 { ds.count() } else { T };
     for i in (0..lift.1.len()).step_by(S::LANES) {
         let mut sum = f.s.splat(0.0);
         for t in 0..terms {
             if t % LAZIER_PRODUCTS == 0 && t > 0 {
                 sum = f.reduce(sum);
             }
-            sum =
-                f.s.add(sum, f.mul(View(f.s, ds[t]).at(i), View(f.s, ks[t]).at(i)));
+            sum = f.s.add(sum, f.mul(ds.at(t, i), ks.at(t, i)));
         }
         let mut quotient = f.mul_by(f.s.sub(sum, lift.at(i)), c);
         if let Some((a, e)) = add {

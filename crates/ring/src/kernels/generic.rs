@@ -5,12 +5,13 @@
 //! checked in debug builds only: no index comes from data, and every loop ends at the length that was
 //! checked.
 
-pub use super::divided::divided_product;
+pub use super::divided::{divided_product, divided_product_packed};
+pub use super::inner::{inner_product2, inner_product2_packed};
 use super::reference;
+pub use super::runs::{mac_runs, mul_runs_add_assign, sum_runs};
 use crate::field::Field;
 use crate::simd::Simd;
 use crate::Modulus;
-use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
 
 #[derive(Clone, Copy)]
 pub(super) struct View<'a, S: Simd>(pub(super) S, pub(super) &'a [f64]);
@@ -135,94 +136,6 @@ pub fn mul_accumulate2<S: Simd>(
     }
 }
 
-/// Products are below 7p/8 and a reduced sum below p/2 + 8: eight products and it stay below 8p.
-const LAZY_PRODUCTS: usize = 8;
-
-#[inline(always)]
-pub fn inner_product2<S: Simd>(
-    s: S,
-    m: &Modulus,
-    out0: &mut [f64],
-    out1: &mut [f64],
-    ds: &[&[f64]],
-    k0s: &[&[f64]],
-    k1s: &[&[f64]],
-) {
-    assert!(ds.len() == k0s.len() && ds.len() == k1s.len());
-    let (n, terms) = (out0.len(), ds.len());
-    let mut fit = lengths_fit::<S>(n, &[out1.len()]);
-    for t in 0..terms {
-        fit &= lengths_fit::<S>(n, &[ds[t].len(), k0s[t].len(), k1s[t].len()]);
-    }
-    if !fit {
-        return reference::inner_product2(m, out0, out1, ds, k0s, k1s);
-    }
-    if terms == 0 {
-        out0.fill(0.0);
-        return out1.fill(0.0);
-    }
-    let f = Field::new(s, m);
-    for (b, (out0, out1)) in out0.chunks_mut(SWEEP).zip(out1.chunks_mut(SWEEP)).enumerate() {
-        let (offset, len) = (b * SWEEP, out0.len());
-        let (mut out0, mut out1) = (ViewMut(s, out0), ViewMut(s, out1));
-        for t in 0..terms {
-            let [d, k0, k1] = [ds[t], k0s[t], k1s[t]].map(|x| View(s, &x[offset..offset + len]));
-            let reduce = t % LAZY_PRODUCTS == LAZY_PRODUCTS - 1;
-            add_products(
-                f,
-                &mut out0,
-                &mut out1,
-                d,
-                k0,
-                k1,
-                [t == 0, reduce, t == terms - 1],
-            );
-        }
-    }
-}
-
-/// Doubles of the outputs that stay in the first-level cache while the digits pass: five streams at a time,
-/// since more would fall into the same sets of the cache.
-const SWEEP: usize = 512;
-
-/// Asks the caches for x[i], which may lie behind the end of x: what a loop over parts of limbs reads next.
-#[inline(always)]
-fn fetch_ahead(x: &[f64], i: usize) {
-    // SAFETY: a hint to the caches, which no address can make fail.
-    unsafe { _mm_prefetch::<_MM_HINT_T1>(x.as_ptr().wrapping_add(i).cast()) };
-}
-
-/// out0 += d*k0 and out1 += d*k1 without reduction, or with one; the first product replaces what was there,
-/// and the last sums become canonical.
-#[inline(always)]
-fn add_products<S: Simd>(
-    f: Field<S>,
-    out0: &mut ViewMut<'_, S>,
-    out1: &mut ViewMut<'_, S>,
-    d: View<'_, S>,
-    k0: View<'_, S>,
-    k1: View<'_, S>,
-    [first, reduce, last]: [bool; 3],
-) {
-    for i in (0..d.1.len()).step_by(S::LANES) {
-        for x in [d, k0, k1] {
-            fetch_ahead(x.1, i + SWEEP);
-        }
-        let d = d.at(i);
-        let (mut sum0, mut sum1) = (f.mul(d, k0.at(i)), f.mul(d, k1.at(i)));
-        if !first {
-            (sum0, sum1) = (f.s.add(sum0, out0.at(i)), f.s.add(sum1, out1.at(i)));
-        }
-        if last {
-            (sum0, sum1) = (f.canonical_wide(sum0), f.canonical_wide(sum1));
-        } else if reduce {
-            (sum0, sum1) = (f.reduce(sum0), f.reduce(sum1));
-        }
-        out0.set(i, sum0);
-        out1.set(i, sum1);
-    }
-}
-
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub fn tensor_accumulate<S: Simd>(
@@ -263,87 +176,4 @@ pub fn switch_modulus<S: Simd>(s: S, from: &Modulus, to: &Modulus, out: &mut [f6
         // |centred| < 2^49 and to > 2^20: the quotient is below 2^29, so `reduce` is as good as for |a| < 8p.
         out.set(i, t.canonical_wide(f.center(a.at(i))));
     }
-}
-
-/// Doubles of x that stay in the first-level cache while the terms pass.
-const BLOCK: usize = 1024;
-
-#[inline(always)]
-pub fn mul_runs_add_assign<S: Simd>(s: S, m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]) {
-    mac_runs(s, m, x, &[(a, w)]);
-}
-
-#[inline(always)]
-pub fn mac_runs<S: Simd>(s: S, m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]) {
-    let n = x.len();
-    let block = n.min(BLOCK);
-    let mut fit = n.is_multiple_of(S::LANES) && n.is_power_of_two();
-    for (a, w) in terms {
-        fit &= lengths_fit::<S>(n, &[a.len()]);
-        assert!(
-            !w.is_empty() && n.is_multiple_of(w.len()),
-            "{} weights do not divide {n}",
-            w.len()
-        );
-    }
-    if !fit {
-        return reference::mac_runs(m, x, terms);
-    }
-    let f = Field::new(s, m);
-    for (b, x) in x.chunks_exact_mut(block).enumerate() {
-        let mut x = ViewMut(s, x);
-        for (t, (a, w)) in terms.iter().enumerate() {
-            let (a, run) = (View(s, &a[b * block..][..block]), n / w.len());
-            if run < S::LANES {
-                short_runs(f, &mut x, a, &w[b * block / run..][..block / run]);
-            } else {
-                let first = b * block / run;
-                long_runs(f, &mut x, a, &w[first..first + (block / run).max(1)]);
-            }
-            if t % LAZY_PRODUCTS == LAZY_PRODUCTS - 2 {
-                for i in (0..block).step_by(S::LANES) {
-                    x.set(i, f.reduce(x.at(i)));
-                }
-            }
-        }
-        for i in (0..block).step_by(S::LANES) {
-            x.set(i, f.canonical_wide(x.at(i)));
-        }
-    }
-}
-
-/// x += a*w lazily, w constant over whole vectors; x.len() / w.len() elements each.
-#[inline(always)]
-fn long_runs<S: Simd>(f: Field<S>, x: &mut ViewMut<'_, S>, a: View<'_, S>, w: &[f64]) {
-    let run = a.1.len() / w.len();
-    for (r, &w) in w.iter().enumerate() {
-        let w = f.factor(f.center(f.s.splat(w)));
-        for i in (r * run..(r + 1) * run).step_by(S::LANES) {
-            x.set(i, f.s.add(x.at(i), f.mul_by(a.at(i), w)));
-        }
-    }
-}
-
-/// x += a*w lazily for runs shorter than a vector: the weights of the block are first spread out.
-#[inline(always)]
-fn short_runs<S: Simd>(f: Field<S>, x: &mut ViewMut<'_, S>, a: View<'_, S>, w: &[f64]) {
-    let (n, mut spread) = (a.1.len(), [0.0; BLOCK]);
-    let run = n / w.len();
-    let w = match run {
-        1 => w,
-        2 => spread_runs::<2>(w, &mut spread),
-        _ => spread_runs::<4>(w, &mut spread),
-    };
-    let w = View(f.s, w);
-    for i in (0..n).step_by(S::LANES) {
-        x.set(i, f.s.add(x.at(i), f.mul(a.at(i), w.at(i))));
-    }
-}
-
-#[inline(always)]
-fn spread_runs<'a, const RUN: usize>(w: &[f64], spread: &'a mut [f64; BLOCK]) -> &'a [f64] {
-    for (run, &w) in spread.chunks_exact_mut(RUN).zip(w) {
-        run.copy_from_slice(&[w; RUN]);
-    }
-    &spread[..w.len() * RUN]
 }

@@ -8,10 +8,17 @@
 mod divided;
 #[cfg(target_arch = "x86_64")]
 mod generic;
+#[cfg(target_arch = "x86_64")]
+mod inner;
 pub mod outer;
 pub(crate) mod reference;
+#[cfg(target_arch = "x86_64")]
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod runs;
 
-use crate::simd::dispatch;
+use crate::packed::Row;
+use crate::simd::{dispatch, dispatch_packed};
 use crate::Modulus;
 
 dispatch! {
@@ -62,6 +69,8 @@ dispatch! {
     /// x += sum of a * w over the terms (a, w), each w in runs of its own as in [`mul_runs_add_assign`];
     /// fused per cache block
     fn mac_runs(m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]);
+    /// The same sum, in place of what x was.
+    fn sum_runs(m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]);
     /// d0 += a0*b0, d1 += a0*b1 + a1*b0, d2 += a1*b1: the tensor product of two ciphertexts
     fn tensor_accumulate(
         m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64],
@@ -69,6 +78,19 @@ dispatch! {
     );
     /// out = the centred representative of a mod `from`, reduced mod `to`
     fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]);
+}
+
+dispatch_packed! {
+    /// [`inner_product2`] with packed keys, which are unpacked in registers.
+    fn inner_product2_packed(
+        m: &Modulus, out0: &mut [f64], out1: &mut [f64],
+        ds: &[&[f64]], k0s: &[Row<'_>], k1s: &[Row<'_>]
+    );
+    /// [`divided_product`] with packed keys.
+    fn divided_product_packed(
+        m: &Modulus, out: &mut [f64], ds: &[&[f64]], ks: &[Row<'_>], lift: &[f64], c: u64,
+        add: Option<(&[f64], u64)>
+    );
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The kernels in u64/u128 integers: the definition that the SIMD paths must match bit for bit.
 
+use crate::packed::Row;
 use crate::Modulus;
 
 #[inline]
@@ -121,6 +122,38 @@ pub fn divided_product(
     }
 }
 
+pub fn inner_product2_packed(
+    m: &Modulus,
+    out0: &mut [f64],
+    out1: &mut [f64],
+    ds: &[&[f64]],
+    k0s: &[Row<'_>],
+    k1s: &[Row<'_>],
+) {
+    let [k0s, k1s] = [k0s, k1s].map(|rows| unpacked(m, rows));
+    inner_product2(m, out0, out1, ds, &views(&k0s), &views(&k1s));
+}
+
+pub fn divided_product_packed(
+    m: &Modulus,
+    out: &mut [f64],
+    ds: &[&[f64]],
+    ks: &[Row<'_>],
+    lift: &[f64],
+    c: u64,
+    add: Option<(&[f64], u64)>,
+) {
+    divided_product(m, out, ds, &views(&unpacked(m, ks)), lift, c, add);
+}
+
+fn unpacked(m: &Modulus, rows: &[Row<'_>]) -> Vec<Vec<f64>> {
+    rows.iter().map(|row| row.unpacked(m.p())).collect()
+}
+
+fn views(rows: &[Vec<f64>]) -> Vec<&[f64]> {
+    rows.iter().map(|row| &row[..]).collect()
+}
+
 pub fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]) {
     let n = x.len();
     assert!(a.len() == n && !w.is_empty() && n.is_multiple_of(w.len()));
@@ -128,6 +161,11 @@ pub fn mul_runs_add_assign(m: &Modulus, x: &mut [f64], a: &[f64], w: &[f64]) {
     for ((x, a), &w) in x.chunks_exact_mut(run).zip(a.chunks_exact(run)).zip(w) {
         mul_scalar_add_assign(m, x, a, w as u64);
     }
+}
+
+pub fn sum_runs(m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]) {
+    x.fill(0.0);
+    mac_runs(m, x, terms);
 }
 
 pub fn mac_runs(m: &Modulus, x: &mut [f64], terms: &[(&[f64], &[f64])]) {

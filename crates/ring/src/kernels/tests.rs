@@ -2,6 +2,7 @@
 //! reference is right.
 
 use super::*;
+use crate::packed;
 use crate::simd::{path, testing::same_on_all_paths, Path};
 use crate::testing::{edge_limb, random_limb, sample_primes};
 use crate::AlignedVec;
@@ -192,6 +193,31 @@ fn products_with_runs() {
                 let out = agree(&m, &v[0], |x| mac_runs(&m, x, &terms));
                 let term = |t: usize, i: usize| at(t % 8, i) * at(3, i >> (t % 5));
                 is(&m, &out, |i| at(0, i) + (0..20).map(|t| term(t, i)).sum::<i128>());
+                let out = agree(&m, &v[0], |x| sum_runs(&m, x, &terms));
+                is(&m, &out, |i| (0..20).map(|t| term(t, i)).sum());
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_any_number_of_products_with_runs_of_one_length() {
+    for m in sample_primes(18) {
+        for v in input_sets(&m, 4096) {
+            let at = |l: usize, i: usize| v[l][i] as i128;
+            for (count, run) in (0..18).flat_map(|count| [1, 2, 4, 8, 4096].map(|run| (count, run))) {
+                let terms: Vec<(&[f64], &[f64])> = (0..count)
+                    .map(|t| (&v[t % 8][..], &v[(t + 3) % 8][..4096 / run]))
+                    .collect();
+                let exact = |i| {
+                    (0..count)
+                        .map(|t| at(t % 8, i) * at((t + 3) % 8, i / run))
+                        .sum::<i128>()
+                };
+                let out = agree(&m, &v[0], |x| sum_runs(&m, x, &terms));
+                is(&m, &out, exact);
+                let out = agree(&m, &v[0], |x| mac_runs(&m, x, &terms));
+                is(&m, &out, |i| at(0, i) + exact(i));
             }
         }
     }
@@ -252,6 +278,62 @@ fn divided_products_of_lazy_values() {
             }
         }
     });
+}
+
+/// A limb as a key file has it, and what may be read behind it.
+fn packed_limb(m: &Modulus, limb: &[f64]) -> Vec<u8> {
+    let len = packed::packed_len(limb.len(), m.p());
+    let mut bytes = vec![0xff; len + packed::SLACK];
+    assert!(packed::pack(limb, m.p(), &mut bytes[..len]));
+    bytes
+}
+
+/// What kernels make of packed keys is what they make of doubles, on every path, from any group on.
+#[test]
+fn products_with_packed_keys() {
+    for (m, n) in sample_primes(18)
+        .into_iter()
+        .flat_map(|m| [(m, 8), (m, 64), (m, 1040)])
+    {
+        for v in input_sets(&m, n) {
+            let bytes: Vec<Vec<u8>> = v.iter().map(|limb| packed_limb(&m, limb)).collect();
+            for (terms, skip) in [(0, 0), (1, 0), (2, 8), (3, 0), (4, 8), (5, 0), (9, 0)] {
+                let (skip, after) = (skip % n, packed::packed_len(skip % n, m.p()));
+                let limb = |t: usize| &v[t % 8][skip..];
+                let row = |t: usize| Row::new(&bytes[t % 8][after..], n - skip, m.p());
+                let ds: Vec<&[f64]> = (0..terms).map(limb).collect();
+                let [k0s, k1s] = [3, 5].map(|by| (by..by + terms).map(limb).collect::<Vec<_>>());
+                let [p0s, p1s] = [3, 5].map(|by| (by..by + terms).map(row).collect::<Vec<_>>());
+                let mut wanted = [v[0].clone(), v[1].clone()];
+                let [out0, out1] = &mut wanted;
+                reference::inner_product2(&m, &mut out0[skip..], &mut out1[skip..], &ds, &k0s, &k1s);
+                let found = same_on_all_paths(|| {
+                    let mut out = [v[0].clone(), v[1].clone()];
+                    let [out0, out1] = &mut out;
+                    inner_product2_packed(&m, &mut out0[skip..], &mut out1[skip..], &ds, &p0s, &p1s);
+                    out
+                });
+                assert_eq!(found, wanted, "{terms} terms mod {}", m.p());
+                let add = Some((limb(6), m.p() / 3));
+                let mut wanted = v[0].clone();
+                reference::divided_product(&m, &mut wanted[skip..], &ds, &k0s, limb(7), 5, add);
+                let found = agree(&m, &v[0], |x| {
+                    divided_product_packed(&m, &mut x[skip..], &ds, &p0s, limb(7), 5, add);
+                });
+                assert_eq!(found, wanted, "{terms} terms mod {}", m.p());
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "different lengths")]
+fn rows_of_a_shorter_prime_are_refused() {
+    let (short, m) = (Modulus::new((1 << 30) - 35).unwrap(), sample_primes(18)[0]);
+    let (x, bytes) = (AlignedVec::zeroed(4096), packed_limb(&short, &[1.0; 4096]));
+    let (row, mut out) = (Row::new(&bytes, 4096, short.p()), x.clone());
+    assert!(packed::width(m.p()) > 30);
+    divided_product_packed(&m, &mut out, &[&x], &[row], &x, 1, None);
 }
 
 proptest! {

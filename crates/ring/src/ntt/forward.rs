@@ -6,7 +6,9 @@
 //! called.)
 
 use super::plan::{Pass, Tables};
-use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Limb};
+use super::vector::{
+    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb,
+};
 use crate::ahead::Ahead;
 use crate::field::{Factor, Field};
 use crate::simd::Simd;
@@ -38,17 +40,20 @@ fn level<S: Simd, const M: usize, const L: usize>(f: Field<S>, v: &mut [S::V; M]
     }
 }
 
+/// What a level of rows `half` apart adds to and subtracts from.
 #[inline(always)]
-fn reduce_first_half<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M]) {
-    for row in v.iter_mut().take(M / 2) {
-        *row = f.reduce(*row);
+fn reduce_low<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M], half: usize) {
+    for (i, row) in v.iter_mut().enumerate() {
+        if i & half == 0 {
+            *row = f.reduce(*row);
+        }
     }
 }
 
 #[inline(always)]
 fn rows<S: Simd, const M: usize, const REDUCE: bool>(f: Field<S>, v: &mut [S::V; M], w: &[Factor<S>; M]) {
     if REDUCE {
-        reduce_first_half(f, v);
+        reduce_low(f, v, M / 2);
     }
     level::<S, M, 0>(f, v, w);
     if M > 2 {
@@ -96,30 +101,70 @@ fn run_pass<S: Simd>(
     }
 }
 
-/// The last log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time
-/// (count is even).
+/// All levels within the blocks `first..first + count` of M x M values, M = LANES: those of their rows, then
+/// those of their lanes. Two blocks at a time (count is even), of two limbs the same one, so that roots are
+/// made once.
 #[inline(always)]
-fn last_levels<S: Simd, const M: usize, const LAZY: bool>(
+fn last_levels<S: Simd, const M: usize, const K: usize, const LAZY: bool>(
     f: Field<S>,
-    x: Limb,
+    xs: [Limb; K],
     tables: &Tables,
     first: usize,
     count: usize,
     ahead: &mut impl Ahead,
 ) {
-    for block in (first..first + count).step_by(2) {
+    for block in (first..first + count).step_by(3 - K) {
         ahead.step();
-        let at = [block * M * M, (block + 1) * M * M];
+        let at = two_blocks(xs, block);
+        let mut v = load_two::<S, M>(f.s, at);
+        let [a, b] = &mut v;
+        if K == 2 {
+            row_levels(f, [a, b], tables, block);
+        } else {
+            row_levels(f, [a], tables, at[0].1);
+            row_levels(f, [b], tables, at[1].1);
+        }
+        transpose_two(f.s, &mut v);
         let w = [
-            lane_factors(f, &tables.forward, block),
-            lane_factors(f, &tables.forward, block + 1),
+            lane_factors(f, &tables.forward, at[0].1),
+            lane_factors(f, &tables.forward, at[1].1),
         ];
-        let mut v = load_transposed::<S, M>(f.s, x, at);
         lane_levels(f, &mut v, &w, tables.reduce_lanes, tables.reduce_last);
         if !LAZY {
             canonical(f, &mut v);
         }
-        store_transposed(f.s, x, at, &mut v);
+        transpose_two(f.s, &mut v);
+        store_two(f.s, at, &v);
+    }
+}
+
+/// The levels before those of the lanes, on the rows of one block of B limbs: two, or the three that there
+/// are for M = 8.
+#[inline(always)]
+fn row_levels<S: Simd, const M: usize, const B: usize>(
+    f: Field<S>,
+    mut vs: [&mut [S::V; M]; B],
+    tables: &Tables,
+    block: usize,
+) {
+    let groups = 1 << (tables.log_n - 2 * M.ilog2());
+    let w = broadcast::<S, M>(f.s, &tables.forward, groups, block);
+    let half = 1 << (tables.rows.log_radix - 1);
+    for v in &mut vs {
+        if tables.rows.reduce {
+            reduce_low(f, v, half);
+        }
+        if M == 4 || half == 4 {
+            level::<S, M, 0>(f, v, &w);
+        }
+    }
+    for v in &mut vs {
+        level::<S, M, 1>(f, v, &w);
+    }
+    if M > 4 {
+        for v in &mut vs {
+            level::<S, M, 2>(f, v, &w);
+        }
     }
 }
 
@@ -133,8 +178,8 @@ fn lane_levels<S: Simd, const M: usize>(
     reduce_last: bool,
 ) {
     if reduce_lanes {
-        reduce_first_half(f, &mut v[0]);
-        reduce_first_half(f, &mut v[1]);
+        reduce_low(f, &mut v[0], M / 2);
+        reduce_low(f, &mut v[1], M / 2);
     }
     pair_level::<S, M, 0>(f, v, w);
     if M > 4 {
@@ -174,7 +219,7 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(
 
 /// The passes over the whole limb, but for those of the first `done` levels.
 #[inline(always)]
-pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
+pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, [x]: [Limb; 1], done: u32) {
     let outer = &tables.passes[..tables.outer_passes];
     for &pass in outer.iter().filter(|pass| pass.log_groups >= done) {
         run_pass(f, x, tables, pass, (0, 1 << pass.log_groups), &mut ());
@@ -184,27 +229,36 @@ pub fn outer<S: Simd>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
 /// The rest of the transform for one block, M = LANES, but for the passes of the first `done` levels. LAZY
 /// leaves values below 2^51.
 #[inline(always)]
-pub fn block<S: Simd, const M: usize, const LAZY: bool>(
+pub fn block<S: Simd, const M: usize, const K: usize, const LAZY: bool>(
     f: Field<S>,
     tables: &Tables,
-    x: Limb,
+    xs: [Limb; K],
     (block, done): (usize, u32),
     ahead: &mut impl Ahead,
 ) {
     let (inner, log_blocks) = (&tables.passes[tables.outer_passes..], tables.log_blocks());
-    for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
-        let count = 1 << (pass.log_groups - log_blocks);
-        run_pass(f, x, tables, pass, (block * count, count), ahead);
+    for x in xs {
+        for &pass in inner.iter().filter(|pass| pass.log_groups >= done) {
+            let count = 1 << (pass.log_groups - log_blocks);
+            run_pass(f, x, tables, pass, (block * count, count), ahead);
+        }
     }
     let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
-    last_levels::<S, M, LAZY>(f, x, tables, block * count, count, ahead);
+    last_levels::<S, M, K, LAZY>(f, xs, tables, block * count, count, ahead);
 }
 
 /// The whole transform, M = LANES, but for the passes of the first `done` levels.
 #[inline(always)]
-pub fn transform<S: Simd, const M: usize>(f: Field<S>, tables: &Tables, x: Limb, done: u32) {
-    outer(f, tables, x, done);
+pub fn transform<S: Simd, const M: usize, const K: usize>(
+    f: Field<S>,
+    tables: &Tables,
+    xs: [Limb; K],
+    done: u32,
+) {
+    for x in xs {
+        outer(f, tables, [x], done);
+    }
     for at in 0..1usize << tables.log_blocks() {
-        block::<S, M, false>(f, tables, x, (at, done), &mut ());
+        block::<S, M, K, false>(f, tables, xs, (at, done), &mut ());
     }
 }

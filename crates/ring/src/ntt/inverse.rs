@@ -6,7 +6,9 @@
 //! below (1/2 + 0.237 k) p, which leaves every row below 2p too.
 
 use super::plan::{Pass, Tables};
-use super::vector::{broadcast, lane_factors, load, load_transposed, store, store_transposed, Limb};
+use super::vector::{
+    broadcast, lane_factors, load, load_two, store, store_two, transpose_two, two_blocks, Limb,
+};
 use crate::field::{Factor, Field};
 use crate::simd::Simd;
 
@@ -37,9 +39,8 @@ fn level<S: Simd, const M: usize, const L: usize, const SCALE: bool>(
 }
 
 /// Which rows must be reduced after the level of distance `half` so that rows below 2p leave a pass below 2p.
-/// Radix 2: the sum. Radix 4: the sum of sums. Radix 8 (the lane levels of AVX-512): the sums of sums after
-/// two levels, and after three the rows 1 and 2, sums of a sum of products (4p) and of a product of sums
-/// (3p).
+/// Radix 2: the sum. Radix 4: the sum of sums. Radix 8 (the blocks of AVX-512): the sums of sums after two
+/// levels, and after three the rows 1 and 2, sums of a sum of products (4p) and of a product of sums (3p).
 #[inline(always)]
 fn reduce_sums<S: Simd, const M: usize>(f: Field<S>, v: &mut [S::V; M], half: usize) {
     for (i, row) in v.iter_mut().enumerate() {
@@ -121,23 +122,54 @@ fn run_pass<S: Simd, const CENTRED: bool>(
     }
 }
 
-/// The first log2(M) levels of the blocks `first..first + count` of M x M values, M = LANES; two at a time
-/// (count is even).
+/// All levels within the blocks `first..first + count` of M x M values, M = LANES: those of their lanes, then
+/// those of their rows. Two blocks at a time (count is even).
 #[inline(always)]
-fn first_levels<S: Simd, const M: usize>(f: Field<S>, x: Limb, tables: &Tables, first: usize, count: usize) {
+fn first_levels<S: Simd, const M: usize>(
+    f: Field<S>,
+    (from, x): (Limb, Limb),
+    tables: &Tables,
+    first: usize,
+    count: usize,
+) {
     for block in (first..first + count).step_by(2) {
-        let at = [block * M * M, (block + 1) * M * M];
+        let at = two_blocks([x], block);
         let w = [
-            lane_factors(f, &tables.inverse, block),
-            lane_factors(f, &tables.inverse, block + 1),
+            lane_factors(f, &tables.inverse, at[0].1),
+            lane_factors(f, &tables.inverse, at[1].1),
         ];
-        let mut v = load_transposed::<S, M>(f.s, x, at);
+        let mut v = load_two::<S, M>(f.s, two_blocks([from], block));
+        transpose_two(f.s, &mut v);
         if M > 4 {
             pair_level::<S, M, 2>(f, &mut v, &w);
         }
         pair_level::<S, M, 1>(f, &mut v, &w);
         pair_level::<S, M, 0>(f, &mut v, &w);
-        store_transposed(f.s, x, at, &mut v);
+        transpose_two(f.s, &mut v);
+        row_levels(f, &mut v, tables, at.map(|(_, block)| block));
+        store_two(f.s, at, &v);
+    }
+}
+
+/// The levels after those of the lanes, on rows of two blocks: two, or the three that there are for M = 8.
+#[inline(always)]
+fn row_levels<S: Simd, const M: usize>(
+    f: Field<S>,
+    v: &mut [[S::V; M]; 2],
+    tables: &Tables,
+    [first, second]: [usize; 2],
+) {
+    let groups = 1 << (tables.log_n - 2 * M.ilog2());
+    let w = [
+        broadcast::<S, M>(f.s, &tables.inverse, groups, first),
+        broadcast::<S, M>(f.s, &tables.inverse, groups, second),
+    ];
+    if M > 4 {
+        pair_level::<S, M, 2>(f, v, &w);
+    }
+    pair_level::<S, M, 1>(f, v, &w);
+    if M == 4 || tables.rows.log_radix == 3 {
+        pair_level::<S, M, 0>(f, v, &w);
     }
 }
 
@@ -151,19 +183,43 @@ fn pair_level<S: Simd, const M: usize, const L: usize>(
     level::<S, M, L, false>(f, &mut v[1], &w[1]);
 }
 
-/// The whole transform, M = LANES, times c: canonical, or centred. scale: of c, see [`Tables::scale`].
+/// The whole transform in place, M = LANES: canonical. scale: see [`Tables::scale`].
+#[inline(always)]
+pub fn canonical<S: Simd, const M: usize>(
+    f: Field<S>,
+    tables: &Tables,
+    [x]: [Limb; 1],
+    scale: [(f64, f64); 2],
+) {
+    transform::<S, M, false>(f, tables, (x, x), scale);
+}
+
+/// That of `from`, or of x itself, into x, times c: centred. scale: of c.
+#[inline(always)]
+pub fn centred<S: Simd, const M: usize>(
+    f: Field<S>,
+    tables: &Tables,
+    [x]: [Limb; 1],
+    from: Option<&[f64]>,
+    scale: [(f64, f64); 2],
+) {
+    let from = from.map_or(x, |from| Limb::source(from, tables));
+    transform::<S, M, true>(f, tables, (from, x), scale);
+}
+
+/// That of the first limb, which may be the second one, into the second.
 #[inline(always)]
 pub fn transform<S: Simd, const M: usize, const CENTRED: bool>(
     f: Field<S>,
     tables: &Tables,
-    x: Limb,
+    (from, x): (Limb, Limb),
     scale: [(f64, f64); 2],
 ) {
     let (outer, inner) = tables.passes.split_at(tables.outer_passes);
     let log_blocks = tables.log_blocks();
     for block in 0..1usize << log_blocks {
         let count = 1 << (tables.log_n - 2 * M.ilog2() - log_blocks);
-        first_levels::<S, M>(f, x, tables, block * count, count);
+        first_levels::<S, M>(f, (from, x), tables, block * count, count);
         for &pass in inner.iter().rev() {
             let count = 1 << (pass.log_groups - log_blocks);
             run_pass::<S, CENTRED>(f, x, tables, (pass, block * count, count), scale);

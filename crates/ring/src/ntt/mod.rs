@@ -91,17 +91,35 @@ impl NttTable {
     /// Coefficients to values, in place: canonical in, canonical and bit-reversed out. Panics unless x.len()
     /// == n.
     pub fn forward(&self, x: &mut [f64]) {
-        assert_eq!(
-            x.len(),
-            self.n(),
+        self.forward_of([x]);
+    }
+
+    /// [`NttTable::forward`] of several limbs, two at a time: the roots of the last levels are made once for
+    /// both, which saves a twenty-fifth of the time.
+    pub fn forward_all(&self, xs: &mut [&mut [f64]]) {
+        for pair in xs.chunks_mut(2) {
+            match pair {
+                [x, y] => self.forward_of([x, y]),
+                pair => pair.iter_mut().for_each(|x| self.forward_of([x])),
+            }
+        }
+    }
+
+    fn forward_of<const K: usize>(&self, xs: [&mut [f64]; K]) {
+        assert!(
+            xs.iter().all(|x| x.len() == self.n()),
             "forward: the limb has another length than the table"
         );
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), x, 0),
+            Path::Avx2 => vector::forward_avx2(&self.modulus, self.avx2_tables(), xs, 0),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), x, 0),
-            _ => reference::forward(&self.modulus, self.integers(), x),
+            Path::Avx512 => vector::forward_avx512(&self.modulus, self.avx512_tables(), xs, 0),
+            _ => {
+                for x in xs {
+                    reference::forward(&self.modulus, self.integers(), x);
+                }
+            }
         }
     }
 
@@ -135,12 +153,12 @@ impl NttTable {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => {
                 let done = copied(x, self.avx2_tables());
-                vector::forward_avx2(&self.modulus, self.avx2_tables(), x, done);
+                vector::forward_avx2(&self.modulus, self.avx2_tables(), [x], done);
             }
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => {
                 let done = copied(x, self.avx512_tables());
-                vector::forward_avx512(&self.modulus, self.avx512_tables(), x, done);
+                vector::forward_avx512(&self.modulus, self.avx512_tables(), [x], done);
             }
             _ => {
                 x[len..].fill(0.0);
@@ -164,9 +182,9 @@ impl NttTable {
     pub fn forward_outer(&self, x: &mut [f64]) {
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::outer_avx2(&self.modulus, self.avx2_tables(), x, 0),
+            Path::Avx2 => vector::outer_avx2(&self.modulus, self.avx2_tables(), [x], 0),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::outer_avx512(&self.modulus, self.avx512_tables(), x, 0),
+            Path::Avx512 => vector::outer_avx512(&self.modulus, self.avx512_tables(), [x], 0),
             _ => assert_eq!(
                 x.len(),
                 self.n(),
@@ -175,20 +193,35 @@ impl NttTable {
         }
     }
 
-    /// The levels that concern one block of a limb, which they leave congruent to the values and below 2^51.
-    /// ahead: lines that the caches are asked for meanwhile.
-    pub fn forward_block(&self, x: &mut [f64], block: usize, ahead: &mut Lines) {
+    /// The levels that concern one block of each limb, which they leave congruent to the values and below
+    /// 2^51. As in [`NttTable::forward_all`], two limbs at a time. ahead: lines that the caches are asked for
+    /// meanwhile.
+    pub fn forward_block(&self, xs: &mut [&mut [f64]], block: usize, ahead: &mut Lines) {
         assert!(
             block < self.blocks(),
             "forward: block {block} of {}",
             self.blocks()
         );
+        for pair in xs.chunks_mut(2) {
+            match pair {
+                [x, y] => self.block_of([x, y], block, ahead),
+                pair => pair.iter_mut().for_each(|x| self.block_of([x], block, ahead)),
+            }
+        }
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
+    fn block_of<const K: usize>(&self, xs: [&mut [f64]; K], block: usize, ahead: &mut Lines) {
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::block_avx2(&self.modulus, self.avx2_tables(), x, (block, 0), ahead),
+            Path::Avx2 => vector::block_avx2(&self.modulus, self.avx2_tables(), xs, (block, 0), ahead),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => vector::block_avx512(&self.modulus, self.avx512_tables(), x, (block, 0), ahead),
-            _ => reference::forward(&self.modulus, self.integers(), x),
+            Path::Avx512 => vector::block_avx512(&self.modulus, self.avx512_tables(), xs, (block, 0), ahead),
+            _ => {
+                for x in xs {
+                    reference::forward(&self.modulus, self.integers(), x);
+                }
+            }
         }
     }
 
@@ -215,28 +248,44 @@ impl NttTable {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => {
                 let tables = self.avx2_tables();
-                vector::inverse_avx2(&self.modulus, tables, x, tables.scale(&self.modulus, 1));
+                vector::inverse_avx2(&self.modulus, tables, [x], tables.scale(&self.modulus, 1));
             }
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => {
                 let tables = self.avx512_tables();
-                vector::inverse_avx512(&self.modulus, tables, x, tables.scale(&self.modulus, 1));
+                vector::inverse_avx512(&self.modulus, tables, [x], tables.scale(&self.modulus, 1));
             }
             _ => self.reference_inverse(x),
         }
     }
 
-    /// Values to c times the coefficients, centred: what a conversion to other primes takes.
+    /// Values to c times the coefficients, centred, in place: what a conversion to other primes takes.
     pub fn inverse_centred(&self, x: &mut [f64], c: u64) {
+        self.centred(x, None, c);
+    }
+
+    /// The same from one limb into another, which saves a copy.
+    pub fn inverse_centred_into(&self, out: &mut [f64], values: &[f64], c: u64) {
+        self.centred(out, Some(values), c);
+    }
+
+    fn centred(&self, x: &mut [f64], from: Option<&[f64]>, c: u64) {
         let m = &self.modulus;
         match self.path() {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => vector::centred_avx2(m, self.avx2_tables(), x, self.avx2_tables().scale(m, c)),
+            Path::Avx2 => {
+                let tables = self.avx2_tables();
+                vector::centred_avx2(m, tables, [x], from, tables.scale(m, c));
+            }
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => {
-                vector::centred_avx512(m, self.avx512_tables(), x, self.avx512_tables().scale(m, c))
+                let tables = self.avx512_tables();
+                vector::centred_avx512(m, tables, [x], from, tables.scale(m, c));
             }
             _ => {
+                if let Some(from) = from {
+                    x.copy_from_slice(from);
+                }
                 self.reference_inverse(x);
                 x.iter_mut()
                     .for_each(|x| *x = m.center(m.mul(*x as u64, c)) as f64);

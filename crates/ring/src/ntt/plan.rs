@@ -2,9 +2,9 @@
 //! read.
 //!
 //! With L = log2(LANES), the last L of the log2(n) levels run on blocks of LANES x LANES values that are
-//! transposed in registers, with one root per lane. The levels before are grouped in passes of radix 4 (and
-//! one of radix 2 if their number is odd). Passes over blocks that fit in the first-level cache run block by
-//! block.
+//! transposed in registers, with one root per lane. The two or three levels before join vectors of such a
+//! block and run while the registers hold it. All others are grouped in passes of radix 4 (with AVX2 one of
+//! radix 2 if their number is odd). Passes over blocks that fit in the first-level cache run block by block.
 
 use super::powers_bit_reversed;
 use crate::{AlignedVec, Modulus, MAX_MODULUS};
@@ -22,6 +22,7 @@ pub struct Pass {
 #[derive(Debug)]
 struct Schedule {
     passes: Vec<Pass>,
+    rows: Pass,
     reduce_lanes: bool,
     reduce_last: bool,
 }
@@ -30,6 +31,8 @@ struct Schedule {
 pub struct Tables {
     pub log_n: u32,
     pub passes: Vec<Pass>,
+    /// Of the vectors of a block, before its lanes.
+    pub rows: Pass,
     /// Do the forward lane levels reduce half of the rows on the way in?
     pub reduce_lanes: bool,
     /// And before the very last level?
@@ -86,6 +89,7 @@ impl Tables {
     pub fn new(m: &Modulus, log_n: u32, psi: u64, log_lanes: u32) -> Self {
         let Schedule {
             passes,
+            rows,
             reduce_lanes,
             reduce_last,
         } = Bounds::new(m).schedule(log_n - log_lanes, log_lanes);
@@ -98,6 +102,7 @@ impl Tables {
         Self {
             log_n,
             passes,
+            rows,
             reduce_lanes,
             reduce_last,
             outer_passes,
@@ -175,24 +180,32 @@ impl Bounds {
         (bound * self.size < Self::CANONICAL).then_some(bound)
     }
 
-    /// Each pass reduces if it must; a pass leaves room for the products of the next one.
-    fn schedule(&self, pass_levels: u32, lane_levels: u32) -> Schedule {
+    /// A pass from bound k, and the bound after it: it reduces if it must, and leaves room for the products
+    /// of the next one.
+    fn pass(&self, k: f64, log_groups: u32, log_radix: u32) -> (Pass, f64) {
+        let lazy = self
+            .after(k, log_radix, false, false)
+            .filter(|k| k * self.size < 6.5);
+        let pass = Pass {
+            log_radix,
+            log_groups,
+            reduce: lazy.is_none(),
+        };
+        let reduced = || self.after(k, log_radix, true, false);
+        (pass, lazy.or_else(reduced).expect("a reduced pass is exact"))
+    }
+
+    /// Of `levels` levels before those of the lanes.
+    fn schedule(&self, levels: u32, lane_levels: u32) -> Schedule {
         let (mut k, mut passes) = (1.0, Vec::new());
-        for log_groups in (0..pass_levels).step_by(2) {
-            let log_radix = 2.min(pass_levels - log_groups);
-            let lazy = self
-                .after(k, log_radix, false, false)
-                .filter(|k| k * self.size < 6.5);
-            let reduce = lazy.is_none();
-            k = lazy
-                .or_else(|| self.after(k, log_radix, true, false))
-                .expect("a reduced pass is exact");
-            passes.push(Pass {
-                log_radix,
-                log_groups,
-                reduce,
-            });
+        let row_levels = if lane_levels > 2 { 2 + levels % 2 } else { 2 };
+        let outside = levels - row_levels;
+        for log_groups in (0..outside).step_by(2) {
+            let (pass, after) = self.pass(k, log_groups, 2.min(outside - log_groups));
+            passes.push(pass);
+            k = after;
         }
+        let (rows, k) = self.pass(k, outside, row_levels);
         let choices = [(false, false), (false, true), (true, true)];
         let fits = |&(lanes, last): &(bool, bool)| self.after_lanes(k, lane_levels, lanes, last).is_some();
         let (reduce_lanes, reduce_last) = choices
@@ -201,6 +214,7 @@ impl Bounds {
             .expect("reduced lane levels are canonical");
         Schedule {
             passes,
+            rows,
             reduce_lanes,
             reduce_last,
         }
@@ -218,7 +232,9 @@ mod tests {
                 for log_n in 2 * lane_levels + 1..=17 {
                     let schedule = Bounds { size }.schedule(log_n - lane_levels, lane_levels);
                     let levels: u32 = schedule.passes.iter().map(|pass| pass.log_radix).sum();
-                    assert_eq!(levels + lane_levels, log_n);
+                    assert_eq!(levels + schedule.rows.log_radix + lane_levels, log_n);
+                    assert_eq!(schedule.rows.log_groups, levels);
+                    assert!((2..=lane_levels).contains(&schedule.rows.log_radix));
                 }
             }
         }
@@ -227,12 +243,9 @@ mod tests {
     #[test]
     fn the_largest_primes_reduce_seldom_and_small_ones_never() {
         let reductions = |size| {
-            Bounds { size }
-                .schedule(14, 2)
-                .passes
-                .iter()
-                .filter(|pass| pass.reduce)
-                .count()
+            let schedule = Bounds { size }.schedule(14, 2);
+            let passes = schedule.passes.iter().chain(std::iter::once(&schedule.rows));
+            passes.filter(|pass| pass.reduce).count()
         };
         assert_eq!(reductions(1.0), 2);
         assert_eq!(reductions(0.01), 0);

@@ -87,26 +87,52 @@ fn blocks_end_what_the_outer_levels_begin() {
     for log_n in 1..=15 {
         for m in sample_primes(18) {
             let table = NttTable::new(m, log_n).unwrap();
-            for a in [random_limb(&m, 1 << log_n, 4), worst_limb(&m, 1 << log_n)] {
-                let whole = transformed(&a, |x| table.forward(x));
-                let found = same_on_all_paths(|| transformed(&a, |x| in_blocks(&table, x)));
+            for limbs in several(&m, 1 << log_n) {
+                let whole = all_transformed(&limbs, |xs| xs.iter_mut().for_each(|x| table.forward(x)));
+                let found = same_on_all_paths(|| all_transformed(&limbs, |xs| in_blocks(&table, xs)));
                 assert_eq!(found, whole, "log_n {log_n}, p {}", m.p());
             }
         }
     }
 }
 
+#[test]
+fn limbs_of_one_prime_transform_together_as_alone() {
+    for log_n in 1..=13 {
+        for m in sample_primes(18) {
+            let table = NttTable::new(m, log_n).unwrap();
+            for limbs in several(&m, 1 << log_n) {
+                let alone = all_transformed(&limbs, |xs| xs.iter_mut().for_each(|x| table.forward(x)));
+                let together = same_on_all_paths(|| all_transformed(&limbs, |xs| table.forward_all(xs)));
+                assert_eq!(together, alone, "log_n {log_n}, p {}", m.p());
+            }
+        }
+    }
+}
+
+/// One limb, two, and three.
+fn several(m: &Modulus, n: usize) -> [Vec<AlignedVec>; 3] {
+    let all = [random_limb(m, n, 4), worst_limb(m, n), random_limb(m, n, 8)];
+    [1, 2, 3].map(|count| all[..count].to_vec())
+}
+
+fn all_transformed(limbs: &[AlignedVec], f: impl Fn(&mut [&mut [f64]])) -> Vec<AlignedVec> {
+    let mut limbs = limbs.to_vec();
+    f(&mut limbs.iter_mut().map(|x| &mut x[..]).collect::<Vec<_>>());
+    limbs
+}
+
 /// Transforms the blocks from the last to the first, and makes canonical what they leave.
-fn in_blocks(table: &NttTable, x: &mut [f64]) {
+fn in_blocks(table: &NttTable, xs: &mut [&mut [f64]]) {
     let (m, len) = (table.modulus(), table.n() / table.blocks());
-    table.forward_outer(x);
+    xs.iter_mut().for_each(|x| table.forward_outer(x));
     for block in (0..table.blocks()).rev() {
         let mut ahead = Lines::default();
         ahead.add(table.block_roots(block));
-        ahead.add(&x[..len]);
-        table.forward_block(x, block, &mut ahead);
+        ahead.add(&xs[0][..len]);
+        table.forward_block(xs, block, &mut ahead);
     }
-    for x in x {
+    for x in xs.iter_mut().flat_map(|x| x.iter_mut()) {
         assert!(x.abs() < 2f64.powi(51));
         *x = m.from_i64(*x as i64) as f64;
     }
@@ -124,6 +150,13 @@ fn centred_inverses_are_scaled() {
                     edge_limb(&m, 1 << log_n),
                 ] {
                     let found = same_on_all_paths(|| transformed(&a, |x| table.inverse_centred(x, c)));
+                    let into = same_on_all_paths(|| {
+                        transformed(&a, |x| {
+                            x.fill(1.0);
+                            table.inverse_centred_into(x, &a, c);
+                        })
+                    });
+                    assert_eq!(into, found);
                     let plain = transformed(&a, |x| table.inverse(x));
                     for (&x, &y) in plain.iter().zip(found.iter()) {
                         assert_eq!(y, m.center(m.mul(x as u64, c)) as f64);

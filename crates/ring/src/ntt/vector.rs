@@ -17,6 +17,12 @@ impl Limb {
         assert_eq!(x.len(), 1 << tables.log_n);
         Self(x.as_mut_ptr())
     }
+
+    /// A limb that is only read.
+    pub fn source(x: &[f64], tables: &Tables) -> Self {
+        assert_eq!(x.len(), 1 << tables.log_n);
+        Self(x.as_ptr().cast_mut())
+    }
 }
 
 /// M vectors, `stride` apart.
@@ -38,22 +44,34 @@ pub fn store<S: Simd, const M: usize>(s: S, x: Limb, offset: usize, stride: usiz
     }
 }
 
-/// Two blocks of M x M values, transposed.
+/// Where two blocks of M x M values lie and which ones they are: the same block of two limbs, or two blocks
+/// that follow each other in one.
 #[inline(always)]
-pub fn load_transposed<S: Simd, const M: usize>(s: S, x: Limb, at: [usize; 2]) -> [[S::V; M]; 2] {
-    let mut v = [load::<S, M>(s, x, at[0], M), load::<S, M>(s, x, at[1], M)];
-    s.transpose(&mut v[0]);
-    s.transpose(&mut v[1]);
-    v
+pub fn two_blocks<const K: usize>(xs: [Limb; K], block: usize) -> [(Limb, usize); 2] {
+    [(xs[0], block), (xs[K - 1], block + 2 - K)]
 }
 
-/// The inverse of [`load_transposed`].
+/// Two blocks of M x M values.
 #[inline(always)]
-pub fn store_transposed<S: Simd, const M: usize>(s: S, x: Limb, at: [usize; 2], v: &mut [[S::V; M]; 2]) {
+pub fn load_two<S: Simd, const M: usize>(s: S, at: [(Limb, usize); 2]) -> [[S::V; M]; 2] {
+    let [(x, first), (y, second)] = at;
+    [
+        load::<S, M>(s, x, first * M * M, M),
+        load::<S, M>(s, y, second * M * M, M),
+    ]
+}
+
+#[inline(always)]
+pub fn store_two<S: Simd, const M: usize>(s: S, at: [(Limb, usize); 2], v: &[[S::V; M]; 2]) {
+    let [(x, first), (y, second)] = at;
+    store(s, x, first * M * M, M, &v[0]);
+    store(s, y, second * M * M, M, &v[1]);
+}
+
+#[inline(always)]
+pub fn transpose_two<S: Simd, const M: usize>(s: S, v: &mut [[S::V; M]; 2]) {
     s.transpose(&mut v[0]);
     s.transpose(&mut v[1]);
-    store(s, x, at[0], M, &v[0]);
-    store(s, x, at[1], M, &v[1]);
 }
 
 /// The roots of M rows of group g out of `groups`, in heap order: level l, block b at 2^l + b. Entry 0 is
@@ -105,50 +123,58 @@ fn turned<S: Simd>(f: Field<S>, root: S::V, turn: (f64, f64)) -> Factor<S> {
 }
 
 macro_rules! instantiate {
-    ($name:ident, $body:path, $simd:ident, $features:literal, ($($arg:ident: $ty:ty),*)) => {
+    (
+        $name:ident, $body:path, $simd:ident, $features:literal,
+        [$($generic:tt)*] $limbs:tt, ($($arg:ident: $ty:ty),*)
+    ) => {
         /// Only called for a path that the processor supports.
-        pub fn $name(m: &Modulus, tables: &Tables, x: &mut [f64], $($arg: $ty),*) {
+        pub fn $name<$($generic)*>(m: &Modulus, tables: &Tables, xs: [&mut [f64]; $limbs], $($arg: $ty),*) {
             #[target_feature(enable = $features)]
-            fn inner(m: &Modulus, tables: &Tables, x: &mut [f64], $($arg: $ty),*) {
+            fn inner<$($generic)*>(m: &Modulus, tables: &Tables, xs: [&mut [f64]; $limbs], $($arg: $ty),*) {
                 // SAFETY: this function enables the features.
                 let s = unsafe { <$simd as Simd>::assume() };
-                $body(Field::new(s, m), tables, Limb::new(x, tables), $($arg),*)
+                $body(Field::new(s, m), tables, xs.map(|x| Limb::new(x, tables)), $($arg),*)
             }
             // SAFETY: `simd::path` only names what the processor supports.
-            unsafe { inner(m, tables, x, $($arg),*) }
+            unsafe { inner(m, tables, xs, $($arg),*) }
         }
     };
 }
 
-/// A part of the transform on both paths.
+/// A part of the transform on both paths, of how many limbs.
 macro_rules! on_both {
-    ($avx2:ident: $four:path, $avx512:ident: $eight:path, $args:tt) => {
-        instantiate!($avx2, $four, Avx2, "avx2,fma", $args);
-        instantiate!($avx512, $eight, Avx512, "avx2,fma,avx512f,avx512dq", $args);
+    ($avx2:ident: $four:path, $avx512:ident: $eight:path, $generics:tt $limbs:tt, $args:tt) => {
+        instantiate!($avx2, $four, Avx2, "avx2,fma", $generics $limbs, $args);
+        instantiate!($avx512, $eight, Avx512, "avx2,fma,avx512f,avx512dq", $generics $limbs, $args);
     };
 }
 on_both!(
-    forward_avx2: super::forward::transform::<Avx2, 4>,
-    forward_avx512: super::forward::transform::<Avx512, 8>,
+    forward_avx2: super::forward::transform::<Avx2, 4, K>,
+    forward_avx512: super::forward::transform::<Avx512, 8, K>,
+    [const K: usize] K,
     (done: u32)
 );
 on_both!(
     outer_avx2: super::forward::outer::<Avx2>,
     outer_avx512: super::forward::outer::<Avx512>,
+    [] 1,
     (done: u32)
 );
 on_both!(
-    block_avx2: super::forward::block::<Avx2, 4, true>,
-    block_avx512: super::forward::block::<Avx512, 8, true>,
+    block_avx2: super::forward::block::<Avx2, 4, K, true>,
+    block_avx512: super::forward::block::<Avx512, 8, K, true>,
+    [const K: usize] K,
     (at: (usize, u32), ahead: &mut Lines)
 );
 on_both!(
-    inverse_avx2: super::inverse::transform::<Avx2, 4, false>,
-    inverse_avx512: super::inverse::transform::<Avx512, 8, false>,
+    inverse_avx2: super::inverse::canonical::<Avx2, 4>,
+    inverse_avx512: super::inverse::canonical::<Avx512, 8>,
+    [] 1,
     (scale: [(f64, f64); 2])
 );
 on_both!(
-    centred_avx2: super::inverse::transform::<Avx2, 4, true>,
-    centred_avx512: super::inverse::transform::<Avx512, 8, true>,
-    (scale: [(f64, f64); 2])
+    centred_avx2: super::inverse::centred::<Avx2, 4>,
+    centred_avx512: super::inverse::centred::<Avx512, 8>,
+    [] 1,
+    (from: Option<&[f64]>, scale: [(f64, f64); 2])
 );

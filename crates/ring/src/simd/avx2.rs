@@ -1,6 +1,6 @@
 //! Four doubles at a time: AVX2 with FMA.
 
-use super::Simd;
+use super::{Simd, TWO_52};
 use std::arch::x86_64::*;
 
 /// Proof that AVX2 and FMA are there.
@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 pub(crate) struct Avx2(());
 
 // SAFETY of every block below: a value of `Avx2` exists, so the processor has AVX2 and FMA (see
-// `Simd::assume`); the two memory operations pass on their caller's promise.
+// `Simd::assume`); the memory operations pass on their caller's promise.
 impl Simd for Avx2 {
     type V = __m256d;
     const LANES: usize = 4;
@@ -87,6 +87,23 @@ impl Simd for Avx2 {
     fn pick(self, _: __m256d, _: &[u64; 8]) -> __m256d {
         unreachable!("four lanes")
     }
+    type Unpacking = Unpacking;
+    #[inline(always)]
+    fn unpacking(self, width: usize) -> Unpacking {
+        Unpacking::new(width)
+    }
+    #[inline(always)]
+    unsafe fn unpack(self, group: *const u8, first: usize, how: &Unpacking) -> __m256d {
+        let half = first / 4;
+        unsafe {
+            let pair = |k: usize| _mm_loadu_si128(group.add(how.starts[2 * half + k]).cast());
+            let x = _mm256_set_m128i(pair(1), pair(0));
+            let x = _mm256_srlv_epi64(_mm256_shuffle_epi8(x, how.places[half]), how.right[half]);
+            let exponent = _mm256_set1_epi64x(TWO_52.to_bits() as i64);
+            let x = _mm256_or_si256(_mm256_and_si256(x, how.mask), exponent);
+            _mm256_sub_pd(_mm256_castsi256_pd(x), _mm256_set1_pd(TWO_52))
+        }
+    }
     #[inline(always)]
     fn transpose(self, rows: &mut [__m256d]) {
         unsafe {
@@ -98,6 +115,38 @@ impl Simd for Avx2 {
             rows[1] = _mm256_permute2f128_pd::<0x20>(t1, t3);
             rows[2] = _mm256_permute2f128_pd::<0x31>(t0, t2);
             rows[3] = _mm256_permute2f128_pd::<0x31>(t1, t3);
+        }
+    }
+}
+
+/// Where the bits of eight residues lie, two of which are read as 16 bytes from the first one's first byte
+/// on: 7 + 2 * 50 bits at most. By halves of a group: which bytes, and how far they are shifted.
+#[derive(Clone, Copy)]
+pub(crate) struct Unpacking {
+    starts: [usize; 4],
+    places: [__m256i; 2],
+    right: [__m256i; 2],
+    mask: __m256i,
+}
+
+impl Unpacking {
+    #[inline(always)]
+    fn new(width: usize) -> Self {
+        let (mut places, mut right) = ([0u8; 64], [0u64; 8]);
+        let starts = [0, 2, 4, 6].map(|i| i * width / 8);
+        for i in 0..8 {
+            right[i] = (i * width % 8) as u64;
+            let byte = i * width / 8 - starts[i / 2];
+            (0..8).for_each(|b| places[8 * i + b] = (byte + b).min(15) as u8);
+        }
+        // SAFETY: reads the arrays above; a value of `Avx2` exists where this is called.
+        unsafe {
+            Self {
+                starts,
+                places: [0, 1].map(|h| _mm256_loadu_si256(places.as_ptr().add(32 * h).cast())),
+                right: [0, 1].map(|h| _mm256_loadu_si256(right.as_ptr().add(4 * h).cast())),
+                mask: _mm256_set1_epi64x((1 << width) - 1),
+            }
         }
     }
 }

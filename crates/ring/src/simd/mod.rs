@@ -11,7 +11,14 @@ mod avx2;
 mod avx512;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use {avx2::Avx2, avx512::Avx512};
+pub(crate) use {
+    avx2::Avx2,
+    avx512::{Avx512, Avx512Bytes},
+};
+
+/// 2^52: an integer below it, or-ed into its bits, is added to it.
+#[cfg(target_arch = "x86_64")]
+const TWO_52: f64 = 4_503_599_627_370_496.0;
 
 /// Vectors of `LANES` doubles. All operations round to nearest, as IEEE 754 demands.
 pub(crate) trait Simd: Copy {
@@ -51,6 +58,15 @@ pub(crate) trait Simd: Copy {
     fn negate(self, a: Self::V, p: Self::V) -> Self::V;
     /// The lanes of a in this order; only for eight lanes.
     fn pick(self, a: Self::V, order: &[u64; 8]) -> Self::V;
+    /// What [`Self::unpack`] needs to know of a width.
+    type Unpacking: Copy;
+    /// For residues of so many bits, at most 50.
+    fn unpacking(self, width: usize) -> Self::Unpacking;
+    /// Residues `first..first + LANES` of the group of eight that begins at `group`, see [`crate::packed`].
+    ///
+    /// # Safety
+    /// [`crate::packed::SLACK`] bytes can be read at `group`.
+    unsafe fn unpack(self, group: *const u8, first: usize, how: &Self::Unpacking) -> Self::V;
     /// Transposes the LANES x LANES matrix whose rows are `rows` (exactly LANES of them).
     fn transpose(self, rows: &mut [Self::V]);
 }
@@ -102,6 +118,49 @@ macro_rules! dispatch {
     )*};
 }
 pub(crate) use dispatch;
+
+/// The same for kernels that read packed residues. Where there are 52-bit integer products there are shuffles
+/// of bytes across a register too (see [`Path::Ifma`]), which unpack in fewer steps.
+macro_rules! dispatch_packed {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {$(
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name($($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Avx2 as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+            fn avx512($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                generic::$name(unsafe { <$crate::simd::Avx512 as $crate::simd::Simd>::assume() }, $($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512dq,avx512vbmi")]
+            fn bytes($($arg: $ty),*) {
+                // SAFETY: this function enables the features.
+                let s = unsafe { <$crate::simd::Avx512Bytes as $crate::simd::Simd>::assume() };
+                generic::$name(s, $($arg),*)
+            }
+            match $crate::simd::path() {
+                // SAFETY: `path` only names what the processor supports.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Path::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Path::Ifma => unsafe { bytes($($arg),*) },
+                _ => reference::$name($($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use dispatch_packed;
 
 #[cfg(test)]
 pub(crate) mod testing {

@@ -17,7 +17,8 @@ pub enum Path {
     Avx2,
     /// Eight doubles at a time.
     Avx512,
-    /// The same, and conversions between bases on 52-bit integer products.
+    /// The same, with conversions between bases on 52-bit integer products, and residues unpacked by shuffles
+    /// of bytes: every processor has both or none.
     Ifma,
 }
 
@@ -47,7 +48,10 @@ impl Path {
                 avx512 && Self::Avx2.is_supported()
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Ifma => is_x86_feature_detected!("avx512ifma") && Self::Avx512.is_supported(),
+            Self::Ifma => {
+                let more = is_x86_feature_detected!("avx512ifma") && is_x86_feature_detected!("avx512vbmi");
+                more && Self::Avx512.is_supported()
+            }
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }

@@ -54,7 +54,7 @@ fn subtract_and_scale(
 fn divide(division: &Division, x: RnsPoly) -> RnsPoly {
     let ys: Vec<AlignedVec> = (0..division.from.len())
         .into_par_iter()
-        .map(|k| division.source(k, x.limbs[division.at(k)].clone()))
+        .map(|k| division.source_of(k, &x.limbs[division.at(k)]))
         .collect();
     let lift = division.lift(&ys);
     let limbs = targets(division.keep)
@@ -140,6 +140,14 @@ impl<'a> Division<'a> {
     pub(super) fn source(&self, k: usize, mut y: AlignedVec) -> AlignedVec {
         let scale = self.converter.input_scale(k);
         self.params.table(self.from[k]).inverse_centred(&mut y, scale);
+        y
+    }
+
+    /// The same, of a limb that is kept.
+    fn source_of(&self, k: usize, x: &[f64]) -> AlignedVec {
+        let (mut y, scale) = (AlignedVec::scratch(x.len()), self.converter.input_scale(k));
+        let table = self.params.table(self.from[k]);
+        table.inverse_centred_into(&mut y, x, scale);
         y
     }
 

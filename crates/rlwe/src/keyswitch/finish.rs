@@ -1,10 +1,9 @@
 //! The last step of a key switch, a block of a limb at a time: the inner levels of all transforms that the
 //! block needs, then products, division, addition and permutation while it lies in the first-level cache.
 //! Meanwhile the caches are asked for the next block.
-use super::converted;
 use super::divide::{targets, Division, Lift};
 use super::stationary::{pair, Limbs, Switch};
-use crate::switching::{special_product, SwitchingKey};
+use crate::switching::{special_product, Rows, SwitchingKey};
 use crate::RnsPoly;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -42,7 +41,7 @@ impl Switch<'_> {
         ending: &Ending<'_>,
         group: &[usize],
     ) -> Vec<Limbs> {
-        let digits = self.digits(group, converted);
+        let digits = self.digits(group);
         let [lifts0, lifts1] = lifts.map(|lift| lift.lifted(group));
         let made = digits.into_iter().zip(lifts0.into_iter().zip(lifts1));
         let target = |(&i, (digits, (l0, l1)))| self.target(division, ending, i, digits, [l0, l1]).finish();
@@ -96,9 +95,10 @@ struct Target<'a> {
 impl Target<'_> {
     fn finish(mut self) -> Limbs {
         let (table, n) = (self.table, self.table.n());
-        self.transformed().for_each(|x| table.forward_outer(x));
+        for x in self.transformed() {
+            table.forward_outer(x);
+        }
         let (len, mut ahead) = (n / table.blocks(), Lines::default());
-        let (piece, mut keys) = self.key.0.room(self.digits.len(), len);
         let mut before = AlignedVec::scratch(len);
         let mut out = [AlignedVec::scratch(n), AlignedVec::scratch(n)];
         for start in (0..n).step_by(len) {
@@ -107,23 +107,22 @@ impl Target<'_> {
                 self.ask_for(&mut ahead, self.source(start + len, len));
             }
             let block = part.start / len;
-            self.transformed()
-                .for_each(|x| table.forward_block(x, block, &mut ahead));
+            table.forward_block(&mut self.transformed(), block, &mut ahead);
             for (half, out) in out.iter_mut().enumerate() {
                 self.end_block(
                     half,
                     part.clone(),
                     (start, &mut out[start..start + len]),
                     &mut before,
-                    (piece, &mut keys),
                 );
             }
         }
         out.into()
     }
 
-    fn transformed(&mut self) -> impl Iterator<Item = &mut AlignedVec> {
-        self.digits.iter_mut().flatten().chain(&mut self.lifts)
+    fn transformed(&mut self) -> Vec<&mut [f64]> {
+        let limbs = self.digits.iter_mut().flatten().chain(&mut self.lifts);
+        limbs.map(|x| &mut x[..]).collect()
     }
 
     /// Where the block at `start` comes from.
@@ -149,20 +148,18 @@ impl Target<'_> {
         ahead.add(roots);
     }
 
-    /// One block of one half; `before` is room for it before it is permuted, `keys` for so many values of the
-    /// key.
+    /// One block of one half; `before` is room for it before it is permuted.
     fn end_block(
         &self,
         half: usize,
         part: Range<usize>,
         (start, out): (usize, &mut [f64]),
         before: &mut [f64],
-        keys: (usize, &mut [f64]),
     ) {
         match self.permutation {
-            None => self.divide(half, part, out, keys),
+            None => self.divide(half, part, out),
             Some(permutation) => {
-                self.divide(half, part, before, keys);
+                self.divide(half, part, before);
                 if before.len() == self.own.len() {
                     permutation.apply(out, before);
                 } else {
@@ -172,26 +169,18 @@ impl Target<'_> {
         }
     }
 
-    fn divide(&self, half: usize, part: Range<usize>, out: &mut [f64], (piece, room): (usize, &mut [f64])) {
-        let digits = self.digits.len();
-        for (out, start) in out.chunks_mut(piece).zip(part.step_by(piece)) {
-            let here = start..start + out.len();
-            let limbs = self
-                .digits
-                .iter()
-                .map(|x| x.as_ref().map_or(self.own, |x| &x[..]));
-            let ds: Vec<&[f64]> = limbs.map(|x| &x[here.clone()]).collect();
-            let ks = self.key.0.row(half, digits, self.key.1, &here, room);
-            let add = self.add[half].map(|a| (&a[here.clone()], self.e));
-            kernels::divided_product(
-                self.m,
-                out,
-                &ds,
-                &ks,
-                &self.lifts[half][here.clone()],
-                self.c,
-                add,
-            );
+    fn divide(&self, half: usize, part: Range<usize>, out: &mut [f64]) {
+        let limbs = self
+            .digits
+            .iter()
+            .map(|x| x.as_ref().map_or(self.own, |x| &x[..]));
+        let ds: Vec<&[f64]> = limbs.map(|x| &x[part.clone()]).collect();
+        let (key, at) = self.key;
+        let add = self.add[half].map(|a| (&a[part.clone()], self.e));
+        let lift = &self.lifts[half][part.clone()];
+        match key.rows(half, ds.len(), at, &part) {
+            Rows::Packed(ks) => kernels::divided_product_packed(self.m, out, &ds, &ks, lift, self.c, add),
+            Rows::Doubles(ks) => kernels::divided_product(self.m, out, &ds, &ks, lift, self.c, add),
         }
     }
 }

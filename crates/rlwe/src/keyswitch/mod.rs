@@ -12,7 +12,7 @@ pub use divide::{mod_down, mod_down_rescale, rescale};
 pub use finish::Ending;
 pub use stationary::{switch, switch_over, switch_rescale, Limbs};
 
-use crate::switching::{special_product, Gadget, SwitchingKey};
+use crate::switching::{special_product, Gadget, Rows, SwitchingKey};
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -45,13 +45,16 @@ pub fn decompose_for(params: &Parameters, c: &RnsPoly, special: usize) -> Decomp
 /// The ciphertext limbs of `c` in coefficient form, as the conversions of their digits take them.
 fn scaled_coefficients(params: &Parameters, c: &RnsPoly) -> Vec<AlignedVec> {
     let dl = params.digit_limbs();
-    let mut coefficients: Vec<AlignedVec> = c.limbs[..c.q_len].to_vec();
-    coefficients.par_iter_mut().enumerate().for_each(|(i, x)| {
-        let (d, len) = digit_of(i, dl, c.q_len);
-        let scale = params.mod_up(d, len).input_scale(i - d * dl);
-        params.table(i).inverse_centred(x, scale);
-    });
-    coefficients
+    let limbs = c.limbs[..c.q_len].par_iter().enumerate();
+    limbs
+        .map(|(i, limb)| {
+            let (d, len) = digit_of(i, dl, c.q_len);
+            let scale = params.mod_up(d, len).input_scale(i - d * dl);
+            let mut x = AlignedVec::scratch(params.n());
+            params.table(i).inverse_centred_into(&mut x, limb, scale);
+            x
+        })
+        .collect()
 }
 
 fn digit_of(i: usize, dl: usize, limbs: usize) -> (usize, usize) {
@@ -277,14 +280,12 @@ fn products(
     } else {
         (params.p_index(i - limbs), key.limbs + i - limbs)
     };
-    let (block, mut room) = key.room(ds.len(), part.len());
-    for start in (0..part.len()).step_by(block) {
-        let here = start..(start + block).min(part.len());
-        let of_limb = part.start + here.start..part.start + here.end;
-        let [bs, ks] = key.rows(ds.len(), at, &of_limb, &mut room);
-        let ds: Vec<&[f64]> = ds.iter().map(|d| &d[here.clone()]).collect();
-        let (out0, out1) = (&mut out0[here.clone()], &mut out1[here]);
-        kernels::inner_product2(params.modulus(index), out0, out1, &ds, &bs, &ks);
+    let m = params.modulus(index);
+    let rows = [0, 1].map(|half| key.rows(half, ds.len(), at, &part));
+    match &rows {
+        [Rows::Packed(bs), Rows::Packed(ks)] => kernels::inner_product2_packed(m, out0, out1, ds, bs, ks),
+        [Rows::Doubles(bs), Rows::Doubles(ks)] => kernels::inner_product2(m, out0, out1, ds, bs, ks),
+        _ => unreachable!("a key has halves of one kind"),
     }
 }
 

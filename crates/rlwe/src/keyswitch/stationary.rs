@@ -4,7 +4,7 @@
 //!
 //! The results are those of `decompose`, `inner_product` and a division, bit for bit.
 use super::divide::{targets, Division};
-use super::{add_to_limb, extended, require, scaled_coefficients, whole_products, Ending};
+use super::{add_to_limb, converted, prime_of, require, scaled_coefficients, whole_products, Ending};
 use crate::switching::SwitchingKey;
 use crate::{Parameters, RlweError, RnsPoly};
 use rayon::prelude::*;
@@ -101,17 +101,22 @@ impl<'a> Switch<'a> {
 
     /// Limbs `targets` of the pair over QP.
     fn limbs(&self, targets: &[usize]) -> Vec<Limbs> {
-        let made = self.digits(targets, extended);
-        let pairs = targets.iter().zip(&made);
-        pairs.map(|(&at, digits)| self.product(at, digits)).collect()
+        let pairs = targets.iter().zip(self.digits(targets));
+        let product = |(&at, mut digits): (&usize, Vec<Option<AlignedVec>>)| {
+            let mut limbs: Vec<&mut [f64]> = digits.iter_mut().flatten().map(|x| &mut x[..]).collect();
+            let prime = prime_of(self.params, self.c1.q_len, at);
+            self.params.table(prime).forward_all(&mut limbs);
+            self.product(at, &digits)
+        };
+        pairs.map(product).collect()
     }
 
-    /// By target, limb by limb, every digit; none for the digit that the limb belongs to.
-    pub(super) fn digits(&self, targets: &[usize], make: Make) -> Vec<Vec<Option<AlignedVec>>> {
+    /// By target, limb by limb, every digit in coefficient form; none for the digit that the limb belongs to.
+    pub(super) fn digits(&self, targets: &[usize]) -> Vec<Vec<Option<AlignedVec>>> {
         let digits = self.c1.q_len.div_ceil(self.params.digit_limbs());
         let mut made: Vec<Vec<Option<AlignedVec>>> = targets.iter().map(|_| Vec::new()).collect();
         for d in 0..digits {
-            let limbs = make(self.params, self.c1.q_len, &self.coefficients, (d, targets));
+            let limbs = converted(self.params, self.c1.q_len, &self.coefficients, (d, targets));
             for (row, x) in made.iter_mut().zip(limbs) {
                 row.push(x);
             }
@@ -148,9 +153,6 @@ impl<'a> Switch<'a> {
             .unzip()
     }
 }
-
-/// What makes digits: [`extended`] or [`super::converted`].
-type Make = fn(&Parameters, usize, &[AlignedVec], (usize, &[usize])) -> Vec<Option<AlignedVec>>;
 
 /// Limbs of pairs as a pair of polynomials.
 pub(super) fn pair(limbs: Vec<Limbs>, q_len: usize) -> (RnsPoly, RnsPoly) {

@@ -23,10 +23,26 @@ impl RingSwitchingKeys {
         let make = |from: &SecretKey, to: &SecretKey, limbs, gadget| {
             SwitchingKey::generate(large, from.ntt(), to.ntt(), limbs, large.p_len(), gadget)
         };
+        let [down, up] = Self::shapes(pair);
         Ok(Self {
-            down: make(&s, &embedded, large.q_len(), Gadget::Rns)?,
-            up: make(&embedded, &s, BACK_LIMBS, Gadget::Single)?,
+            down: make(&s, &embedded, down.0, down.1)?,
+            up: make(&embedded, &s, up.0, up.1)?,
         })
+    }
+
+    /// Down and up, as they were made: see [`Self::shapes`].
+    pub fn parts(&self) -> [&SwitchingKey; 2] {
+        [&self.down, &self.up]
+    }
+
+    /// The inverse of [`Self::parts`], for keys that have the shapes.
+    pub fn from_parts([down, up]: [SwitchingKey; 2]) -> Self {
+        Self { down, up }
+    }
+
+    /// (limbs, gadget) of the parts, under the large ring of the pair.
+    pub fn shapes(pair: &RingPair) -> [(usize, Gadget); 2] {
+        [(pair.large().q_len(), Gadget::Rns), (BACK_LIMBS, Gadget::Single)]
     }
 
     /// Bytes held in memory.

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import PlanError
+from tacita.omitted import AT_DEFAULT
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -33,7 +34,7 @@ class Formats:
     rings just large enough, see `score_ring` and `mix_ring`: the price of such a product grows with twice the
     bits). inverse: fraction bits of a row's inverse;
     normal_ring: of its product with the mixed values, by default what one plaintext prime multiplies. gelu:
-    one of `GELU_FORMS`.
+    one of `GELU_FORMS`, also for the other activations with a bump.
     table: fraction bits of a hidden embedding table.
     """
 
@@ -62,6 +63,29 @@ class Formats:
         """
         return self.normal_ring - 2 - range_bits(0.0, bound) - self.inverse
 
+    def gate_ring(self, bound: float) -> int:
+        """The least ring for products, below `bound`, of two factors at `product_fraction` bits."""
+        return 2 * self.product_fraction + range_bits(0.0, bound) + 2
+
+    def square_ring(self, interval: Interval) -> int:
+        """The same for squares of what is positive of an interval."""
+        return self.gate_ring(max(1.0, interval[1]) ** 2)
+
+    def narrow_ring(self, interval: Interval) -> int:
+        """The least ring for what is squared, at `product_fraction` bits."""
+        return self.product_fraction + range_bits(0.0, max(1.0, interval[1])) + 2
+
+    @property
+    def gate_slack(self) -> int:
+        """Bits of such a product that need not be right: its error is 2^-11 with the usual fraction."""
+        return 2 * self.product_fraction - 10
+
+    @property
+    def turn_ring(self) -> int:
+        """The ring in which queries and keys at `fraction` bits are turned: what a linear map leaves of its
+        own."""
+        return self.ring - self.weight
+
     def table_ring(self, bounds: EmbeddingBounds) -> int:
         """Bits in which the rows of a hidden table are shared."""
         return self.table + range_bits(0.0, bounds.entry) + 2
@@ -89,7 +113,7 @@ class AttentionBounds:
 @dataclass(frozen=True)
 class NormBounds:
     """What is public of a LayerNorm: magnitude of x - mean, interval of variance + epsilon, a power of two
-    above |gamma|."""
+    above |gamma|. Of a norm without mean: the same with 0 for the mean."""
 
     centred: float
     variance: Interval
@@ -106,15 +130,18 @@ class EmbeddingBounds:
 @dataclass(frozen=True)
 class Bounds:
     """What is public of a model's values, by node: attention, functions (intervals of their arguments),
-    norms."""
+    norms, gates (magnitude of the product)."""
 
     attention: Mapping[str, AttentionBounds]
     functions: Mapping[str, Interval]
     norms: Mapping[str, NormBounds]
+    gates: Mapping[str, float] = field(default_factory=dict, metadata=AT_DEFAULT)
 
 
-KINDS = ("gelu", "relu", "tanh")  # of functions
+BUMPED = ("gelu", "gelu_tanh", "silu")  # max(x, 0) less a bump of |x|
+KINDS = (*BUMPED, "relu", "relu2", "tanh")  # of functions
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
+TURN = 12  # fraction bits of cosines and sines
 POWER = 14  # fraction bits of exponentials
 # of a mean: bits of its modulus, fraction bits of its weights 1/n and of what is averaged
 MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = 46, 20, 14

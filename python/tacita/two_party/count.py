@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, field
 from math import prod
 
-from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.two_party.base import (
     KINDS,
     Bounds,
@@ -28,29 +28,45 @@ from tacita.two_party.base import (
 
 Shape = tuple[int, ...]  # (rows, columns) or (heads, rows, columns)
 
-GELU = {"abs4": 1380, "abs8": 1780}  # bits an element
-RELU = 420
+# bits an element, with one square less and more; GELU's as fitted to whole models, the others measured alone
+BUMPED = {
+    "gelu": {"abs4": 1380, "abs8": 1780},
+    "gelu_tanh": {"abs4": 1200, "abs8": 1620},
+    "silu": {"abs4": 1700, "abs8": 2080},
+}
+RELU, RELU_SQUARED, PRIME = 420, 680, 320  # the last for each further plaintext prime of the square
 EXP, TANH = 2250, 2000
 NORM, NORM_SLOT = 130, 1144  # bits an element, and a slot of the ciphertexts that carry it
 NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 900  # bits a slot
 ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
+HEAD_ROW, HEAD_TRANSFERS = 8000, 620  # bits and transfers a row, in the norm of heads: many short rows
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
 SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
+GATE = (630, 930, 1230)  # bits a slot, by plaintext primes, for a product of two shared tensors
+REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
 TRANSFERS = {
     "gelu": 40,
+    "gelu_tanh": 40,
+    "silu": 40,
     "relu": 40,
+    "relu2": 42,
     "tanh": 0,
     "score": 40,
     "norm": 3,
 }  # correlated ones an element, to a third
 
-SQUARES = {"relu": 0, "abs4": 2, "abs8": 3}  # responses for an activation: the squares of its polynomial
+# responses for an activation: the squares of its polynomial
+SQUARES = {
+    "gelu": {"abs4": 2, "abs8": 3},
+    "gelu_tanh": {"abs4": 2, "abs8": 3},
+    "silu": {"abs4": 3, "abs8": 4},
+}
 EXPONENTIAL, TANH_RESPONSES = 4, 3
 # responses for one value a row (reciprocal, 1/sqrt): three squares, two products of two primes, one to spare
 ROW_VALUE = 8
-NORM_PRIMES = 2
+NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 QUOTIENT_SLACK = 15
 
@@ -67,13 +83,15 @@ class Response:
 class Cost:
     """Of one text, both directions together. nodes: in the order in which they begin.
 
-    bits: sent. transfers: correlated ones used. multiplications: of weights with values."""
+    bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
+    client learns."""
 
     bits: float = 0.0
     transfers: int = 0
     multiplications: float = 0.0
     responses: list[Response] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
+    numbers: int = 0
 
 
 class CountTensors:
@@ -106,6 +124,10 @@ class CountTensors:
         """Two extensions at most, far below a product."""
         return x
 
+    def scaled(self, x: Shape, factor: float) -> Shape:
+        """An extension at most."""
+        return x
+
     def positions(self, x: Shape, p: Positions) -> Shape:
         """Local."""
         return x
@@ -132,8 +154,24 @@ class CountTensors:
         self._shared(queries[0], prod(queries[1:]), prod(keys[1:]), prod(found[1:]))
         return found
 
-    def softmax(self, scores: Shape, name: str) -> Unnormalised[Shape]:
-        """See the contract."""
+    def turn(self, x: Shape, rotary: Rotary) -> Shape:
+        """Local."""
+        return x
+
+    def biased(self, scores: Shape, relative: Relative, name: str) -> Shape:
+        """Local."""
+        return scores
+
+    def times(self, x: Shape, y: Shape, name: str) -> Shape:
+        """One product of numbers."""
+        f = self._formats
+        primes = _primes(2 * f.gate_ring(self._bounds.gates[name]) - f.gate_slack)
+        self.cost.bits += GATE[primes - 1] * _whole(prod(x))
+        self._respond(primes * _ciphertexts(prod(x)), 2)
+        return x
+
+    def softmax(self, scores: Shape, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Shape]:
+        """What a query may see is public and costs nothing."""
         values, rows = prod(scores), scores[0] * scores[1]
         self.cost.bits += EXP * values + ROW * rows
         self.cost.transfers += TRANSFERS["score"] * values
@@ -159,32 +197,52 @@ class CountTensors:
         """See the contract."""
         if kind not in KINDS:
             raise unknown_kind(kind)
-        form = self._formats.gelu if kind == "gelu" else kind
-        self.cost.bits += ({"relu": RELU, "tanh": TANH} | GELU)[form] * prod(x)
+        form, primes = self._formats.gelu, self._square_primes(name) if kind == "relu2" else 0
+        bits = {"relu": RELU, "relu2": RELU_SQUARED + PRIME * (primes - 1), "tanh": TANH}
+        responses = {"relu": 0, "relu2": primes, "tanh": TANH_RESPONSES}
+        found = BUMPED[kind][form] if kind in BUMPED else bits[kind]
+        count = SQUARES[kind][form] if kind in SQUARES else responses[kind]
+        self.cost.bits += found * prod(x)
         self.cost.transfers += TRANSFERS[kind] * prod(x)
-        self._respond((SQUARES | {"tanh": TANH_RESPONSES})[form] * _ciphertexts(prod(x)), 1)
+        self._respond(count * _ciphertexts(prod(x)), 1)
         return x
 
     def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
-        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's
-        value."""
+        """Of heads, all rows together, so many of them at once as the engine takes."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
-        rows, size = x
-        self.cost.bits += (
-            NORM * rows * size + NORM_SLOT * _whole(rows * size) + NORM_ROWS * _whole(rows) + ROW * rows
-        )
-        self.cost.transfers += TRANSFERS["norm"] * rows * size
-        blocks = -(-size // min(COEFFICIENTS // rows, size))
-        self._respond(NORM_PRIMES, blocks)
-        self._respond(NORM_PRIMES * blocks, 3)
-        self._respond(ROW_VALUE * _ciphertexts(rows), 2)
+        rows, size = prod(x[:-1]), x[-1]
+        for at in range(0, rows, NORM_MOST):
+            self._norm(min(NORM_MOST, rows - at), size)
+        heads = len(x) > 2
+        self.cost.bits += (HEAD_ROW if heads else ROW) * rows
+        self.cost.transfers += HEAD_TRANSFERS * rows if heads else TRANSFERS["norm"] * rows * size
         return x
 
     def mean(self, x: Shape, name: str, *, opened: bool = False) -> Shape:
         """See the contract."""
         self._shared(1, x[0], prod(x), x[1])
         return 1, x[1]
+
+    def _square_primes(self, name: str) -> int:
+        """Plaintext primes of a square from the narrowest ring (see `SharedTensors`)."""
+        f, interval = self._formats, self._bounds.functions[name]
+        return _primes(f.narrow_ring(interval) + f.square_ring(interval) - f.gate_slack)
+
+    def answer(self, rows: int, outputs: int) -> None:
+        """What the client learns. A row alone is not worth counting."""
+        self.cost.numbers = rows * outputs
+        self.cost.bits += REVEALED * (rows - 1) * outputs
+
+    def _norm(self, rows: int, size: int) -> None:
+        """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's
+        value."""
+        values = rows * size
+        self.cost.bits += NORM * values + NORM_SLOT * _whole(values) + NORM_ROWS * _whole(rows)
+        blocks = -(-size // min(COEFFICIENTS // rows, size))
+        self._respond(NORM_PRIMES, blocks)
+        self._respond(NORM_PRIMES * blocks, 3)
+        self._respond(ROW_VALUE * _ciphertexts(rows), 2)
 
     def _shared(self, count: int, left: int, right: int, result: int) -> None:
         """Products of two shared matrices of so many values."""
@@ -200,7 +258,12 @@ def _quotient_primes(formats: Formats, context: float) -> int:
     takes."""
     fraction = formats.mixed_fraction(context) + formats.inverse
     slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
-    return math.ceil((2 * formats.normal_ring - slack) / PLAIN_WIDTH)
+    return _primes(2 * formats.normal_ring - slack)
+
+
+def _primes(bits: int) -> int:
+    """Plaintext primes that hold so many."""
+    return math.ceil(bits / PLAIN_WIDTH)
 
 
 def _ciphertexts(count: int) -> int:

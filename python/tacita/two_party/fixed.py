@@ -12,8 +12,8 @@ from collections import Counter
 
 import numpy as np
 
-from tacita.blocks import arrays
-from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks import arrays, distances
+from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.weights import Weights
 from tacita.two_party import functions
 from tacita.two_party.base import (
@@ -22,6 +22,7 @@ from tacita.two_party.base import (
     MEAN_VALUE,
     MEAN_WEIGHT,
     POWER,
+    TURN,
     Array,
     Bounds,
     Formats,
@@ -31,6 +32,7 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import Fixed, Integers, constant, encode, matmul, weight_integers
+from tacita.two_party.turns import turns
 
 
 class FixedTensors:
@@ -61,6 +63,12 @@ class FixedTensors:
         """At `fraction` bits."""
         f = self._formats
         return self._held(x.at(f.fraction).values + y.at(f.fraction).values, f.fraction, f.ring - f.weight)
+
+    def scaled(self, x: Fixed, factor: float) -> Fixed:
+        """By a public integer with `weight` fraction bits, as a linear map is."""
+        f = self._formats
+        values = x.at(f.fraction).values * constant(factor, f.weight)
+        return self._held(values, f.fraction + f.weight, f.ring)
 
     def positions(self, x: Fixed, p: Positions) -> Fixed:
         """Rounded to the fraction of x."""
@@ -95,22 +103,37 @@ class FixedTensors:
         return Fixed(arrays.merge(x.values), x.fraction)
 
     def scores(self, queries: Fixed, keys: Fixed, name: str) -> Fixed:
-        """Both factors at `product_fraction` bits."""
+        """Both factors at `product_fraction` bits. What they must fit is known at softmax: positions may be
+        added before."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
-        return self._held(
-            matmul(left, np.swapaxes(right, -1, -2)),
-            2 * f.product_fraction,
-            f.score_ring(self._bounds.attention[name]),
-        )
+        return Fixed(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction)
 
-    def softmax(self, scores: Fixed, name: str) -> Unnormalised[Fixed]:
-        """Padded keys are moved out of the range of exp first."""
+    def turn(self, x: Fixed, rotary: Rotary) -> Fixed:
+        """At `fraction` bits, by public integers with `TURN` bits."""
+        f = self._formats
+        cos, sin = turns(rotary.base, *x.values.shape[-2:], TURN)
+        left, right = np.split(x.at(f.fraction).values, 2, axis=-1)
+        turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+        return self._held(turned, f.fraction + TURN, f.turn_ring)
+
+    def biased(self, scores: Fixed, relative: Relative, name: str) -> Fixed:
+        """The table at the scores' fraction."""
+        added = encode(self._weights.relative(relative, scores.values.shape[-2:]), scores.fraction)
+        return Fixed(scores.values + added, scores.fraction)
+
+    def times(self, x: Fixed, y: Fixed, name: str) -> Fixed:
+        """Both factors at `product_fraction` bits."""
+        f = self._formats
+        product = x.at(f.product_fraction).values * y.at(f.product_fraction).values
+        return self._held(product, 2 * f.product_fraction, f.gate_ring(self._bounds.gates[name]))
+
+    def softmax(self, scores: Fixed, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Fixed]:
+        """Padded keys and those out of reach are moved out of the range of exp first."""
         f, bounds = self._formats, self._bounds.attention[name]
-        away = bounds.hiding
-        padded = (self._mask == 0.0)[..., None, None, :]
-        hidden = Fixed(scores.values - np.where(padded, constant(away, scores.fraction), 0), scores.fraction)
-        bits = bounds.score_range
+        seen = self._mask[..., None, None, :] * distances.seen(scores.values.shape[-2:], reach)
+        away = np.where(seen == 0.0, constant(bounds.hiding, scores.fraction), 0)
+        hidden, bits = Fixed(scores.values - away, scores.fraction), bounds.score_range
         self._bounded(hidden, bits)
         return Unnormalised(*functions.softmax_parts(hidden, f.score_ring(bounds), bits, f.inverse))
 
@@ -134,18 +157,24 @@ class FixedTensors:
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = x.at(f.fraction)
         self._bounded(low, bits)
-        if kind == "relu":
-            return functions.relu(low)
-        if kind == "tanh":
-            return functions.tanh(low, f.ring - f.weight, bits)
-        return functions.gelu(low, f.ring - f.weight, bits, f.gelu)
+        match kind:
+            case "relu":
+                return functions.relu(low)
+            case "relu2":
+                squared = functions.relu_squared(low, f.product_fraction)
+                ring = f.square_ring(self._bounds.functions[name])
+                return self._held(squared.values, squared.fraction, ring)
+            case "tanh":
+                return functions.tanh(low, f.ring - f.weight, bits)
+            case _:
+                return functions.bumped(low, f.ring - f.weight, bits, functions.BUMPS[kind][f.gelu])
 
     def norm(self, x: Fixed, norm: Norm, name: str) -> Fixed:
         """See `functions.layer_norm`."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
-        affine = self._weights.affine(norm.name)
-        return functions.layer_norm(x, affine, norm.epsilon, self._bounds.norms[name], self._formats.fraction)
+        affine, bounds = self._weights.norm(norm), self._bounds.norms[name]
+        return functions.layer_norm(x, affine, norm, bounds, self._formats.fraction)
 
     def mean(self, x: Fixed, name: str, *, opened: bool = False) -> Fixed:
         """The client's weights 1/n of the real rows times the shared rows."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacita.blocks.base import Norm
 from tacita.two_party import chains
 from tacita.two_party.base import POWER, Array, NormBounds
 from tacita.two_party.chains import Chain
@@ -34,7 +35,12 @@ class Bump:
     limit: float
 
 
-BUMPS = {"abs4": Bump(chains.GELU, 3.25), "abs8": Bump(chains.GELU_FINE, 4.0)}
+# by function and form; SiLU's bump decays as x exp(-x), so it is fitted further out and takes a square more
+BUMPS = {
+    "gelu": {"abs4": Bump(chains.GELU, 3.25), "abs8": Bump(chains.GELU_FINE, 4.0)},
+    "gelu_tanh": {"abs4": Bump(chains.GELU_TANH, 3.25), "abs8": Bump(chains.GELU_TANH_FINE, 4.0)},
+    "silu": {"abs4": Bump(chains.SILU, 8.25), "abs8": Bump(chains.SILU_FINE, 10.0)},
+}
 
 
 def narrow(fraction: int) -> Format:
@@ -52,9 +58,15 @@ def relu(x: Fixed) -> Fixed:
     return Fixed(np.maximum(x.values, 0), x.fraction)
 
 
-def gelu(x: Fixed, ring: int, range_bits: int, form: str) -> Fixed:
+def relu_squared(x: Fixed, fraction: int) -> Fixed:
+    """max(x, 0)^2 of what is left of x at `fraction` bits, with twice as many. Off by |x| 2^-fraction."""
+    low = relu(x).at(fraction).values
+    return Fixed(low * low, 2 * fraction)
+
+
+def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
     """max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if it has fewer."""
-    bump, fraction = BUMPS[form], min(FINE, x.fraction)
+    fraction = min(FINE, x.fraction)
     low = coarse(x, ring, 6, range_bits)
     limit = constant(bump.limit, 6)
     negative, inside = low < 0, (low >= -limit) & (low < limit)
@@ -164,13 +176,13 @@ def norm_layout(size: int, bounds: NormBounds) -> NormLayout:
     return NormLayout(up, value, left // 2, left - left // 2, (high - 1 - 2 * ratio, high))
 
 
-def layer_norm(
-    x: Fixed, affine: tuple[Array, Array], epsilon: float, bounds: NormBounds, fraction: int
-) -> Fixed:
+def layer_norm(x: Fixed, affine: tuple[Array, Array], norm: Norm, bounds: NormBounds, fraction: int) -> Fixed:
     """gamma v / deviation(v) + beta, in one product of three factors. affine: gamma, beta."""
-    (gamma, beta), size = affine, x.values.shape[-1]
+    (gamma, beta), size, epsilon = affine, x.values.shape[-1], norm.epsilon
     layout = norm_layout(size, bounds)
-    centred = size * x.values - x.values.sum(axis=-1, keepdims=True)
+    centred = size * x.values
+    if norm.centred:
+        centred = centred - x.values.sum(axis=-1, keepdims=True)
     v = Fixed(centred, x.fraction + layout.up).at(layout.value).values
     least = epsilon / (2.0**layout.up / size) ** 2 * size
     squares = (v * v).sum(axis=-1, keepdims=True) + constant(least, 2 * layout.value)

@@ -8,14 +8,14 @@ values, which is local, and only what enters a linear map is extended to the ful
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacita.blocks import arrays
-from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks import arrays, distances
+from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
     KINDS,
@@ -23,19 +23,28 @@ from tacita.two_party.base import (
     MEAN_VALUE,
     MEAN_WEIGHT,
     POWER,
+    TURN,
     Array,
     Bounds,
     Formats,
+    Interval,
     Unnormalised,
     range_bits,
     unknown_kind,
     unknown_option,
 )
-from tacita.two_party.integers import weight_integers
-from tacita.two_party.residues import Share, Words, from_floats, opened, zeros
+from tacita.two_party.integers import constant, weight_integers
+from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
+from tacita.two_party.turns import turns
 
 Watch = Callable[[str], None]
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
+# the engine's functions with a bump, and their names for our two forms
+ENGINE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "gelu": ("gelu", {"abs4": "abs4", "abs8": "abs8"}),
+    "gelu_tanh": ("gelu", {"abs4": "tanh4", "abs8": "tanh8"}),
+    "silu": ("silu", {"abs4": "abs8", "abs8": "abs16"}),
+}
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
 
 
@@ -96,6 +105,12 @@ class SharedTensors:
         left, right = (self._factor(t, f.fraction, f.ring - f.weight) for t in (x, y))
         return left.plus(right)
 
+    def scaled(self, x: Share, factor: float) -> Share:
+        """Local in the ring of a linear map, by an integer that both parties know."""
+        f = self._formats
+        wide, whole = self._wide(x), np.array(constant(factor, f.weight)).view(np.uint64)
+        return Share(reduced(wide.values * whole, f.ring), f.ring, f.fraction + f.weight)
+
     def positions(self, x: Share, p: Positions) -> Share:
         """Local."""
         if self._weights is None:
@@ -142,13 +157,37 @@ class SharedTensors:
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
 
-    def softmax(self, scores: Share, name: str) -> Unnormalised[Share]:
-        """The client moves the scores of padded keys out of the range of exp in its own share."""
+    def turn(self, x: Share, rotary: Rotary) -> Share:
+        """Local: both parties know the angles. At `fraction` bits, whose ring has room for `TURN` more."""
+        low = self._scaled(x, self._formats.fraction)
+        cos, sin = (c.view(np.uint64) for c in turns(rotary.base, *x.values.shape[-2:], TURN))
+        left, right = np.split(low.values, 2, axis=-1)
+        turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+        return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
+
+    def biased(self, scores: Share, relative: Relative, name: str) -> Share:
+        """Local: the server adds its table to its own share."""
+        if self._weights is None:
+            return scores
+        table = self._weights.relative(relative, scores.values.shape[-2:])
+        return scores.plus(from_floats(table, scores.fraction, scores.ring))
+
+    def times(self, x: Share, y: Share, name: str) -> Share:
+        """One product of numbers, in a ring just large enough."""
+        f = self._formats
+        ring = f.gate_ring(self._bounds.gates[name])
+        left, right = (self._factor(t, f.product_fraction, ring) for t in (x, y))
+        product = self._party.product(left.values, right.values, ring, f.gate_slack)
+        return Share(product, ring, 2 * f.product_fraction)
+
+    def softmax(self, scores: Share, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Share]:
+        """The client, which knows the mask, moves the scores of padded keys and of those out of reach out of
+        the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
-        away = bounds.hiding
         if self._mask is not None:
-            gap = from_floats(np.where(self._mask == 0.0, away, 0.0), scores.fraction, scores.ring)
-            scores = scores.minus(gap)
+            seen = self._mask * distances.seen(scores.values.shape[-2:], reach)
+            gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
+            scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
         ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
@@ -177,28 +216,31 @@ class SharedTensors:
         return Share(product, f.normal_ring, fraction)
 
     def function(self, x: Share, kind: str, name: str) -> Share:
-        """gelu and tanh by the engine; relu by the sign of what is left of x in the fewest bits."""
+        """By the engine; relu by the sign of what is left of x in the fewest bits."""
         if kind not in KINDS:
             raise unknown_kind(kind)
         f, bits = self._formats, range_bits(*self._bounds.functions[name])
         low = self._scaled(x, f.fraction)
-        if kind == "relu":
-            return self._relu(low.reduced(bits + f.fraction + 2))
+        if kind in ("relu", "relu2"):
+            rectified = self._relu(low.reduced(bits + f.fraction + 2))
+            return rectified if kind == "relu" else self._square(rectified, self._bounds.functions[name])
         if kind == "tanh":
             values = self._party.tanh(low.values, low.ring, low.fraction, f.ring, f.fraction, range=bits)
         else:
-            values = self._party.gelu(low.values, low.ring, low.fraction, f.ring, form=f.gelu, range=bits)
+            called, forms = ENGINE[kind]
+            run = getattr(self._party, called)
+            values = run(low.values, low.ring, low.fraction, f.ring, form=forms[f.gelu], range=bits)
         return Share(values, f.ring, f.fraction)
 
     def norm(self, x: Share, norm: Norm, name: str) -> Share:
-        """By the engine, on what the linear map before it left."""
+        """By the engine, on what the linear map before it left; of heads, all rows in one call."""
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         f, bounds = self._formats, self._bounds.norms[name]
-        gamma, beta = (None, None) if self._weights is None else self._weights.affine(norm.name)
+        gamma, beta = (None, None) if self._weights is None else self._weights.norm(norm)
         x = self._factor(x, x.fraction, max(x.ring, f.ring))
         values = self._party.layer_norm(
-            np.ascontiguousarray(x.values),
+            np.ascontiguousarray(x.values).reshape(-1, norm.size),
             gamma,
             beta,
             bits=x.ring,
@@ -209,8 +251,9 @@ class SharedTensors:
             epsilon=norm.epsilon,
             out_bits=f.ring,
             out_frac=f.fraction,
+            centred=norm.centred,
         )
-        return Share(values, f.ring, f.fraction)
+        return Share(values.reshape(x.values.shape), f.ring, f.fraction)
 
     def mean(self, x: Share, name: str, *, opened: bool = False) -> Share:
         """The client's weights 1/n of the real rows, which it alone knows, times the shared rows. opened:
@@ -227,6 +270,14 @@ class SharedTensors:
         """x less its negative part."""
         negative = self._party.negative(x.values, x.ring)
         return x.minus(x.like(self._party.select(negative, x.values, x.ring)))
+
+    def _square(self, x: Share, interval: Interval) -> Share:
+        """x^2 of a rectified x at `product_fraction` bits, from the fewest bits that hold x."""
+        f = self._formats
+        least, ring = f.narrow_ring(interval), f.square_ring(interval)
+        low = self._scaled(x, f.product_fraction).reduced(least)
+        values = self._party.square_narrow(np.ascontiguousarray(low.values), least, ring, f.gate_slack)
+        return Share(values, ring, 2 * f.product_fraction)
 
     def _product(self, left: Share, right: Share, *, opened: bool = False) -> Share:
         """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up."""

@@ -1,4 +1,4 @@
-//! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two or three squares and vanishes further
+//! GELU, SiLU, ELU: max(x, 0) minus a bump of |x| that is fitted by two to four squares and vanishes further
 //! out.
 use super::chain::Chain;
 use super::fits;
@@ -19,9 +19,23 @@ pub enum GeluForm {
     /// Four segments with the paper's polynomials of degrees 3 and 6 (BumbleBee, appendix D), Z_{2^64}, 18
     /// fraction bits; error 3.4e-2, at -5 (the paper says 1.5e-2; its printed cubic is 0.033 there).
     Seg4,
+    /// GELU in its form with tanh, as [`GeluForm::Abs4`]: error 3e-3.
+    Tanh4,
+    /// GELU in its form with tanh, as [`GeluForm::Abs8`]: error 1e-3.
+    Tanh8,
     /// BOLT's 0.5 x + quartic in |x| on |x| < 2.7 (BumbleBee, appendix D): [`GeluForm::Abs4`]'s protocol with
     /// another chain; error 1.0e-2.
     P4,
+}
+
+/// Ways to approximate SiLU; errors as those of [`GeluForm`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SiluForm {
+    /// max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8.25: 3 squares; error 2.5e-3.
+    #[default]
+    Abs8,
+    /// The same with degree 16 on |x| < 10: 4 squares; error 1e-3.
+    Abs16,
 }
 
 /// Fraction bits of the copy that is compared with the thresholds.
@@ -66,26 +80,38 @@ pub fn gelu_with(
     range: u32,
 ) -> Result<Vec<u64>> {
     let to = Fixed { ring: out, ..from };
-    let bump = |chain, limit| Bump { chain, limit };
-    party.measured("gelu", |party| match form {
-        GeluForm::Abs4 => rectified(party, x, from, to, bump(&fits::GELU, 3.25), range),
-        GeluForm::Abs8 => rectified(party, x, from, to, bump(&fits::GELU_FINE, 4.0), range),
-        GeluForm::P4 => rectified(party, x, from, to, bump(&fits::P4, 2.75), range),
-        GeluForm::Seg4 => seg4::gelu(party, x, from, to, range),
-    })
+    let (chain, limit) = match form {
+        GeluForm::Abs4 => (&fits::GELU, 3.25),
+        GeluForm::Abs8 => (&fits::GELU_FINE, 4.0),
+        GeluForm::Tanh4 => (&fits::GELU_TANH, 3.25),
+        GeluForm::Tanh8 => (&fits::GELU_TANH_FINE, 4.0),
+        GeluForm::P4 => (&fits::P4, 2.75),
+        GeluForm::Seg4 => return party.measured("gelu", |party| seg4::gelu(party, x, from, to, range)),
+    };
+    let bump = Bump { chain, limit };
+    party.measured("gelu", |party| rectified(party, x, from, to, bump, range))
 }
 
-/// SiLU, x*sigmoid(x), for |x| <= 2^range - 1: max(x, 0) - |x| sigmoid(-|x|), degree 8 on |x| < 8; error
-/// 3.5e-3. Three squares: 1543 bits for each element.
+/// SiLU, x*sigmoid(x), for |x| <= 2^range - 1: max(x, 0) - |x| sigmoid(-|x|) by a form. Its bump decays as
+/// x exp(-x), more slowly than GELU's, so that it is fitted further out and takes a square more: 1543 bits
+/// for each element with three, 1920 with four.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for formats or ranges that do not fit; those of the channel.
-pub fn silu(party: &mut Party, x: &[u64], from: Fixed, out: Ring, range: u32) -> Result<Vec<u64>> {
+pub fn silu(
+    party: &mut Party,
+    x: &[u64],
+    from: Fixed,
+    out: Ring,
+    form: SiluForm,
+    range: u32,
+) -> Result<Vec<u64>> {
     let to = Fixed { ring: out, ..from };
-    let bump = Bump {
-        chain: &fits::SILU,
-        limit: 8.0,
+    let (chain, limit) = match form {
+        SiluForm::Abs8 => (&fits::SILU, 8.25),
+        SiluForm::Abs16 => (&fits::SILU_FINE, 10.0),
     };
+    let bump = Bump { chain, limit };
     party.measured("silu", |party| rectified(party, x, from, to, bump, range))
 }
 

@@ -1,4 +1,5 @@
 //! Layer normalisation: gamma (x - mean) / deviation + beta, gamma and beta known to the server alone.
+//! Without the mean it is RMSNorm, the same but for one local step.
 //!
 //! cols*x - sum(x) is cols*(x - mean), exactly and locally; read with more fraction bits it is v = (x -
 //! mean)/scale for a public power of two over cols, |v| < 1. The row sums of v^2 are taken before any
@@ -16,6 +17,8 @@ pub struct Norm {
     pub rows: usize,
     /// Columns: what is normalised over.
     pub cols: usize,
+    /// Whether the mean is taken off; if not, read 0 for it everywhere here.
+    pub centred: bool,
     /// |x - mean| of every element is below this.
     pub bound: f64,
     /// The deviation of every row is at least this (the root of epsilon counts in).
@@ -85,15 +88,16 @@ impl Norm {
     }
 }
 
-/// cols*x less the row's sum: local.
-fn centred(x: &[u64], cols: usize, ring: Ring) -> Vec<u64> {
+/// cols*x, less the row's sum where the mean is taken off: local.
+fn centred(x: &[u64], norm: &Norm, ring: Ring) -> Vec<u64> {
     let row = |row: &[u64]| {
         let sum = row.iter().fold(0u64, |s, &v| s.wrapping_add(v));
+        let sum = if norm.centred { sum } else { 0 };
         row.iter()
-            .map(|&v| ring.sub(v.wrapping_mul(cols as u64), sum))
+            .map(|&v| ring.sub(v.wrapping_mul(norm.cols as u64), sum))
             .collect::<Vec<_>>()
     };
-    x.chunks(cols).flat_map(row).collect()
+    x.chunks(norm.cols).flat_map(row).collect()
 }
 
 fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Result<()> {
@@ -176,7 +180,7 @@ fn normalised(
         frac: layout.value,
     };
     let rows = Rows::new(x.len() / norm.cols, norm.cols)?;
-    let v = convert(party, &centred(x, norm.cols, from.ring), read, work)?;
+    let v = convert(party, &centred(x, norm, from.ring), read, work)?;
     let v = share_operand(party, &rows.lay(&v), WORK, SLACK)?;
     let squares = sums_of_squares(party, &v, &rows)?;
     let inverse = inverse_deviations(party, squares, norm, layout)?;

@@ -23,7 +23,7 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{elu, gelu, gelu_with, silu, GeluForm, RANGE};
+pub use activation::{elu, gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
 pub use exp::{exp, tanh, EXP_LEAST, EXP_MOST};
 pub use fixed::{convert, rescale, Fixed};
 pub use inverse::{reciprocal, rsqrt, Span, RELATIVE_ERROR};

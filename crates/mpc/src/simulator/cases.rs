@@ -5,8 +5,9 @@ use super::link::Public;
 use crate::compare::negative;
 use crate::linear::table::{TableClient, TableServer, TableShape};
 use crate::linear::{share_times_share_with, share_times_weights_with, Dims, Options};
-use crate::nonlinear::{gelu, layer_norm, softmax_parts, tanh, Fixed, Norm};
+use crate::nonlinear::{gelu, layer_norm, silu, softmax_parts, tanh, Fixed, Norm, SiluForm};
 use crate::ot::CotKind;
+use crate::products::{product, square_narrow};
 use crate::{Party, Result, Ring, Role};
 use tacita_bfv::matmul::plan::Plain;
 use tacita_bfv::matmul::{Costs, Plan};
@@ -119,6 +120,7 @@ fn elementwise() -> Vec<Case> {
         let norm = Norm {
             rows: 64,
             cols: 128,
+            centred: true,
             bound: 8.0,
             least: 0.05,
             gamma: 2.0,
@@ -137,10 +139,18 @@ fn elementwise() -> Vec<Case> {
         )
         .map(|_| ())
     });
+    let gate = plain("gate of SiLU, square", CotKind::Ferret, |party, e| {
+        let x = copies(e, WIDE.ring, COUNT);
+        silu(party, &x, WIDE, WIDE.ring, SiluForm::Abs16, 6)?;
+        let (ring, narrow) = (Ring::new(30), Ring::new(18));
+        let factor = copies(e, ring, COUNT);
+        product(party, &factor, &factor, ring, 14)?;
+        square_narrow(party, &copies(e, narrow, COUNT), narrow, Ring::new(33), 14).map(|_| ())
+    });
     let transfers = [CotKind::Ferret, CotKind::SoftSpoken].map(transfers);
     transfers
         .into_iter()
-        .chain([compare, activation, pooler, attention, norm])
+        .chain([compare, activation, gate, pooler, attention, norm])
         .collect()
 }
 

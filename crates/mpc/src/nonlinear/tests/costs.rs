@@ -42,8 +42,19 @@ fn activations_cost_what_is_documented() {
     assert_near("gelu of the paper", gelu(GeluForm::Seg4).0, 4757.0);
     assert_near(
         "silu",
-        cost(8192, |party, x| silu(party, x, WIDE, WIDE.ring, RANGE)).0,
+        cost(8192, |party, x| {
+            silu(party, x, WIDE, WIDE.ring, SiluForm::Abs8, RANGE)
+        })
+        .0,
         1543.0,
+    );
+    assert_near(
+        "silu, fourth square",
+        cost(8192, |party, x| {
+            silu(party, x, WIDE, WIDE.ring, SiluForm::Abs16, RANGE)
+        })
+        .0,
+        1920.0,
     );
 }
 
@@ -57,6 +68,7 @@ fn rows_cost_what_is_documented() {
     let norm = |rows, cols| Norm {
         rows,
         cols,
+        centred: true,
         bound: 8.0,
         least: 0.1,
         gamma: 2.0,

@@ -91,8 +91,12 @@ type Case<'a> = (&'a Chain, &'a dyn Fn(f64) -> f64, f64);
 #[test]
 fn every_chain_stays_in_its_range_and_near_its_function() {
     let silu = |a: f64| a / (1.0 + a.exp());
-    let cases: [Case; 5] = [
-        (&fits::SILU, &silu, 1.7e-3),
+    let tanh = |a: f64| 0.5 * a * (1.0 - (0.7978845608 * (a + 0.044715 * a.powi(3))).tanh());
+    let cases: [Case; 8] = [
+        (&fits::GELU_TANH, &tanh, 2e-3),
+        (&fits::GELU_TANH_FINE, &tanh, 1.5e-4),
+        (&fits::SILU, &silu, 2.1e-3),
+        (&fits::SILU_FINE, &silu, 1.4e-4),
         (&fits::ROOT_EXP, &|x: f64| (x / 2.0).exp() / 2f64.sqrt(), 6e-5),
         (&fits::TANH, &|a: f64| 1.0 - a.tanh(), 3.8e-4),
         (&fits::RECIPROCAL, &|x: f64| 1.0 / x, 8e-6),

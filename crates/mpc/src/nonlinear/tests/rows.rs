@@ -107,10 +107,14 @@ fn spans_that_do_not_fit_are_refused() {
     }
 }
 
-fn true_norm(x: &[f64], gamma: &[f64], beta: &[f64], epsilon: f64) -> Vec<f64> {
-    let n = gamma.len() as f64;
+fn true_norm(x: &[f64], gamma: &[f64], beta: &[f64], norm: &Norm) -> Vec<f64> {
+    let (n, epsilon) = (norm.cols as f64, norm.epsilon);
     let row = |row: &[f64]| {
-        let mean = row.iter().sum::<f64>() / n;
+        let mean = if norm.centred {
+            row.iter().sum::<f64>() / n
+        } else {
+            0.0
+        };
         let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
         let scale = 1.0 / (variance + epsilon).sqrt();
         (0..row.len())
@@ -134,7 +138,7 @@ fn norm_error(x: &[f64], norm: Norm) -> f64 {
         );
         layer_norm(party, x, WIDE, &norm, gamma, beta, WIDE)
     });
-    let truth = true_norm(x, &gamma, &beta, norm.epsilon);
+    let truth = true_norm(x, &gamma, &beta, &norm);
     y.iter()
         .zip(&truth)
         .map(|(a, b)| (a - b).abs())
@@ -145,6 +149,7 @@ fn norm(rows: usize, cols: usize, bound: f64, least: f64) -> Norm {
     Norm {
         rows,
         cols,
+        centred: true,
         bound,
         least,
         gamma: 2.0,
@@ -164,6 +169,31 @@ fn layer_norm_of_ordinary_rows() {
         let x: Vec<f64> = noise(rows * cols, 7).iter().map(|n| scale * (n + 3.0)).collect();
         let error = norm_error(&x, norm(rows, cols, 2.0 * scale, 0.05 * scale));
         assert!(error < 3e-4, "({rows}, {cols}) scale {scale}: {error}");
+    }
+}
+
+/// Rows with a mean of three deviations, as one block of activations and as the heads of an attention; rows
+/// of zeros, which epsilon keeps finite.
+#[test]
+fn a_norm_without_mean() {
+    for (rows, cols, scale) in [(5, 128, 4.0), (1, 768, 1.0), (300, 32, 2.0), (2049, 4, 1.0)] {
+        let mut x: Vec<f64> = noise(rows * cols, 7).iter().map(|n| scale * (n + 1.0)).collect();
+        let norm = Norm {
+            centred: false,
+            ..norm(rows, cols, 2.0 * scale, 0.1 * scale)
+        };
+        let error = norm_error(&x, norm);
+        assert!(error < 3e-4, "({rows}, {cols}) scale {scale}: {error}");
+        x.iter_mut().for_each(|x| *x = 0.0);
+        let error = norm_error(
+            &x[..cols],
+            Norm {
+                rows: 1,
+                epsilon: 0.02 * scale * scale,
+                ..norm
+            },
+        );
+        assert!(error < 3e-4, "zeros, {cols}: {error}");
     }
 }
 

@@ -19,6 +19,7 @@ _Rotations = Sequence[tuple[int, int]]  # steps, highest user level
 _Link = str | tuple[float, float]  # "lan", "wan", or bits a second and seconds of a round trip
 
 __all__ = [
+    "PHASE",
     "Ciphertext",
     "CoefficientBlocks",
     "CoefficientKeys",
@@ -55,6 +56,8 @@ __all__ = [
     "two_party_pair",
     "yardstick_ms",
 ]
+
+PHASE: float  # a bootstrap's turn of the circle for a slot of 1: `slots.bootstraps.harmonics`
 
 # Errors
 
@@ -158,8 +161,11 @@ class EvaluationKeys:
     """Those of one client, at the server."""
 
     @staticmethod
-    def load(path: str, params: Parameters, rotations: _Rotations) -> EvaluationKeys:
-        """Raises FormatError for other keys than exactly those that `keygen` makes for these rotations."""
+    def load(
+        path: str, params: Parameters, rotations: _Rotations, coefficients: int | None = None
+    ) -> EvaluationKeys:
+        """Raises FormatError for other keys than exactly those that `keygen` makes for these rotations, and
+        for coefficient products of so many tokens."""
     @property
     def key_id(self) -> str: ...
     @property
@@ -187,6 +193,13 @@ class Evaluator:
     def with_keys(self, keys: EvaluationKeys) -> Evaluator:
         """An evaluator over another client's keys, with the same threads and matrices of bootstrapping."""
 
+    def prepare(self, bootstraps: bool, bytes: int) -> None:
+        """Makes now what the first request would make: the matrices of bootstrapping, if they are wanted, and
+        room for so many bytes of ciphertexts."""
+
+    @property
+    def coefficient_keys(self) -> CoefficientKeys | None:
+        """Those of the plan, if it has coefficient products."""
     @property
     def slots(self) -> int: ...
     @property
@@ -252,6 +265,7 @@ def keygen(
     secret_path: str,
     keys_path: str,
     progress: Callable[[int, int], object],
+    coefficients: int | None = None,
 ) -> None:
     """Writes a secret key and the evaluation keys of a plan. progress(done, total) may raise to interrupt."""
 
@@ -262,10 +276,12 @@ def encrypt(secret: SecretKey, slots: _Complex, level: int) -> Ciphertext:
 
 @final
 class CoefficientKeys:
-    """Keys to and from the secret of the small ring, for one number of tokens; no file format yet."""
+    """Keys to and from the secret of the small ring, for one number of tokens."""
 
     @staticmethod
     def generate(secret: SecretKey, tokens: int) -> CoefficientKeys: ...
+    @property
+    def tokens(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
 
@@ -437,6 +453,7 @@ class TwoParty:
     # Products element by element, and opening
     def product(self, x: _Shares, y: _Shares, bits: int, slack: int) -> _Shares: ...
     def square(self, x: _Shares, bits: int, slack: int) -> _Shares: ...
+    def square_narrow(self, x: _Shares, bits: int, to: int, slack: int) -> _Shares: ...
     def times_server(self, x: _Shares, w: _Shares | None, bits: int, slack: int) -> _Shares: ...
     def reveal(self, x: _Shares) -> None: ...
     def receive_revealed(self, x: _Shares, bits: int) -> _Shares: ...
@@ -471,7 +488,14 @@ class TwoParty:
         range: int = 10,
     ) -> _Shares: ...
     def silu(
-        self, x: _Shares, bits: int = 64, frac: int = 18, out_bits: int | None = None, *, range: int = 10
+        self,
+        x: _Shares,
+        bits: int = 64,
+        frac: int = 18,
+        out_bits: int | None = None,
+        *,
+        form: str = "abs8",
+        range: int = 10,
     ) -> _Shares: ...
     def elu(
         self, x: _Shares, bits: int = 64, frac: int = 18, out_bits: int | None = None, *, range: int = 10
@@ -546,6 +570,7 @@ class TwoParty:
         epsilon: float = 1e-12,
         out_bits: int | None = None,
         out_frac: int | None = None,
+        centred: bool = True,
     ) -> _Shares:
         """gamma and beta at the server, None at the client."""
     def rescale(

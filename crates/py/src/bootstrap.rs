@@ -33,7 +33,7 @@ impl Evaluator {
             .collect())
     }
 
-    /// Made when it is first needed.
+    /// Made when it is first needed, or by `prepare`.
     pub(crate) fn bootstrapper(&self) -> Result<&Bootstrapper, CkksError> {
         if let Some(made) = self.bootstrapper.get() {
             return Ok(made);
@@ -45,6 +45,18 @@ impl Evaluator {
 
 #[pymethods]
 impl Evaluator {
+    /// Makes now what the first request would make otherwise: the matrices of bootstrapping, if they are
+    /// wanted, and room for this many bytes of ciphertexts.
+    fn prepare(&self, py: Python<'_>, bootstraps: bool, bytes: usize) -> PyResult<()> {
+        self.run(py, || {
+            if bootstraps {
+                self.bootstrapper()?;
+            }
+            self.inner.reserve(bytes);
+            Ok(())
+        })
+    }
+
     /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
     fn bootstrap(
         &self,

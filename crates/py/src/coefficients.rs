@@ -4,6 +4,7 @@ use crate::error::{self, TacitaError};
 use crate::evaluator::{Evaluator, Handle};
 use crate::parameters::{native_level, Parameters};
 use crate::secret::SecretKey;
+use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use tacita_ckks::CkksParameters;
 use tacita_coefficients::{self as products, CoefficientError, Refresh};
 use tacita_wire::Owner;
 
-fn coefficients(e: CoefficientError) -> PyErr {
+pub(crate) fn coefficients(e: CoefficientError) -> PyErr {
     match e {
         CoefficientError::Ckks(e) => error::ckks(e),
         CoefficientError::Rlwe(e) => error::rlwe(e),
@@ -33,14 +34,13 @@ pub fn coefficient_rotations(params: &Parameters) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Keys to and from the secret of the small ring, for one number of tokens: made by the client in memory;
-/// they have no file format yet.
+/// Keys to and from the secret of the small ring, for one number of tokens. Where a plan asks for them they
+/// are part of `EvaluationKeys`; measurements make them in memory.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct CoefficientKeys {
-    inner: products::CoefficientKeys,
+    inner: Arc<SmallKeys>,
     params: CkksParameters,
     owner: Owner,
-    tokens: usize,
 }
 
 #[pymethods]
@@ -49,19 +49,37 @@ impl CoefficientKeys {
     #[staticmethod]
     fn generate(py: Python<'_>, secret: &SecretKey, tokens: usize) -> PyResult<Self> {
         let (params, key) = (secret.encoder.params().clone(), &secret.key);
-        let inner = py.detach(|| products::CoefficientKeys::generate(&params, key, tokens));
+        let inner = py.detach(|| SmallKeys::generate(&params, key, tokens))?;
         Ok(Self {
-            inner: inner.map_err(coefficients)?,
+            inner: Arc::new(inner),
             params,
             owner: secret.owner,
-            tokens,
         })
+    }
+
+    /// Of the products that they are for.
+    #[getter]
+    fn tokens(&self) -> usize {
+        self.inner.tokens
     }
 
     /// Bytes in memory.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
-        self.inner.bytes(&self.params).map_err(coefficients)
+        self.inner.inner.bytes(&self.params).map_err(coefficients)
+    }
+}
+
+#[pymethods]
+impl Evaluator {
+    /// Those of its evaluation keys, if the plan had such.
+    #[getter]
+    fn coefficient_keys(&self) -> Option<CoefficientKeys> {
+        Some(CoefficientKeys {
+            inner: self.small.clone()?,
+            params: self.inner.params().clone(),
+            owner: self.owner,
+        })
     }
 }
 
@@ -85,7 +103,13 @@ impl CoefficientBlocks {
 pub struct Coefficients {
     evaluator: Py<Evaluator>,
     keys: Py<CoefficientKeys>,
+    maps: Arc<Maps>,
+}
+
+/// Matrices for one number of tokens; evaluators that share their threads share these.
+pub struct Maps {
     inner: products::Coefficients,
+    tokens: usize,
     /// By depth of the function and native level of the result.
     shallow: Mutex<HashMap<(usize, usize), Arc<ShallowRefresh>>>,
 }
@@ -97,7 +121,7 @@ impl Coefficients {
         f: impl FnOnce(&Evaluator, &products::CoefficientKeys) -> products::Result<T> + Send,
     ) -> PyResult<T> {
         let (evaluator, keys) = (self.evaluator.get(), self.keys.get());
-        py.detach(|| evaluator.pool.install(|| f(evaluator, &keys.inner)))
+        py.detach(|| evaluator.pool.install(|| f(evaluator, &keys.inner.inner)))
             .map_err(coefficients)
     }
 
@@ -122,21 +146,18 @@ impl Coefficients {
                 "the coefficient keys and the evaluator have different parameters or clients",
             ));
         }
-        let inner = py
-            .detach(|| products::Coefficients::new(&e.inner, k.tokens))
-            .map_err(coefficients)?;
+        let maps = py.detach(|| Maps::shared(e, k.inner.tokens))?;
         Ok(Self {
             evaluator,
             keys,
-            inner,
-            shallow: Mutex::default(),
+            maps,
         })
     }
 
     /// Features of one ciphertext, of one block, and small ciphertexts of a large one.
     #[getter]
     fn shape(&self) -> (usize, usize, usize) {
-        let a = self.inner.arrangement();
+        let a = self.maps.inner.arrangement();
         (a.features(), a.block(), a.ratio())
     }
 
@@ -151,7 +172,7 @@ impl Coefficients {
         let shape = (matrix.shape()[0], matrix.shape()[1]);
         let values = matrix.as_slice()?.to_vec();
         let bias = bias.map_or(Ok(Vec::new()), |b| b.as_slice().map(<[f64]>::to_vec))?;
-        py.detach(|| products::Weights::new(&self.inner, shape, &values, &bias))
+        py.detach(|| products::Weights::new(&self.maps.inner, shape, &values, &bias))
             .map(CoefficientWeights)
             .map_err(coefficients)
     }
@@ -159,7 +180,7 @@ impl Coefficients {
     /// Slots at user level 1 or more to coefficients.
     fn to_coefficients(&self, py: Python<'_>, cts: Vec<Handle<'_>>) -> PyResult<Vec<Ciphertext>> {
         let cts = self.taken(&cts)?;
-        let one = |e: &Evaluator, ct| self.inner.to_coefficients(&e.inner, ct);
+        let one = |e: &Evaluator, ct| self.maps.inner.to_coefficients(&e.inner, ct);
         let found = self.run(py, |e, _| cts.iter().map(|ct| one(e, ct)).collect())?;
         Ok(self.wrapped(found))
     }
@@ -167,7 +188,7 @@ impl Coefficients {
     /// Coefficients to the blocks of so many features.
     fn descend(&self, py: Python<'_>, cts: Vec<Handle<'_>>, features: usize) -> PyResult<CoefficientBlocks> {
         let cts = self.taken(&cts)?;
-        let found = self.run(py, |_, keys| self.inner.descend(keys, &cts, features))?;
+        let found = self.run(py, |_, keys| self.maps.inner.descend(keys, &cts, features))?;
         Ok(CoefficientBlocks(found))
     }
 
@@ -179,13 +200,13 @@ impl Coefficients {
         weights: &CoefficientWeights,
     ) -> PyResult<CoefficientBlocks> {
         let blocks = blocks.0.clone();
-        let found = self.run(py, |_, keys| self.inner.multiply(keys, blocks, &weights.0))?;
+        let found = self.run(py, |_, keys| self.maps.inner.multiply(keys, blocks, &weights.0))?;
         Ok(CoefficientBlocks(found))
     }
 
     /// Blocks of a product to large ciphertexts, still coefficients.
     fn ascend(&self, py: Python<'_>, blocks: &CoefficientBlocks) -> PyResult<Vec<Ciphertext>> {
-        let found = self.run(py, |_, keys| self.inner.ascend(keys, &blocks.0))?;
+        let found = self.run(py, |_, keys| self.maps.inner.ascend(keys, &blocks.0))?;
         Ok(self.wrapped(found))
     }
 
@@ -213,7 +234,7 @@ impl Coefficients {
         let found = self.run(py, |e, _| {
             let f = coeffs.map(|c| Harmonics::new(&c)).transpose()?;
             let shallow = match (&f, level) {
-                (Some(f), Some(level)) => Some(self.shallow(&e.inner, f.depth(), level)?),
+                (Some(f), Some(level)) => Some(self.maps.shallow(&e.inner, f.depth(), level)?),
                 _ => None,
             };
             let how = match (&f, &shallow) {
@@ -227,7 +248,24 @@ impl Coefficients {
     }
 }
 
-impl Coefficients {
+impl Maps {
+    /// Made when they are first needed; for other tokens, again.
+    fn shared(e: &Evaluator, tokens: usize) -> PyResult<Arc<Self>> {
+        let mut made = e.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = made.as_ref().filter(|maps| maps.tokens == tokens) {
+            return Ok(found.clone());
+        }
+        let inner = products::Coefficients::new(&e.inner, tokens).map_err(coefficients)?;
+        let shallow = Mutex::default();
+        let found = Arc::new(Self {
+            inner,
+            tokens,
+            shallow,
+        });
+        *made = Some(found.clone());
+        Ok(found)
+    }
+
     /// Made when it is first needed.
     fn shallow(
         &self,

@@ -1,13 +1,15 @@
 //! The evaluator behind the Backend contract: user levels, automatic alignment, a thread pool of its own.
 use crate::ciphertext::Ciphertext;
+use crate::coefficients::Maps;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
 use crate::parameters::{native_level, Parameters};
+use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use tacita_ckks::bootstrap::Bootstrapper;
 use tacita_ckks::linear::{LinearTransform, Term};
@@ -24,6 +26,8 @@ pub struct Evaluator {
     pub(crate) bootstrapper: Arc<OnceLock<Bootstrapper>>,
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
+    pub(crate) small: Option<Arc<SmallKeys>>,
+    pub(crate) maps: Arc<Mutex<Option<Arc<Maps>>>>,
 }
 
 impl Evaluator {
@@ -123,6 +127,8 @@ impl Evaluator {
             bootstrapper: Arc::new(OnceLock::new()),
             pool: Arc::new(pool),
             owner: keys.owner,
+            small: keys.small.clone(),
+            maps: Arc::default(),
         })
     }
 
@@ -138,6 +144,8 @@ impl Evaluator {
             bootstrapper: self.bootstrapper.clone(),
             pool: self.pool.clone(),
             owner: keys.owner,
+            small: keys.small.clone(),
+            maps: self.maps.clone(),
         })
     }
 
@@ -208,10 +216,10 @@ impl Evaluator {
         let out = self.run(py, || {
             let aligned = inner
                 .iter()
-                .map(|c| self.inner.align_to(c, level, scale))
+                .map(|c| self.inner.aligned(c, level, scale))
                 .collect::<Result<Vec<_>, _>>()?;
             let (a, b) = aligned.split_at(aligned.len() / 2);
-            let pairs: Vec<_> = a.iter().zip(b).collect();
+            let pairs: Vec<_> = a.iter().zip(b).map(|(x, y)| (&**x, &**y)).collect();
             self.inner.dot(&pairs)
         })?;
         Ok(self.wrap(out))

@@ -1,9 +1,10 @@
 //! Evaluation keys on the server's side.
 use crate::error;
 use crate::parameters::{hex, native_level, Parameters};
+use crate::small_keys::SmallKeys;
 use pyo3::prelude::*;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{keys, CkksParameters, KeyKind};
@@ -16,6 +17,8 @@ pub struct EvaluationKeys {
     params: CkksParameters,
     /// Whose keys they are.
     pub owner: Owner,
+    /// Those of coefficient products, where the plan has such.
+    pub small: Option<Arc<SmallKeys>>,
 }
 
 impl EvaluationKeys {
@@ -30,19 +33,38 @@ impl EvaluationKeys {
     /// Reads a key file; raises FormatError when it is damaged, of another version or of other parameters.
     /// Exactly the keys of `rotations`, as `keygen` takes them, are accepted: a hostile file cannot make the
     /// server hold more than these.
+    /// coefficients: tokens of coefficient products, whose keys then follow in the file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: &str, params: &Parameters, rotations: Vec<(i64, usize)>) -> PyResult<Self> {
+    #[pyo3(signature = (path, params, rotations, coefficients = None))]
+    fn load(
+        py: Python<'_>,
+        path: &str,
+        params: &Parameters,
+        rotations: Vec<(i64, usize)>,
+        coefficients: Option<usize>,
+    ) -> PyResult<Self> {
         let params = params.0.clone();
-        let specs = specs(&params, &rotations)?;
-        let (owner, keys) = py.detach(|| {
+        let specs = specs(&params, &rotations, coefficients)?;
+        let (owner, keys, small) = py.detach(|| {
             let file = File::open(path).map_err(|e| error::io(path, e))?;
-            let reader = BufReader::with_capacity(1 << 20, file);
-            tacita_wire::read_evaluation_keys(reader, &params, None, Some(&specs)).map_err(error::wire)
+            let mut reader = BufReader::with_capacity(1 << 20, file);
+            let Some(tokens) = coefficients else {
+                let read = tacita_wire::read_evaluation_keys(reader, &params, None, Some(&specs));
+                return read.map(|(owner, keys)| (owner, keys, None)).map_err(error::wire);
+            };
+            let first = reader
+                .by_ref()
+                .take(tacita_wire::key_file_bytes(&params, &specs) as u64);
+            let read = tacita_wire::read_evaluation_keys(first, &params, None, Some(&specs));
+            let (owner, keys) = read.map_err(error::wire)?;
+            let small = SmallKeys::read(reader, &params, owner, tokens)?;
+            Ok((owner, keys, Some(Arc::new(small))))
         })?;
         Ok(Self {
             inner: Arc::new(keys),
             params,
             owner,
+            small,
         })
     }
 
@@ -54,25 +76,43 @@ impl EvaluationKeys {
     /// Bytes in memory.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.inner.bytes(&self.params)
+        let small = self
+            .small
+            .as_ref()
+            .and_then(|keys| keys.inner.bytes(&self.params).ok());
+        self.inner.bytes(&self.params) + small.unwrap_or(0)
     }
     fn __len__(&self) -> usize {
         self.inner.len()
     }
 }
 
-/// The keys of a plan: relinearisation, conjugation, those of bootstrapping where the preset has it, and
-/// (rotation, highest user level). Raises TacitaError for a level above the top.
-pub fn specs(params: &CkksParameters, rotations: &[(i64, usize)]) -> PyResult<Vec<KeySpec>> {
+/// The keys of a plan in the large ring: relinearisation, conjugation, those of bootstrapping where the
+/// preset has it, and (rotation, highest user level); with `coefficients`, those of slots-to-coefficients
+/// one limb higher. Raises TacitaError for a level above the top.
+pub fn specs(
+    params: &CkksParameters,
+    rotations: &[(i64, usize)],
+    coefficients: Option<usize>,
+) -> PyResult<Vec<KeySpec>> {
     let mut all = tacita_ckks::bootstrap::required_keys(params);
     for &(steps, level) in rotations {
         let kind = KeyKind::Galois(keys::galois_of_rotation(params, steps));
         let limbs = native_level("rotation keys", params, level)? + 1;
-        match all.iter_mut().find(|s| s.kind == kind) {
-            Some(s) => s.limbs = s.limbs.max(limbs),
-            None if kind != KeyKind::Galois(1) => all.push(KeySpec { kind, limbs }),
-            None => {}
-        }
+        add(&mut all, KeySpec { kind, limbs });
+    }
+    if coefficients.is_some() {
+        let needed = tacita_coefficients::required_keys(params);
+        needed.into_iter().for_each(|spec| add(&mut all, spec));
     }
     Ok(all)
+}
+
+/// A key of each kind, as high as any needs it.
+fn add(all: &mut Vec<KeySpec>, spec: KeySpec) {
+    match all.iter_mut().find(|s| s.kind == spec.kind) {
+        Some(s) => s.limbs = s.limbs.max(spec.limbs),
+        None if spec.kind != KeyKind::Galois(1) => all.push(spec),
+        None => {}
+    }
 }

@@ -17,6 +17,7 @@ mod parameters;
 mod products;
 mod secret;
 mod secret_file;
+mod small_keys;
 mod two_party;
 mod two_party_arrays;
 mod two_party_compare;
@@ -49,6 +50,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<coefficients::CoefficientBlocks>()?;
     m.add_class::<coefficients::Coefficients>()?;
     m.add_function(wrap_pyfunction!(coefficients::coefficient_rotations, m)?)?;
+    m.add("PHASE", tacita_ckks::bootstrap::refresh::PHASE)?;
     m.add_class::<two_party::TwoParty>()?;
     m.add_class::<two_party_listener::TwoPartyListener>()?;
     m.add_class::<two_party_listener::TwoPartyArrival>()?;

@@ -2,12 +2,13 @@
 //! these types.
 use crate::ciphertext::Ciphertext;
 use crate::parameters::{hex, native_level, Parameters};
+use crate::small_keys::SmallKeys;
 use crate::{error, keys, secret_file};
 use num_complex::Complex64;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use tacita_ckks::keys::KeyGenerator;
 use tacita_ckks::{CkksParameters, Evaluator};
@@ -113,10 +114,11 @@ fn wipe(values: &mut [Complex64]) {
 }
 
 /// Makes a secret key and the evaluation keys of a plan, streamed to disk one at a time. `rotations` lists
-/// (steps, highest user level); relinearisation and conjugation keys are always made, and those of
-/// bootstrapping where the preset has it. `progress(done, total)` is called after each key and may raise to
-/// interrupt.
+/// (steps, highest user level); `coefficients` the tokens of coefficient products, whose keys come last.
+/// Relinearisation and conjugation keys are always made, and those of bootstrapping where the preset has it.
+/// `progress(done, total)` is called after each key of the large ring and may raise to interrupt.
 #[pyfunction]
+#[pyo3(signature = (params, rotations, secret_path, keys_path, progress, coefficients = None))]
 pub fn keygen(
     py: Python<'_>,
     params: &Parameters,
@@ -124,9 +126,10 @@ pub fn keygen(
     secret_path: &str,
     keys_path: &str,
     progress: Py<PyAny>,
+    coefficients: Option<usize>,
 ) -> PyResult<()> {
     let params: CkksParameters = params.0.clone();
-    let specs = keys::specs(&params, &rotations)?;
+    let specs = keys::specs(&params, &rotations, coefficients)?;
     let owner = Owner::random().map_err(error::wire)?;
     let secret = py
         .detach(|| tacita_rlwe::SecretKey::generate(params.rlwe()))
@@ -144,5 +147,12 @@ pub fn keygen(
         py.check_signals()?;
         progress.call1(py, (done + 1, specs.len()))?;
     }
-    writer.finish().map_err(error::wire).map(drop)
+    let mut out = writer.finish().map_err(error::wire)?;
+    let Some(tokens) = coefficients else {
+        return Ok(());
+    };
+    py.detach(|| {
+        SmallKeys::generate(&params, &secret, tokens)?.write(&mut out, &params, owner)?;
+        out.flush().map_err(|e| error::io(keys_path, e))
+    })
 }

@@ -5,7 +5,7 @@ use crate::two_party::TwoParty;
 use crate::two_party_arrays::{canonical, flat, matrix, ring, shaped, Array, Shares};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, Span};
+use tacita_mpc::nonlinear::{self, Fixed, GeluForm, Norm, SiluForm, Span};
 
 /// Fraction bits in a ring.
 fn format(op: &str, bits: u32, frac: u32) -> PyResult<Fixed> {
@@ -22,10 +22,22 @@ fn form(name: &str) -> PyResult<GeluForm> {
     match name {
         "abs4" => Ok(GeluForm::Abs4),
         "abs8" => Ok(GeluForm::Abs8),
+        "tanh4" => Ok(GeluForm::Tanh4),
+        "tanh8" => Ok(GeluForm::Tanh8),
         "seg4" => Ok(GeluForm::Seg4),
         "p4" => Ok(GeluForm::P4),
         _ => Err(TacitaError::new_err(format!(
-            "gelu: form {name:?} is not known; hint: abs4, abs8, seg4 or p4"
+            "gelu: form {name:?} is not known; hint: abs4, abs8, tanh4, tanh8, seg4 or p4"
+        ))),
+    }
+}
+
+fn silu_form(name: &str) -> PyResult<SiluForm> {
+    match name {
+        "abs8" => Ok(SiluForm::Abs8),
+        "abs16" => Ok(SiluForm::Abs16),
+        _ => Err(TacitaError::new_err(format!(
+            "silu: form {name:?} is not known; hint: abs8 or abs16"
         ))),
     }
 }
@@ -42,7 +54,8 @@ fn span(op: &str, low: i32, high: i32) -> PyResult<Span> {
 
 #[pymethods]
 impl TwoParty {
-    /// GELU for |x| < 2^range, same fraction bits. form: abs4, abs8 (finer), seg4 or p4 (of the literature).
+    /// GELU for |x| < 2^range, same fraction bits. form: abs4, abs8 (finer), tanh4 or tanh8 (of
+    /// GELU in its form with tanh), seg4 or p4 (of the literature).
     #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form="abs4", range=10))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn gelu<'py>(
@@ -65,8 +78,9 @@ impl TwoParty {
         })
     }
 
-    /// SiLU for |x| < 2^range, same fraction bits.
-    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, range=10))]
+    /// SiLU for |x| < 2^range, same fraction bits. form: abs8 or abs16 (finer).
+    #[pyo3(signature = (x, bits=64, frac=18, out_bits=None, *, form="abs8", range=10))]
+    #[allow(clippy::too_many_arguments)] // arguments of Python
     fn silu<'py>(
         &self,
         py: Python<'py>,
@@ -74,14 +88,16 @@ impl TwoParty {
         bits: u32,
         frac: u32,
         out_bits: Option<u32>,
+        form: &str,
         range: u32,
     ) -> PyResult<Array<'py, u64>> {
         let (from, out) = (
             format("silu", bits, frac)?,
             ring("silu", out_bits.unwrap_or(bits))?,
         );
+        let form = silu_form(form)?;
         self.keep(py, "silu", &x, bits, |party, x, _| {
-            nonlinear::silu(party, x, from, out, range)
+            nonlinear::silu(party, x, from, out, form, range)
         })
     }
 
@@ -241,9 +257,10 @@ impl TwoParty {
     }
 
     /// Layer normalisation of the rows of a matrix; gamma and beta (floats) at the server, None at the
-    /// client. |x - mean| < bound, deviations of rows >= least, |gamma| < gamma_bound.
+    /// client. |x - mean| < bound, deviations of rows >= least, |gamma| < gamma_bound. centred: False for a
+    /// norm that takes no mean off (RMSNorm).
     #[pyo3(signature = (x, gamma, beta, *, bits=64, frac=18, bound, least, gamma_bound,
-                        epsilon=1e-12, out_bits=None, out_frac=None))]
+                        epsilon=1e-12, out_bits=None, out_frac=None, centred=true))]
     #[allow(clippy::too_many_arguments)] // arguments of Python
     fn layer_norm<'py>(
         &self,
@@ -259,6 +276,7 @@ impl TwoParty {
         epsilon: f64,
         out_bits: Option<u32>,
         out_frac: Option<u32>,
+        centred: bool,
     ) -> PyResult<Array<'py, u64>> {
         let op = "layer_norm";
         let from = format(op, bits, frac)?;
@@ -267,6 +285,7 @@ impl TwoParty {
         let norm = Norm {
             rows,
             cols,
+            centred,
             bound,
             least,
             gamma: gamma_bound,

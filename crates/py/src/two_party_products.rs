@@ -37,6 +37,22 @@ impl TwoParty {
         })
     }
 
+    /// Shares of x^2 modulo 2^to, for |x| < 2^(bits-2) and bits + 1 < to <= 2 bits: no extension, and a
+    /// shorter prime than that of `square`; errors below 2^slack units.
+    fn square_narrow<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        bits: u32,
+        to: u32,
+        slack: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let to = ring("square_narrow", to)?;
+        self.keep(py, "square_narrow", &x, bits, |party, x, from| {
+            products::square_narrow(party, x, from, to, slack)
+        })
+    }
+
     /// Shares of w*x for ring elements w that the server has (None at the client), of the shape of x; errors
     /// below 2^slack units.
     fn times_server<'py>(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,17 +78,30 @@ class GoldschmidtSpec(Spec):
         factor.
         """
         alpha, steps = self._start(be, ct, input_scale)
-        quotients = list(numerators)
-        for i, step in enumerate(steps):
-            alpha = _next(be, alpha, steps[i - 1]) if i else alpha
-            factor = _complement(be, alpha, step.target)
-            quotients = [scale_by(be, be.mul(q, factor), step.b_integer) for q in quotients]
-        return quotients
+        return _multiplied(be, numerators, alpha, steps)
 
     def divide_factor(self, input_scale: float = 1.0) -> float:
         """Constant that `divide` leaves in its results, about hi; fold it into the next plaintext."""
         steps = _integer_steps(self.relaxation, self._constant(input_scale))
         return self.domain[1] / (_closing(self) * _rest(steps))
+
+    def begin(self, be: Backend, numerator: Ct, ct: Ct, early: int, input_scale: float = 1.0) -> Ct:
+        """numerator -> numerator * a * hi / x / begin_factor(early, input_scale), where a in [least, 1] is
+        what the first `early` iterations make of x / hi: `divide` stopped there. Levels: early.
+
+        What is left to do is to divide by a, which `after` does. a spans 4^early times less than x.
+        """
+        alpha, steps = self._start(be, ct, input_scale)
+        return _multiplied(be, [numerator], alpha, steps[:early])[0]
+
+    def begin_factor(self, early: int, input_scale: float = 1.0) -> float:
+        """See `begin`: between 0.6 and 1.5 to the power of early."""
+        return _rest(_integer_steps(self.relaxation, self._constant(input_scale))[:early])
+
+    def after(self, early: int) -> GoldschmidtSpec:
+        """1/a by the other iterations, for the a of `begin`."""
+        domain = (_smallest(self.domain, self.relaxation[:early]), 1.0)
+        return replace(self, interval=domain, domain=domain, relaxation=self.relaxation[early:])
 
     def _start(self, be: Backend, ct: Ct, input_scale: float) -> tuple[Ct, list[_Step]]:
         alpha = scale_by(be, ct, self._entry(input_scale))
@@ -127,6 +140,15 @@ def _integer_steps(relaxation: tuple[float, ...], c: float) -> list[_Step]:
 
 def _rest(steps: Sequence[_Step]) -> float:
     return math.prod(step.b_factor / step.b_integer for step in steps)
+
+
+def _multiplied(be: Backend, numerators: Sequence[Ct], alpha: Ct, steps: Sequence[_Step]) -> list[Ct]:
+    quotients = list(numerators)
+    for i, step in enumerate(steps):
+        alpha = _next(be, alpha, steps[i - 1]) if i else alpha
+        factor = _complement(be, alpha, step.target)
+        quotients = [scale_by(be, be.mul(q, factor), step.b_integer) for q in quotients]
+    return quotients
 
 
 def _next(be: Backend, alpha: Ct, step: _Step) -> Ct:

@@ -23,12 +23,20 @@ A_co = TypeVar("A_co", covariant=True)  # its answer
 
 @dataclass(frozen=True)
 class Dense:
-    """x -> scale * (x W^T + b): weights `name`.weight (outputs, inputs) and `name`.bias (outputs,)."""
+    """x -> scale * g (x W^T + b): weights `name`.weight (outputs, inputs) and `name`.bias (outputs,).
+
+    bias: False where there is none. part: (k, n) for the k-th of n equal blocks of rows of both, as in
+    checkpoints that keep queries, keys and values in one matrix. gain: name of a tensor (outputs,) that
+    multiplies the result feature by feature (layer scale); empty for none.
+    """
 
     name: str
     inputs: int
     outputs: int
     scale: float = 1.0
+    bias: bool = True
+    part: tuple[int, int] = (0, 1)
+    gain: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,53 @@ class Powers:
 
 
 @dataclass(frozen=True)
+class Norm:
+    """(x - mean) / deviation * gamma + beta over the last axis; `name`.weight is gamma, `name`.bias beta.
+
+    deviation: None for LayerNorm, sqrt(variance + epsilon); a number for what a retrained model stores.
+    centred: False for RMSNorm, which takes no mean off. gamma, beta: False where there is none. scale:
+    multiplies the result.
+    """
+
+    name: str
+    size: int
+    epsilon: float
+    deviation: float | None = None
+    centred: bool = True
+    gamma: bool = True
+    beta: bool = True
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary positions: feature i of the first half of a head and feature i of its second half turn, at token
+    t, by t * base^(-2i / head size) (RoFormer, arXiv 2104.09864, section 3.4, in Hugging Face's order)."""
+
+    base: float
+
+
+@dataclass(frozen=True)
+class Relative:
+    """What is added to scaled scores by the distance of key and query: row bucket(j - i) of `table` (buckets,
+    heads), buckets growing with the logarithm of the distance up to `distance` (T5, arXiv 1910.10683)."""
+
+    table: str
+    buckets: int
+    distance: int
+
+
+Reach = tuple[int | None, int | None]  # tokens back and ahead that a query sees; None: all
+EVERYWHERE: Reach = (None, None)
+
+
+@dataclass(frozen=True)
 class Attention:
     """Multi-head attention with its output projection.
 
-    Scores are divided by sqrt(head size). weights: what becomes of the scores.
+    Scores are divided by sqrt(head size). weights: what becomes of the scores. normed: normalises each head's
+    queries and keys, as declared for both, before they turn. rotary, relative: positions inside the
+    attention. reach: keys that a query sees beside itself: (64, 64) is a window, (None, 0) causal.
     """
 
     heads: int
@@ -58,6 +109,10 @@ class Attention:
     value: Dense
     output: Dense
     weights: Softmax | Powers = field(default_factory=Softmax)
+    normed: tuple[Norm, Norm] | None = None
+    rotary: Rotary | None = None
+    relative: Relative | None = None
+    reach: Reach = EVERYWHERE
 
     @property
     def head_size(self) -> int:
@@ -67,34 +122,24 @@ class Attention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """narrow(function(wide(x))). function: a name in `floats.FUNCTIONS`."""
+    """narrow(function(wide(x))), or with a gate narrow(function(gate(x)) * wide(x)). function: a name in
+    `floats.FUNCTIONS`."""
 
     wide: Dense
     function: str
     narrow: Dense
-
-
-@dataclass(frozen=True)
-class Norm:
-    """(x - mean) / deviation * gamma + beta over the last axis; `name`.weight is gamma, `name`.bias beta.
-
-    deviation: None for LayerNorm, sqrt(variance + epsilon); a number for what a retrained model stores.
-    """
-
-    name: str
-    size: int
-    epsilon: float
-    deviation: float | None = None
+    gate: Dense | None = None
 
 
 @dataclass(frozen=True)
 class Positions:
-    """What is added to the words of a single text: row t of `table` at token t, and row 0 of `types`, if
-    any."""
+    """What is added to the words of a single text: row `first` + t of `table` at token t, and row 0 of
+    `types`, if any."""
 
     table: str
     types: str | None
     size: int
+    first: int = 0
 
 
 class Blocks(Protocol[T, A_co]):
@@ -115,8 +160,8 @@ class Blocks(Protocol[T, A_co]):
     def norm(self, x: T, n: Norm, name: str) -> T:
         """Normalises each token."""
 
-    def add(self, x: T, y: T) -> T:
-        """x + y, of one shape."""
+    def add(self, x: T, y: T, factor: float = 1.0) -> T:
+        """x + factor * y, of one shape. The factor is public."""
 
     def linear(self, x: T, d: Dense, name: str) -> T:
         """A dense map, token by token."""

@@ -19,9 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Powers, Softmax
+from tacita.blocks.base import (
+    Attention,
+    Blocks,
+    Dense,
+    FeedForward,
+    Norm,
+    Powers,
+    Relative,
+    Rotary,
+    Softmax,
+)
 from tacita.blocks.floats import FloatTensors, See, unseen
 from tacita.blocks.meaning import Meaning
+from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.shapes import Shapes
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
@@ -67,7 +78,7 @@ def task_of(case: Case, seed: int = 0) -> Task:
     case.forward(walk, (TOKENS, FEATURES))
     tensors = {name: rng.normal(0.0, 1.0 / np.sqrt(shape[-1]), shape) for name, shape in walk.tensors.items()}
     for node in walk.nodes.values():
-        if isinstance(node, Norm):
+        if isinstance(node, Norm) and node.gamma:
             tensors[f"{node.name}.weight"] = rng.normal(1.0, 0.1, node.size)
     mask = (np.arange(TOKENS) < REAL).astype(np.float64)
     return Task(case.forward, tensors, rng.normal(size=(TOKENS, FEATURES)), mask)
@@ -100,15 +111,26 @@ def _attention(weights: Softmax | Powers) -> Attention:
 
 SOFTMAX = Softmax()
 NORM = Norm("ln", FEATURES, 1e-5)
+NEWER = ("gelu_tanh", "silu", "relu2")
+NORMS = tuple(Norm(name, FEATURES // HEADS, 1e-5, centred=False, beta=False) for name in ("qn", "kn"))
+EVEN: dict[str, Any] = {
+    name: Dense(name, FEATURES, 12) for name in ("query", "key", "value")
+}  # heads of four features turn
+EVEN["output"] = Dense("o", 12, FEATURES)
 POWERS = Powers(power=3, offset=4.0, denominator=150.0)
 
 
-def _attends(b: Blocks[Any, Any], x: Any, *, rows: int | None, weights: Softmax | Powers = SOFTMAX) -> Any:
-    return b.answer(b.take(b.attention(x, _attention(weights), "attention", rows), 1))
+def _attends(
+    b: Blocks[Any, Any], x: Any, *, rows: int | None, weights: Softmax | Powers = SOFTMAX, **options: Any
+) -> Any:
+    attention = replace(_attention(weights), **options)
+    return b.answer(b.take(b.attention(x, attention, "attention", rows), 1))
 
 
-def _feeds(b: Blocks[Any, Any], x: Any, *, function: str) -> Any:
-    block = FeedForward(_dense("up", outputs=WIDE), function, _dense("down", WIDE))
+def _feeds(b: Blocks[Any, Any], x: Any, *, function: str, gated: bool = False) -> Any:
+    gate = Dense("both", FEATURES, WIDE, part=(0, 2), bias=False) if gated else None
+    wide = Dense("both", FEATURES, WIDE, part=(1, 2), bias=False) if gated else _dense("up", outputs=WIDE)
+    block = FeedForward(wide, function, _dense("down", WIDE), gate)
     return b.answer(b.take(b.feed_forward(x, block, "feed_forward"), 1))
 
 
@@ -116,8 +138,13 @@ def _normalises(b: Blocks[Any, Any], x: Any, *, norm: Norm) -> Any:
     return b.answer(b.take(b.norm(x, norm, "norm"), 1))
 
 
-def _maps(b: Blocks[Any, Any], x: Any) -> Any:
-    return b.answer(b.linear(b.take(x, 1), _dense("map", outputs=4), "map"))
+def _maps(b: Blocks[Any, Any], x: Any, **options: Any) -> Any:
+    return b.answer(b.linear(b.take(x, 1), replace(_dense("map", outputs=4), **options), "map"))
+
+
+def _maps_all(b: Blocks[Any, Any], x: Any) -> Any:
+    """An answer for every token."""
+    return b.answer(b.linear(x, _dense("map", outputs=4), "map"))
 
 
 def _computes(b: Blocks[Any, Any], x: Any, *, kind: str) -> Any:
@@ -144,6 +171,12 @@ def _adds_tensors(b: Blocks[Any, Any], x: Any) -> Any:
     return b.answer(b.take(b.add(x, y), 1))
 
 
+def _adds_scaled(b: Blocks[Any, Any], x: Any, *, maps: bool) -> Any:
+    """A tensor times numbers, beside one that is there and beside a product that is not there yet."""
+    y = b.add(b.norm(x, NORM, "norm"), x, -1.75)
+    return b.answer(b.take(b.add(b.linear(y, _dense("map"), "map"), x, 0.375) if maps else y, 1))
+
+
 def _norm_after(b: Blocks[Any, Any], x: Any, *, rows: int | None) -> Any:
     """A layer as BERT has it, then a dense answer."""
     y = b.add(b.take(x, rows), b.attention(x, _attention(SOFTMAX), "attention", rows))
@@ -167,15 +200,26 @@ CASES: tuple[Case, ...] = (
     Case("attention, one row", partial(_attends, rows=1)),
     Case("attention, three rows", partial(_attends, rows=3)),
     Case("attention, powers", partial(_attends, rows=None, weights=POWERS), "powers"),
+    Case("attention, rotary", partial(_attends, rows=None, **EVEN, rotary=Rotary(100.0)), ROTARY),
+    Case("attention, relative", partial(_attends, rows=None, relative=Relative("t", 8, 4)), RELATIVE),
+    Case("attention, a window", partial(_attends, rows=None, reach=(2, 1)), REACH),
+    Case("attention, normed", partial(_attends, rows=None, normed=NORMS), NORMED),
     *(Case(f"feed-forward, {f}", partial(_feeds, function=f)) for f in ("gelu", "relu")),
+    *(Case(f"feed-forward, {f}", partial(_feeds, function=f), f) for f in NEWER),
+    Case("feed-forward, gated", partial(_feeds, function="silu", gated=True), GATE),
     Case("norm", partial(_normalises, norm=NORM)),
     Case("norm, stored deviation", partial(_normalises, norm=replace(NORM, deviation=1.7)), "deviation"),
+    Case("norm, no mean", partial(_normalises, norm=replace(NORM, centred=False, beta=False)), UNCENTRED),
+    Case("norm, no weights", partial(_normalises, norm=replace(NORM, gamma=False, beta=False))),
     Case("linear", _maps),
+    Case("linear, no bias, layer scale", partial(_maps, bias=False, gain="gain")),
+    Case("linear, all tokens", _maps_all),
     *(Case(f"function, {kind}", partial(_computes, kind=kind)) for kind in ("gelu", "relu", "tanh")),
     Case("mean", _averages),
     Case("mean, linear", _averages_and_maps),
     Case("sum of products", _adds_products),
     Case("sum of tensors", _adds_tensors),
+    *(Case(f"sum with a factor, {n}", partial(_adds_scaled, maps=bool(n))) for n in range(2)),
     Case("a layer with norms after", partial(_norm_after, rows=None)),
     Case("a layer with norms after, one row", partial(_norm_after, rows=1)),
     Case("a layer with norms before", _norm_before),

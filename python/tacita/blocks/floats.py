@@ -2,9 +2,9 @@
 
 Values are recorded by node: `NODE.input` of attention, feed-forward, linear and mean; of attention
 `.scores` (heads, tokens, tokens; all keys), `.log_sum_exp` (heads, tokens; real keys) and `.context`
-(tokens, features); of a function, also that inside a feed-forward, `.argument` and `.result`; of a norm
-`.sum` (what it normalises), `.centred`, `.variance` (tokens,; with epsilon) and `.result`; of a mean
-`.result`.
+(tokens, features); of a function, also that inside a feed-forward, `.argument` and `.result`; of a gated
+feed-forward `.factor` and `.product`; of a norm `.sum` (what it normalises), `.centred` (the same where no
+mean is taken off), `.variance` (tokens,; with epsilon) and `.result`; of a mean `.result`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.approx.activations import gelu, relu
+from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
 from tacita.approx.exponentials import power
-from tacita.blocks import arrays
-from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks import arrays, distances
+from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 
 Array = NDArray[np.float64]
+NOTHING = np.finfo(np.float64).tiny  # the sum of a query's exponentials that sees no real key
 See = Callable[[str, Array], None]
-FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {"gelu": gelu.exact, "relu": relu.exact, "tanh": np.tanh}
+FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
+    "gelu": gelu.exact,
+    "gelu_tanh": gelu_tanh.exact,
+    "relu": relu.exact,
+    "relu2": relu_squared.exact,
+    "silu": silu.exact,
+    "tanh": np.tanh,
+}
 
 
 def unseen(name: str, value: Array) -> None:
@@ -54,6 +62,10 @@ class FloatTensors:
         """See the contract."""
         return x + y
 
+    def scaled(self, x: Array, factor: float) -> Array:
+        """See the contract."""
+        return np.asarray(x * factor)
+
     def positions(self, x: Array, p: Positions) -> Array:
         """See the contract."""
         return x + self._weights.positions(p, x.shape[-2])
@@ -80,9 +92,23 @@ class FloatTensors:
         self._see(f"{name}.scores", found)
         return found
 
-    def softmax(self, scores: Array, name: str) -> Array:
-        """Normalised at once."""
-        masked = scores + np.where(self._mask > 0.0, 0.0, -np.inf)[..., None, None, :]
+    def turn(self, x: Array, rotary: Rotary) -> Array:
+        """See the contract."""
+        cos, sin = distances.angles(rotary, x.shape[-2:])
+        left, right = np.split(x, 2, axis=-1)
+        return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+    def biased(self, scores: Array, relative: Relative, name: str) -> Array:
+        """See the contract. Recorded again under `NODE.scores`: these are the scores that softmax takes."""
+        found = np.asarray(scores + self._weights.relative(relative, scores.shape[-2:]))
+        self._see(f"{name}.scores", found)
+        return found
+
+    def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
+        """Normalised at once. A query that sees no real key, as padding's may, has weights of zero."""
+        seen = self._mask[..., None, None, :] * distances.seen(scores.shape[-2:], reach)
+        nobody = seen.max(axis=-1, keepdims=True) == 0.0  # of a padded query, which nobody reads
+        masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
         return np.asarray(np.exp(masked - log_sum))
 
@@ -108,10 +134,17 @@ class FloatTensors:
         self._see(f"{name}.result", found)
         return found
 
+    def times(self, x: Array, y: Array, name: str) -> Array:
+        """See the contract."""
+        self._see(f"{name}.factor", y)
+        found = np.asarray(x * y)
+        self._see(f"{name}.product", found)
+        return found
+
     def norm(self, x: Array, norm: Norm, name: str) -> Array:
         """See the contract."""
-        gamma, beta = self._weights.affine(norm.name)
-        centred = x - x.mean(axis=-1, keepdims=True)
+        gamma, beta = self._weights.norm(norm)
+        centred = x - x.mean(axis=-1, keepdims=True) if norm.centred else x
         variance = (centred**2).mean(axis=-1) + norm.epsilon
         deviation = np.sqrt(variance)[..., None] if norm.deviation is None else norm.deviation
         found = np.asarray(centred / deviation * gamma + beta)
@@ -127,12 +160,13 @@ class FloatTensors:
         return found
 
     def _dense(self, x: Array, d: Dense) -> Array:
-        weight, bias = self._weights.affine(d.name)
+        weight, bias = self._weights.unscaled(d)
         found = np.asarray(x @ weight.T + bias)
         return found if d.scale == 1.0 else found * d.scale
 
     def _log_sum(self, masked: Array, name: str) -> Array:
         top = masked.max(axis=-1, keepdims=True)
-        found: Array = top + np.log(np.exp(masked - top).sum(axis=-1, keepdims=True))
+        top = np.where(np.isneginf(top), 0.0, top)
+        found: Array = top + np.log(np.maximum(np.exp(masked - top).sum(axis=-1, keepdims=True), NOTHING))
         self._see(f"{name}.log_sum_exp", found[..., 0])
         return found

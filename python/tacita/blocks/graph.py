@@ -33,13 +33,14 @@ class Value:
 @dataclass(frozen=True)
 class Step:
     """op: the method of `Blocks`. inputs: of tensors. node: its declaration, None for take, add and
-    answer."""
+    answer. factor: of a sum, by which its second term is multiplied."""
 
     name: str
     op: str
     inputs: tuple[Value, ...]
     output: Value
     node: Node | None = None
+    factor: float = 1.0
 
 
 @dataclass
@@ -97,9 +98,9 @@ class Recorder:
         """See the contract."""
         return self._step("norm", (x,), self._shapes.norm(x.shape, n, name), name, n)
 
-    def add(self, x: Value, y: Value) -> Value:
+    def add(self, x: Value, y: Value, factor: float = 1.0) -> Value:
         """See the contract."""
-        return self._step("add", (x, y), self._shapes.add(x.shape, y.shape))
+        return self._step("add", (x, y), self._shapes.add(x.shape, y.shape), factor=factor)
 
     def linear(self, x: Value, d: Dense, name: str) -> Value:
         """See the contract."""
@@ -123,11 +124,17 @@ class Recorder:
         return self.graph
 
     def _step(
-        self, op: str, inputs: tuple[Value, ...], shape: Shape, name: str = "", node: Node | None = None
+        self,
+        op: str,
+        inputs: tuple[Value, ...],
+        shape: Shape,
+        name: str = "",
+        node: Node | None = None,
+        factor: float = 1.0,
     ) -> Value:
         name = name or f"{op}{len(self.graph.steps)}"
         output = Value(name, shape)
-        self.graph.steps.append(Step(name, op, inputs, output, node))
+        self.graph.steps.append(Step(name, op, inputs, output, node, factor))
         return output
 
 

@@ -38,11 +38,14 @@ class Meaning(Generic[T, W]):
         ops, x = self._ops, self._made(x)
         ops.enter(name, x)
         query, key, value = (ops.heads(part, a.heads) for part in self._projections(x, a, rows))
+        query, key = self._placed(query, key, a, name)
         scores = ops.scores(query, key, name)
+        if a.relative:
+            scores = ops.biased(scores, a.relative, name)
         if isinstance(a.weights, Powers):
             weights = ops.powers(scores, a.weights, name)
         else:
-            weights = ops.softmax(scores, name)
+            weights = ops.softmax(scores, name, a.reach)
         mixed = ops.merge(ops.mix(weights, value, name))
         return self._later(mixed, a.output)
 
@@ -50,15 +53,21 @@ class Meaning(Generic[T, W]):
         """See the contract."""
         x = self._made(x)
         self._ops.enter(name, x)
-        inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
+        if f.gate is None:
+            inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
+            return self._later(inner, f.narrow)
+        gate, wide = self._ops.columns(self._ops.linear(x, (f.gate, f.wide)), 2)
+        inner = self._ops.times(self._ops.function(gate, f.function, name), wide, name)
         return self._later(inner, f.narrow)
 
     def norm(self, x: T | Later[T], n: Norm, name: str) -> T | Later[T]:
         """See the contract."""
         return self._ops.norm(self._made(x), n, name)
 
-    def add(self, x: T | Later[T], y: T | Later[T]) -> T | Later[T]:
+    def add(self, x: T | Later[T], y: T | Later[T], factor: float = 1.0) -> T | Later[T]:
         """Inside the product, where one of them is put off."""
+        if factor != 1.0:
+            y = self._ops.scaled(self._made(y), factor)
         if isinstance(y, Later):
             return y.run(self._made(x), False)
         return x.run(y, False) if isinstance(x, Later) else self._ops.add(x, y)
@@ -95,11 +104,23 @@ class Meaning(Generic[T, W]):
         return x.run(None, True) if isinstance(x, Later) else x
 
     def _projections(self, x: T, a: Attention, rows: int | None) -> tuple[T, ...]:
-        ops, query = self._ops, replace(a.query, scale=a.query.scale / math.sqrt(a.head_size))
+        ops, shrink = self._ops, 1.0 if a.normed else 1.0 / math.sqrt(a.head_size)
+        query = replace(a.query, scale=a.query.scale * shrink)
         if rows is None:
             return ops.columns(ops.linear(x, (query, a.key, a.value)), 3)
         asked = ops.linear(ops.rows(x, rows), (query,))
         return asked, *ops.columns(ops.linear(x, (a.key, a.value)), 2)
+
+    def _placed(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
+        """Queries and keys normalised, then turned by their positions, where the attention says so."""
+        ops = self._ops
+        if a.normed:
+            ours, theirs = a.normed
+            ours = replace(ours, scale=ours.scale / math.sqrt(a.head_size))
+            query, key = ops.norm(query, ours, f"{name}.queries"), ops.norm(key, theirs, f"{name}.keys")
+        if a.rotary:
+            query, key = ops.turn(query, a.rotary), ops.turn(key, a.rotary)
+        return query, key
 
     def _later(self, x: T, dense: Dense) -> Later[T]:
         return Later(lambda add, opened: self._ops.linear(x, (dense,), add, opened=opened))

@@ -56,20 +56,27 @@ class Shapes:
             )
         for dense in (a.query, a.key, a.value):
             self._dense(x, dense, name)
+        for part, norm in zip(("queries", "keys"), a.normed or (), strict=False):
+            self.norm((x[0], a.head_size), norm, f"{name}.{part}")
+        if a.relative:
+            self.tensors[a.relative.table] = (a.relative.buckets, a.heads)
         context = self.take((x[0], a.value.outputs), rows)
         return self._node(name, a, self._dense(context, a.output, name))
 
     def feed_forward(self, x: Shape, f: FeedForward, name: str) -> Shape:
         """See the contract."""
+        if f.gate:
+            self._require(self._dense(x, f.gate, name)[1], f.wide.outputs, name)
         return self._node(name, f, self._dense(self._dense(x, f.wide, name), f.narrow, name))
 
     def norm(self, x: Shape, n: Norm, name: str) -> Shape:
         """See the contract."""
         self._require(x[1], n.size, name)
-        self._affine(n.name, (n.size,))
+        for part, there in (("weight", n.gamma), ("bias", n.beta)):
+            self.tensors.update({f"{n.name}.{part}": (n.size,)} if there else {})
         return self._node(name, n, x)
 
-    def add(self, x: Shape, y: Shape) -> Shape:
+    def add(self, x: Shape, y: Shape, factor: float = 1.0) -> Shape:
         """See the contract."""
         if x != y:
             raise ShapeError(f"a sum of tensors of shapes {x} and {y}", hint="take the same rows of both")
@@ -104,11 +111,11 @@ class Shapes:
 
     def _dense(self, x: Shape, d: Dense, name: str) -> Shape:
         self._require(x[1], d.inputs, name)
-        self._affine(d.name, (d.outputs, d.inputs))
+        rows = d.outputs * d.part[1]
+        self.tensors[f"{d.name}.weight"] = (rows, d.inputs)
+        self.tensors.update({f"{d.name}.bias": (rows,)} if d.bias else {})
+        self.tensors.update({d.gain: (d.outputs,)} if d.gain else {})
         return x[0], d.outputs
-
-    def _affine(self, name: str, shape: tuple[int, ...]) -> None:
-        self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"] = shape, shape[:1]
 
     def _require(self, found: int, wanted: int, name: str) -> None:
         if found != wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from tacita.blocks.base import Dense, Norm, Positions, Powers
+from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 
 T = TypeVar("T")  # a tensor of the interpreter
 W = TypeVar("W")  # attention weights of the interpreter, normalised or not
@@ -30,6 +30,9 @@ class Operations(Protocol[T, W]):
     def add(self, x: T, y: T) -> T:
         """x + y."""
 
+    def scaled(self, x: T, factor: float) -> T:
+        """x times a public number."""
+
     def positions(self, x: T, p: Positions) -> T:
         """x plus rows that the party with the model knows."""
 
@@ -45,11 +48,17 @@ class Operations(Protocol[T, W]):
     def merge(self, x: T) -> T:
         """The inverse of `heads`."""
 
+    def turn(self, x: T, rotary: Rotary) -> T:
+        """(..., heads, rows, d) with each row turned by its position."""
+
     def scores(self, queries: T, keys: T, name: str) -> T:
         """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens), not scaled."""
 
-    def softmax(self, scores: T, name: str) -> W:
-        """Weights of the real keys."""
+    def biased(self, scores: T, relative: Relative, name: str) -> T:
+        """Scores plus what the distance of key and query adds."""
+
+    def softmax(self, scores: T, name: str, reach: Reach = EVERYWHERE) -> W:
+        """Weights of the real keys within reach of each query."""
 
     def powers(self, scores: T, variant: Powers, name: str) -> W:
         """Weights of the real keys, by powers instead of exponentials."""
@@ -58,7 +67,10 @@ class Operations(Protocol[T, W]):
         """Weights times values: (..., heads, rows, d)."""
 
     def function(self, x: T, kind: str, name: str) -> T:
-        """gelu, relu, tanh, element by element. Raises PlanError for one that the interpreter lacks."""
+        """A function by name, element by element. Raises PlanError for one that the interpreter lacks."""
+
+    def times(self, x: T, y: T, name: str) -> T:
+        """x * y, element by element: a gate."""
 
     def norm(self, x: T, norm: Norm, name: str) -> T:
         """Normalises each row."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import Dense, Positions
+from tacita.blocks import distances
+from tacita.blocks.base import Dense, Norm, Positions, Relative
 
 Array = NDArray[np.float64]
 
@@ -22,8 +23,18 @@ class Weights:
 
     def dense(self, d: Dense) -> tuple[Array, Array]:
         """(outputs, inputs) and (outputs,), scaled."""
-        weight, bias = self.affine(d.name)
+        weight, bias = self.unscaled(d)
         return (weight, bias) if d.scale == 1.0 else (d.scale * weight, d.scale * bias)
+
+    def unscaled(self, d: Dense) -> tuple[Array, Array]:
+        """The same without `d.scale`: views of the tensors, where there is no gain."""
+        weight, bias = self._part(f"{d.name}.weight", d), self.bias(d)
+        return (weight * self.tensors[d.gain][:, None], bias) if d.gain else (weight, bias)
+
+    def bias(self, d: Dense) -> Array:
+        """(outputs,), not scaled; zeros where there is none."""
+        bias = self._part(f"{d.name}.bias", d) if d.bias else np.zeros(d.outputs)
+        return np.asarray(bias * self.tensors[d.gain]) if d.gain else bias
 
     def stacked(self, maps: tuple[Dense, ...]) -> tuple[Array, Array]:
         """Several maps of one input as one."""
@@ -34,17 +45,27 @@ class Weights:
 
     def stacked_bias(self, maps: tuple[Dense, ...]) -> Array:
         """Their biases alone."""
-        parts = [d.scale * self.tensors[f"{d.name}.bias"] for d in maps]
+        parts = [d.scale * self.bias(d) for d in maps]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def affine(self, name: str) -> tuple[Array, Array]:
-        """`name`.weight and `name`.bias."""
-        return self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
+    def norm(self, n: Norm) -> tuple[Array, Array]:
+        """gamma and beta, (size,) each, scaled; ones and zeros where there are none."""
+        gamma = self.tensors[f"{n.name}.weight"] if n.gamma else np.ones(n.size)
+        beta = self.tensors[f"{n.name}.bias"] if n.beta else np.zeros(n.size)
+        return (gamma, beta) if n.scale == 1.0 else (n.scale * gamma, n.scale * beta)
 
     def positions(self, p: Positions, tokens: int) -> Array:
         """(tokens, size): what is added to the words of a single text."""
-        rows = self.tensors[p.table][:tokens]
+        rows = self.tensors[p.table][p.first : p.first + tokens]
         return np.asarray(rows + self.tensors[p.types][0] if p.types else rows)
+
+    def relative(self, r: Relative, shape: tuple[int, int]) -> Array:
+        """(heads, queries, keys): what is added to scores of this shape."""
+        return np.moveaxis(self.tensors[r.table][distances.buckets(r, shape)], -1, 0)
+
+    def _part(self, name: str, d: Dense) -> Array:
+        (k, _), rows = d.part, d.outputs
+        return self.tensors[name][k * rows : (k + 1) * rows]
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """make(), called once for a key: for BERT-base converting weights takes seconds a text."""

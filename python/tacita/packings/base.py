@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,14 @@ class Operation:
     """A stage before it is known what else stays live.
 
     run: (backend, the live tensors) -> the tensors that it writes; it reads those in `reads`, and the
-    request's masks. refreshes, variants: as of `Stage`.
+    request's masks. refreshes, complex_outputs, variants: as of `Stage`.
     """
 
     name: str
     reads: tuple[str, ...]
     run: Callable[[Backend, Live], Live]
     refreshes: bool = False
+    complex_outputs: frozenset[str] = frozenset()
     variants: tuple[Operation, ...] = ()
 
     @staticmethod
@@ -83,16 +84,33 @@ class Block(Generic[F]):
 
 
 @dataclass(frozen=True)
+class Ending:
+    """How a block leaves its sum. centred: without its mean over features, which a LayerNorm takes off.
+    complete: as a tensor is stored for its readers; else it lacks what a norm gives to its result by
+    itself."""
+
+    centred: bool
+    complete: bool
+
+
+@dataclass(frozen=True)
 class Target:
     """Where a block's sum goes, and how it is stored.
 
-    live: its tensor. norm: the node that alone reads it, which takes it without its mean and in a scale of
-    its own; empty where others read it as well. bound: of the sum's magnitude, where there is no such norm.
+    live: its tensor. norm: the node that alone reads it, which takes it in a scale of its own and, if
+    centred, without its mean; empty where others read it as well. bound: of the sum's magnitude, where there
+    is no such norm.
     """
 
     live: str
     norm: str = ""
     bound: float = 0.0
+    centred: bool = True
+
+    @property
+    def ending(self) -> Ending:
+        """Of the block before it."""
+        return Ending(bool(self.norm) and self.centred, not self.norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +147,9 @@ class Parts(Protocol[F]):
     named as its node. Stored values lie in [-1, 1].
     """
 
+    packing: ClassVar[str]
+    options: ClassVar[frozenset[str]]  # of blocks (see `blocks.options`); a node with another is refused
+
     @property
     def fixed(self) -> frozenset[str]:
         """Tensors of the request that pass through every stage as they came."""
@@ -146,9 +167,16 @@ class Parts(Protocol[F]):
         """The sum of a target without a norm."""
         ...
 
-    def centre(self, x: Held[F], norm: str) -> list[Operation]:
-        """A tensor that others read too -> `NORM.centred`, without its mean and scaled as the norm takes
-        it."""
+    def centre(self, x: Held[F], target: Target) -> list[Operation]:
+        """A tensor that others read too -> the target, `NORM.centred`, as its norm takes it."""
+        ...
+
+    def sum(self, name: str, x: Held[F], y: Held[F], factor: float) -> tuple[list[Operation], Held[F]]:
+        """x + factor * y of two tensors that are there, within the sum of their bounds."""
+        ...
+
+    def mean(self, x: Held[F], name: str) -> tuple[list[Operation], Held[F]]:
+        """The mean over the real tokens as a tensor of one row, for a norm."""
         ...
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[F]]:
@@ -156,12 +184,12 @@ class Parts(Protocol[F]):
         ...
 
     def function(self, x: Held[F], dense: Dense, name: str, kind: str) -> tuple[list[Operation], Held[F]]:
-        """A function of a dense map of one row: the tanh pooler."""
+        """A function of a dense map: the tanh pooler of one row, or of every row."""
         ...
 
     def answer(self, x: Held[F], dense: Dense | None, mean: str) -> list[Operation]:
-        """The response: x, or a dense map of it. mean: the node by which x is averaged first; empty for one
-        row."""
+        """The response: x, or a dense map of it, of one row or of every row. mean: the node by which x is
+        averaged first; empty for rows that are there."""
         ...
 
     def request(self) -> Request:
@@ -220,7 +248,8 @@ def stages_of(operations: Sequence[Operation], fixed: frozenset[str]) -> list[St
 def _stage(operation: Operation, kept: frozenset[str]) -> Stage:
     variants = tuple(_stage(variant, kept) for variant in operation.variants)
     run = _keeping(operation, kept)
-    return Stage(operation.name, run, refreshes=operation.refreshes, variants=variants)
+    parts = operation.complex_outputs
+    return Stage(operation.name, run, parts, refreshes=operation.refreshes, variants=variants)
 
 
 def _keeping(operation: Operation, kept: frozenset[str]) -> Callable[[Backend, Live], Live]:

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import ByPlace, Diagonals, LinearPlan
+from tacita.slots.diagonals.halves import Halves
+from tacita.slots.diagonals.table import ByPlace, Diagonals
+from tacita.slots.linear import LinearPlan
+
+KEPT = 64  # choices, by their places
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +41,8 @@ class RealMap:
         Costs depend on places alone, so only the form that is chosen gets its vectors.
         """
         table = Diagonals.of(diagonals)
-        costs = [form.cost for form in _forms(table.outline(), n_inputs, n_outputs)]
-        kinds = _kinds(table, n_inputs)
-        return _form(table, kinds[costs.index(min(costs))], n_inputs, n_outputs)
+        kind = _cheapest(table.places.tobytes(), table.filled.tobytes(), n_inputs, n_outputs)
+        return _form(table, kind, n_inputs, n_outputs)
 
     @property
     def cost(self) -> float:
@@ -60,6 +64,14 @@ class RealMap:
         return [be.add(y, be.conjugate(y)) for y in be.linear(xs, self.plan)]
 
 
+@lru_cache(maxsize=KEPT)
+def _cheapest(places: bytes, filled: bytes, n_inputs: int, n_outputs: int) -> tuple[int, int]:
+    """(pairs, shift) of least cost for rows that are zero or not; layers of a model have the same ones."""
+    outline = Diagonals.outlined(np.frombuffer(places, np.int64).reshape(-1, 3), np.frombuffer(filled, bool))
+    costs = [form.cost for form in _forms(outline, n_inputs, n_outputs)]
+    return _kinds(outline, n_inputs)[costs.index(min(costs))]
+
+
 def _forms(diagonals: Diagonals | ByPlace, n_inputs: int, n_outputs: int) -> Iterator[RealMap]:
     table = Diagonals.of(diagonals)
     return (_form(table, kind, n_inputs, n_outputs) for kind in _kinds(table, n_inputs))
@@ -77,22 +89,24 @@ def _kinds(diagonals: Diagonals, n_inputs: int) -> list[tuple[int, int]]:
 
 def _form(diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs: int) -> RealMap:
     pairs, shift = kind
-    table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift) if shift else diagonals
+    table: Diagonals | Halves = diagonals
+    if pairs or shift:
+        table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift)
     plan = LinearPlan.from_diagonals(table, n_inputs=n_inputs - pairs, n_outputs=n_outputs)
     return RealMap(plan, pairs, shift)
 
 
-def _paired(diagonals: Diagonals, half: int) -> Diagonals:
+def _paired(diagonals: Diagonals, half: int) -> Halves:
     """Input i < half joins input i + half; the last input of an odd number keeps its own ciphertext."""
     places, inputs = diagonals.places.copy(), diagonals.places[:, 1]
     places[:, 1] = np.where(inputs >= half, inputs - half, inputs)
-    return diagonals.halves(places, (half <= inputs) & (inputs < 2 * half))
+    return Halves.of(diagonals, places, (half <= inputs) & (inputs < 2 * half))
 
 
-def _shifted(diagonals: Diagonals, shift: int) -> Diagonals:
+def _shifted(diagonals: Diagonals, shift: int) -> Halves:
     """Rotation k + shift joins rotation k, for k in every other interval of length shift from the least
     up."""
     places, rotations = diagonals.places.copy(), diagonals.places[:, 2]
     imaginary = (rotations - rotations.min()) // shift % 2 == 1
     places[:, 2] -= np.where(imaginary, shift, 0)
-    return diagonals.halves(places, imaginary)
+    return Halves.of(diagonals, places, imaginary)

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tacita.errors import PlanError
+from tacita.packings.coefficients.request import CoefficientRequest
+from tacita.packings.coefficients.response import CoefficientResponse
+from tacita.packings.coefficients.turn import Turn
 from tacita.packings.columns.layout import ROTATIONS, BatchShape
 from tacita.packings.columns.request import BatchRequest
 from tacita.packings.columns.response import BatchResponse
@@ -27,8 +31,12 @@ from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
 
-AnyRequest = RowsRequest | DiagonalRequest | BatchRequest
-AnyResponse = RowsResponse | DiagonalResponse | BatchResponse
+Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.row_estimate`)
+NONE: Estimates = "none"
+LINEAR: Estimates = "linear"
+QUADRATIC: Estimates = "quadratic"
+AnyRequest = RowsRequest | CoefficientRequest | DiagonalRequest | BatchRequest
+AnyResponse = RowsResponse | CoefficientResponse | DiagonalResponse | BatchResponse
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,8 @@ def layout_of(request: Request, response: Response) -> Layout:
 class Rules:
     """What may be asked of a packing.
 
-    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: whether
-    attention may take an estimate of each row from its scores. two_phases: whether it may find softmax in
+    rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
+    attention may take from the scores of each row. two_phases: whether it may find softmax in
     two (`approx.softmax`). refreshes: whether a function may be computed by a bootstrap (`approx.fourier`).
     check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.
@@ -65,27 +73,40 @@ class Rules:
 
     rotations: tuple[str, ...]
     lanes: tuple[int, ...]
-    row_estimates: bool
+    row_estimates: Estimates
     two_phases: bool
     refreshes: bool
     check: Callable[[int, int, int], object]
     texts: Callable[[int, int, int], int]
+
+    def takes(self, *, linear: bool) -> bool:
+        """Whether attention may take an estimate with a linear part alone, or with a quadratic one."""
+        return self.row_estimates == QUADRATIC or (self.row_estimates == LINEAR and linear)
 
 
 RULES: Mapping[str, Rules] = {
     "rows": Rules(
         rotations=("hoisted",),
         lanes=(1,),
-        row_estimates=False,
+        row_estimates=LINEAR,
         two_phases=False,
         refreshes=True,
         check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
         texts=lambda slots, tokens, lanes: 1,
     ),
+    "coefficients": Rules(
+        rotations=("hoisted",),
+        lanes=(1,),
+        row_estimates=LINEAR,
+        two_phases=False,
+        refreshes=True,
+        check=lambda slots, tokens, lanes: Turn(RowsShape(slots, tokens)),
+        texts=lambda slots, tokens, lanes: 1,
+    ),
     "multidiagonal": Rules(
         rotations=("hoisted",),
         lanes=(1,),
-        row_estimates=False,
+        row_estimates=LINEAR,
         two_phases=True,
         refreshes=True,
         check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
@@ -94,7 +115,7 @@ RULES: Mapping[str, Rules] = {
     "columns": Rules(
         rotations=ROTATIONS,
         lanes=(4, 2, 1),
-        row_estimates=True,
+        row_estimates=QUADRATIC,
         two_phases=False,
         refreshes=False,
         check=BatchShape,

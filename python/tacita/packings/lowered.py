@@ -45,9 +45,9 @@ def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
     """Raises PlanError for an attention whose softmax is none that the packing has."""
     for name in (name for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)):
         found, rules = specs.attention(name), shape.rules
-        if found.rows and not rules.row_estimates:
-            message = f"{name}: packing {shape.packing} takes no row estimates"
-            raise PlanError(message, hint="calibrate without them")
+        if found.rows and not rules.takes(linear=found.rows.is_linear):
+            message = f"{name}: packing {shape.packing} takes {rules.row_estimates} row estimates alone"
+            raise PlanError(message, hint="calibrate for this packing")
         if found.first and not rules.two_phases:
             message = f"{name}: packing {shape.packing} finds no softmax in two phases"
             raise PlanError(message, hint="fit other functions")

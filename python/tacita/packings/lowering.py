@@ -7,8 +7,11 @@ of its own. The lowering finds these places; everything that belongs to slots is
 
     attention -> add -> norm             becomes    block(attention, residual, for this norm), norm
     attention -> add -> norm and add     becomes    block(attention, residual, stored), centre, norm
-    linear -> function                   becomes    function with the map inside
+    linear -> function                   becomes    function with the map inside, of one row or of all
+    linear -> answer                     becomes    answer with the map inside, of one row or of all
     mean -> linear -> answer             becomes    answer with mean and map inside
+    mean -> norm                         becomes    mean, centre, norm of one row
+    add of tensors that are there        becomes    their sum, each times a number
 
 Other graphs are refused with a PlanError that names the step.
 """
@@ -19,18 +22,30 @@ import typing
 from dataclasses import dataclass
 from typing import Generic
 
-from tacita.blocks.base import Attention, Dense, FeedForward, Norm
+from tacita.blocks.base import EVERYWHERE, Attention, Dense, FeedForward, Norm, Powers
 from tacita.blocks.graph import INPUT, Graph, Step
+from tacita.blocks.options import REACH, options
 from tacita.blocks.shapes import Function
 from tacita.errors import PlanError
-from tacita.packings.base import Block, Circuit, F, Held, Operation, Parts, Readers, Target, stages_of
+from tacita.packings.base import (
+    Block,
+    Circuit,
+    F,
+    Held,
+    Operation,
+    Parts,
+    Readers,
+    Target,
+    refuse_node,
+    stages_of,
+)
 from tacita.packings.specs import CircuitSpecs
 
 
 @dataclass(frozen=True)
 class Mapped(Generic[F]):
-    """A dense map of one row that is not computed yet. mean: the node that gives the row; empty for a row
-    that is there."""
+    """A dense map of rows that is not computed yet. mean: the node that gives the one row; empty for rows
+    that are there."""
 
     x: Held[F]
     dense: Dense | None
@@ -64,6 +79,8 @@ class _Lowering(Generic[F]):
         handler = getattr(self, f"_{step.op}", None)
         if handler is None:
             raise self._unknown(step)
+        if lacking := options(step.node) - self._parts.options:
+            raise refuse_node(self._parts.packing, step.name, ", ".join(sorted(lacking)))
         handler(step)
 
     def _take(self, step: Step) -> None:
@@ -72,6 +89,8 @@ class _Lowering(Generic[F]):
 
     def _attention(self, step: Step) -> None:
         x, node = self._held(step, 0), typing.cast(Attention, step.node)
+        if isinstance(node.weights, Powers) and node.reach != EVERYWHERE:
+            raise refuse_node(self._parts.packing, step.name, f"{REACH} of powers")
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _feed_forward(self, step: Step) -> None:
@@ -79,11 +98,17 @@ class _Lowering(Generic[F]):
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _add(self, step: Step) -> None:
-        """A block and the tensor that it is added to, in either order."""
+        """A block and the tensor that it is added to, in either order, or two tensors that are there."""
         values = [self._value(step, i) for i in (0, 1)]
+        if isinstance(values[0], Held) and isinstance(values[1], Held):
+            operations, held = self._parts.sum(step.name, values[0], values[1], step.factor)
+            self.operations += operations
+            self._values[step.name] = held
+            return
         blocks = [v for v in values if isinstance(v, Block)]
         others = [v for v in values if isinstance(v, Held)]
-        if len(blocks) != 1 or len(others) != 1 or self._uses[blocks[0].name] != 1:
+        whole = step.factor == 1.0 and len(blocks) == len(others) == 1
+        if not whole or self._uses[blocks[0].name] != 1:
             raise self._unknown(step)
         block = Block(blocks[0].name, blocks[0].node, blocks[0].rows, blocks[0].x, others[0])
         if self._graph.fused(step):
@@ -95,10 +120,14 @@ class _Lowering(Generic[F]):
 
     def _norm(self, step: Step) -> None:
         x, node = self._value(step, 0), typing.cast(Norm, step.node)
+        if isinstance(x, Mapped) and x.mean and x.dense is None:
+            operations, x = self._parts.mean(x.x, x.mean)
+            self.operations += operations
+        target = Target(f"{step.name}.centred", norm=step.name, centred=node.centred)
         if isinstance(x, Block) and step.inputs[0].step != x.name:
-            self.operations += self._parts.block(x, Target(f"{step.name}.centred", norm=step.name))
+            self.operations += self._parts.block(x, target)
         elif isinstance(x, Held):
-            self.operations += self._parts.centre(x, step.name)
+            self.operations += self._parts.centre(x, target)
         else:
             raise self._unknown(step)
         operations, held = self._parts.norm(step.name, node, x.rows, self._readers(step))
@@ -109,7 +138,7 @@ class _Lowering(Generic[F]):
         x, dense = self._value(step, 0), typing.cast(Dense, step.node)
         if isinstance(x, Mapped) and x.dense is None:
             self._values[step.name] = Mapped(x.x, dense, x.mean)
-        elif isinstance(x, Held) and x.rows == 1:
+        elif isinstance(x, Held) and x.rows == step.output.shape[0]:
             self._values[step.name] = Mapped(x, dense)
         else:
             raise self._unknown(step)
@@ -127,7 +156,7 @@ class _Lowering(Generic[F]):
 
     def _answer(self, step: Step) -> None:
         x = self._value(step, 0)
-        if isinstance(x, Block) or (isinstance(x, Held) and x.rows != 1):
+        if isinstance(x, Block) or (isinstance(x, Held) and x.rows != step.output.shape[0]):
             raise self._unknown(step)
         found = x if isinstance(x, Mapped) else Mapped(x, None)
         self.operations += self._parts.answer(found.x, found.dense, found.mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -35,6 +35,12 @@ class Forward(Protocol):
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts: ...
 
 
+class Gated(Forward, Protocol):
+    """One whose function of one map multiplies another map: expand gives both."""
+
+    def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts: ...
+
+
 class Answering(Protocol):
     """What is made of a pooled tensor, in some layout."""
 
@@ -57,12 +63,15 @@ def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | N
     return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes, variants=variants)
 
 
-def exponentials(name: str, spec: Spec) -> Operation:
+def exponentials(name: str, spec: Spec, seen: Sequence[Array] | None = None) -> Operation:
     """`NAME.scores`, stored for exp -> `NAME.exponentials`, exp(score - shift) in (0, 1]. Levels: the
-    spec's."""
+    spec's, and one for a limited reach: seen is 1 and 0 in the layout of each ciphertext of scores."""
 
     def run(be: Backend, scores: Cts) -> Cts:
-        return tuple(apply(be, ct, spec) for ct in scores)
+        found = tuple(apply(be, ct, spec) for ct in scores)
+        if seen is None:
+            return found
+        return tuple(be.mul_vector(ct, v) for ct, v in zip(found, seen, strict=True))
 
     return Operation.of(f"{name}.exp", (f"{name}.scores",), f"{name}.exponentials", run)
 
@@ -136,6 +145,24 @@ def forward_operations(
         Operation.of(f"{name}.expand", (y,), inner, forward.expand),
         approximated(f"{name}.activate", inner, active, forward.activation, refreshed),
         Operation.of(f"{name}.contract", (residual, active), target, forward.contract),
+    ]
+
+
+def gated_operations(
+    forward: Gated, name: str, y: str, residual: str, target: str, refreshed: Spec | None = None
+) -> list[Operation]:
+    """As `forward_operations`, with the product as a stage of its own: it or its factors may be refreshed."""
+    inner, active, factor, product = (f"{name}.{part}" for part in ("inner", "active", "factor", "product"))
+
+    def expand(be: Backend, cts: Cts) -> tuple[Cts, Cts]:
+        both = forward.expand(be, cts)
+        return both[: len(both) // 2], both[len(both) // 2 :]
+
+    return [
+        Operation.of(f"{name}.expand", (y,), (inner, factor), expand),
+        approximated(f"{name}.activate", inner, active, forward.activation, refreshed),
+        Operation.of(f"{name}.multiply", (active, factor), product, forward.multiply),
+        Operation.of(f"{name}.contract", (residual, product), target, forward.contract),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.packings.base import Parts
+from tacita.packings.coefficients.parts import CoefficientParts
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.multidiagonal.parts import DiagonalParts
@@ -30,6 +31,10 @@ def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> 
     return RowParts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
 
 
+def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
+    return CoefficientParts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+
+
 def _columns(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
     return ColumnParts(
         graph, weights, specs, BatchShape(shape.slots, shape.tokens, shape.lanes), shape.rotations
@@ -40,4 +45,9 @@ def _multidiagonal(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: S
     return DiagonalParts(graph, weights, specs, shape.slots, shape.tokens)
 
 
-PARTS: Mapping[str, Build] = {"rows": _rows, "multidiagonal": _multidiagonal, "columns": _columns}
+PARTS: Mapping[str, Build] = {
+    "rows": _rows,
+    "coefficients": _coefficients,
+    "multidiagonal": _multidiagonal,
+    "columns": _columns,
+}

@@ -15,7 +15,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answer:
-    """values: (size,). disagreement: largest difference between copies. leak: largest value where zero
+    """values: (size,), or (tokens, size) of an answer for every token, where padding's rows hold anything.
+    disagreement: largest difference between copies. leak: largest value where zero
     belongs.
     norm_check: 1 when the last LayerNorm worked inside its interval."""
 

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
+from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function, Node
 from tacita.errors import PlanError
-from tacita.packings.columns.cells.row_estimate import RowEstimate
 
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
 REMAKE = "the plan was made by another version"
-ABSENT = frozenset({"first", "refreshed"})  # from the data, where it is None
+ABSENT = frozenset({"first", "refreshed", "factor", "product"})  # from the data, where it is None
 Found = TypeVar("Found")
 
 
@@ -67,16 +67,20 @@ class FunctionSpecs:
     """function: that inside a feed-forward, or of a node of its own.
 
     refreshed: one of the same function by a bootstrap, where the placement has the choice. None once it has
-    chosen, so that no plan has it.
+    chosen, so that no plan has it. factor, product: where a gate multiplies its result, bounds of what it is
+    multiplied by and of the product; None, and absent from the data, without a gate.
     """
 
     tag: ClassVar[str] = FUNCTION
     function: Spec
     refreshed: Spec | None = None
+    factor: float | None = None
+    product: float | None = None
 
     def settled(self, *, refreshed: bool) -> FunctionSpecs:
         """With the one that was chosen."""
-        return FunctionSpecs(self.refreshed if refreshed and self.refreshed else self.function)
+        chosen = self.refreshed if refreshed and self.refreshed else self.function
+        return replace(self, function=chosen, refreshed=None)
 
 
 NodeSpecs = AttentionSpecs | NormSpecs | FunctionSpecs
@@ -188,7 +192,7 @@ def _value(where: str, kind: Any, value: Any) -> Spec | RowEstimate | float | No
     """kind: as the class spells it."""
     if kind in ("Spec", "Spec | None"):
         return from_dict(_mapping(where, value))
-    return _number(where, value) if kind == "float" else _rows(where, value)
+    return _number(where, value) if kind in ("float", "float | None") else _rows(where, value)
 
 
 def _rows(where: str, value: Any) -> RowEstimate | None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor
 
-from tacita.blocks.base import Attention
+from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.weights import Array, Weights
+from tacita.errors import PlanError
+from tacita.packings.normed import Normed, Side
+from tacita.packings.positional import Positional
+from tacita.packings.specs import CircuitSpecs, FunctionSpecs
+from tacita.packings.stored import Stored, output_bound
+from tacita.slots.base import Backend, Ct
+
+Affine = tuple[Array, Array]  # weight and bias
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionWeights:
-    """Float matrices (outputs, inputs) and biases of one attention."""
+    """Float matrices (outputs, inputs) and biases of one attention, and what it knows of positions.
+
+    normed: where queries and keys are normalised; query and key are then those that the roots complete.
+    """
 
     query: Array
     query_bias: Array
@@ -20,13 +33,81 @@ class AttentionWeights:
     value_bias: Array
     output: Array
     output_bias: Array
+    positional: Positional = field(default_factory=Positional)
+    normed: Normed | None = None
 
     @staticmethod
-    def of(weights: Weights, a: Attention) -> AttentionWeights:
+    def of(weights: Weights, a: Attention, tokens: int, specs: CircuitSpecs, name: str) -> AttentionWeights:
+        """By the names in the declaration. name: of the node, whose norms have specs of their own."""
+        query, key, value, output = (weights.dense(d) for d in (a.query, a.key, a.value, a.output))
+        positional, normed = Positional.of(weights, a, tokens), None
+        if a.normed:
+            normed = Normed(
+                Side.of(weights, query, a.normed[0], specs, f"{name}.queries"),
+                Side.of(weights, key, a.normed[1], specs, f"{name}.keys"),
+            )
+            query, key = normed.queries.scaled, normed.keys.scaled
+        return AttentionWeights(*query, *key, *value, *output, positional, normed)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """How the product of a gated feed-forward is stored.
+
+    active, factor: what its two sides are divided by. product: the bound of their product, which is stored
+    times the integer `times`, as near to it as one comes without a level.
+    """
+
+    active: float
+    factor: float
+    product: float
+
+    @staticmethod
+    def of(specs: FunctionSpecs) -> Gate:
+        """Raises PlanError without the bounds of a gate."""
+        if specs.factor is None or specs.product is None:
+            raise PlanError("specs of a gate without its bounds", hint="calibrate this model")
+        return Gate(output_bound(specs.function), specs.factor, specs.product)
+
+    @property
+    def times(self) -> int:
+        """At least 1."""
+        return max(1, floor(self.active * self.factor / self.product))
+
+    @property
+    def scale(self) -> float:
+        """What the stored product is divided by."""
+        return self.active * self.factor / self.times
+
+    def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> tuple[Ct, ...]:
+        """Ciphertext by ciphertext. One level."""
+        found = [be.mul(a, b) for a, b in zip(active, factor, strict=True)]
+        return tuple(found if self.times == 1 else [be.mul_int(ct, self.times) for ct in found])
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardWeights:
+    """Float matrices (outputs, inputs) and biases of one feed-forward. gate: None without one."""
+
+    wide: Affine
+    narrow: Affine
+    gate: Affine | None = None
+
+    @staticmethod
+    def of(weights: Weights, f: FeedForward) -> ForwardWeights:
         """By the names in the declaration."""
-        return AttentionWeights(
-            *(part for d in (a.query, a.key, a.value, a.output) for part in weights.dense(d))
-        )
+        gate = weights.dense(f.gate) if f.gate else None
+        return ForwardWeights(weights.dense(f.wide), weights.dense(f.narrow), gate)
+
+    def expansions(self, entry: float | Array, form: Stored, gate: Gate | None) -> list[Affine]:
+        """The argument of the function in its stored form, then with a gate the factor. entry: what the
+        input's features are divided by."""
+        weight, bias = self.gate or self.wide
+        argument = weight * (entry * form.scale), bias * form.scale + form.offset
+        if gate is None:
+            return [argument]
+        weight, bias = self.wide
+        return [argument, (weight * (entry / gate.factor), bias / gate.factor)]
 
 
 def summed(weight: Array, bias: Array, *, centred: bool) -> tuple[Array, Array]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy.typing as npt
 
 from tacita.errors import KeyMissingError, LevelError, ShapeError
 from tacita.slots.linear import LinearPlan
+
+if TYPE_CHECKING:
+    from tacita.slots.bootstraps.coefficients import CoefficientMatrix
 
 __all__ = [
     "MAX_PERIOD",
@@ -161,12 +164,30 @@ class Backend(Protocol):
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         """f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where
-        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.harmonics`.
+        f(w) = Re sum_k harmonics[k] exp(i k PHASE w): see `slots.bootstraps.harmonics`.
 
         The parts of w must lie in [-1, 1]; they may be any of these. Level: max_level + 1 - ceil(log2(n + 1))
         for n harmonics, whatever it was. Cost: a bootstrap, and as many products a part as a series of
         degree n. Errors: ShapeError for coefficients that are not finite or end in zero, LevelError for too
         many.
+        """
+        ...
+
+    def coefficient_product(
+        self,
+        xs: Sequence[Ct],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[Ct]:
+        """x W^T + b by coefficients, refreshed, through f of both parts where harmonics are given.
+
+        xs: at level 1 or above, in the layout of `slots.bootstraps.coefficients`, as are the results. The
+        product lies in the middle of a bootstrap, so the rest of one comes with it. Level: max_level; that of
+        `bootstrap_through` with a function, or `level`, which may be lower: the lower, the cheaper. Cost:
+        `matrix.products` small products, and a bootstrap for each result. Needs keys of its own. Errors:
+        ShapeError for another number of ciphertexts, LevelError below level 1, and those of
+        `bootstrap_through`.
         """
         ...
 

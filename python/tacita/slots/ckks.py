@@ -14,7 +14,8 @@ import numpy as np
 
 from tacita.errors import KeyMissingError, LevelError, ShapeError, TacitaError
 from tacita.slots.base import Ct, Kind, Products, Vector
-from tacita.slots.harmonics import level_after
+from tacita.slots.bootstraps.coefficients import CoefficientMatrix, check_product, product_level
+from tacita.slots.bootstraps.harmonics import level_after
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products
 from tacita.slots.plain import check_dot, check_int, check_kinds, check_period, poly_depth
@@ -59,7 +60,7 @@ class CkksBackend:
     """Wraps `tacita._native.Evaluator`. on_stage: called with the name of every stage entered (progress)."""
 
     def __init__(self, evaluator: Evaluator, on_stage: Callable[[str], None] = lambda _: None) -> None:
-        self._native = Translating(evaluator)
+        self._native, self._evaluator = Translating(evaluator), evaluator
         self._on_stage = on_stage
         self.slots: int = evaluator.slots
         self.max_level: int = evaluator.max_level
@@ -152,6 +153,35 @@ class CkksBackend:
         level_after(harmonics, self.max_level)
         real = [kind == "real" for kind in kinds]
         return list(self._native.bootstrap_through(list(cts), real, _complex(harmonics)))
+
+    def coefficient_product(
+        self,
+        xs: Sequence[Ct],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[Ct]:
+        check_product(len(xs), self.slots, matrix)
+        product_level(harmonics, level, self.max_level)
+        maps, inputs = self._coefficients(matrix.tokens), matrix.weights.shape[1]
+        weights = maps.weights(_real(matrix.weights), _real(matrix.bias))
+        blocks = maps.descend(maps.to_coefficients(list(xs)), inputs)
+        low = maps.ascend(maps.multiply(blocks, weights))
+        return list(maps.refresh(low, None if harmonics is None else _complex(harmonics), level))
+
+    def _coefficients(self, tokens: int) -> Any:
+        """Raises KeyMissingError where the plan had no keys for products of so many tokens."""
+        keys = self._evaluator.coefficient_keys
+        if keys is None or keys.tokens != tokens:
+            found = "there are none" if keys is None else f"the keys are for {keys.tokens}"
+            raise KeyMissingError(
+                f"coefficient_product of {tokens} tokens: {found}", hint="make the keys of the plan"
+            )
+        native = importlib.import_module("tacita._native")
+        try:
+            return Translating(native.Coefficients(self._evaluator, keys))
+        except native.TacitaError as error:
+            raise translate(native, error) from error
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

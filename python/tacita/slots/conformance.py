@@ -17,8 +17,11 @@ import numpy as np
 
 from tacita.errors import LevelError, ShapeError, TacitaError
 from tacita.slots.base import Backend, Ct, Vector
-from tacita.slots.harmonics import evaluate_harmonics
+from tacita.slots.bootstraps.coefficients import CoefficientLayout, CoefficientMatrix
+from tacita.slots.bootstraps.harmonics import evaluate_harmonics
 from tacita.slots.linear import LinearPlan
+
+COEFFICIENT_TOKENS = 8  # that a backend with keys must have them for
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,40 @@ def check_bootstrap_through(h: Harness) -> None:
     _raises(ShapeError, lambda: be.bootstrap_through([a], [], np.ones(2)))
 
 
+def check_coefficient_product(h: Harness) -> None:
+    """Widths that fill no block, one ciphertext and several; plain, and through a function at any level."""
+    be, rng = h.be, np.random.default_rng(14)
+    features = CoefficientLayout(be.slots, COEFFICIENT_TOKENS, 1).features
+    slack = max(1.0, 2.0**-16 / h.tolerance) if h.tolerance > 1e-8 else 1.0
+    harmonics = np.exp(0.7j * np.arange(7)) / (1.0 + np.arange(7) ** 2)
+    for outputs, inputs in ((5, 3), (features + 7, features + 1)):
+        weights = rng.uniform(-1.0, 1.0, (outputs, inputs)) / inputs
+        matrix = CoefficientMatrix(COEFFICIENT_TOKENS, weights, rng.uniform(-0.1, 0.1, outputs))
+        fresh = [h.fresh(20 + i, 1 + i) for i in range(matrix.inputs(be.slots).count)]
+        xs, values = [ct for ct, _ in fresh], [v for _, v in fresh]
+        for ct, want in zip(be.coefficient_product(xs, matrix), matrix.apply(values, None), strict=True):
+            h.expect(ct, want, be.max_level, slack)
+        wanted = matrix.apply(values, harmonics)
+        for level, reached in ((None, be.max_level - 2), (1, 1)):
+            for ct, want in zip(be.coefficient_product(xs, matrix, harmonics, level), wanted, strict=True):
+                h.expect(ct, want, reached, slack)
+
+
+def check_coefficient_refusals(h: Harness) -> None:
+    be, (a, _) = h.be, h.fresh(15, 2)
+    matrix = CoefficientMatrix(COEFFICIENT_TOKENS, np.full((2, 3), 0.1), np.zeros(2))
+    _raises(LevelError, lambda: be.coefficient_product([be.drop_to(a, 0)], matrix))
+    _raises(ShapeError, lambda: be.coefficient_product([a, a], matrix))
+    _raises(ShapeError, lambda: be.coefficient_product([a], matrix, None, 1))
+    _raises(ShapeError, lambda: be.coefficient_product([a], matrix, np.ones(3), be.max_level))
+    _raises(ShapeError, lambda: be.coefficient_product([a], matrix, np.array([1.0, np.nan])))
+    _raises(ShapeError, lambda: CoefficientMatrix(COEFFICIENT_TOKENS, np.full((2, 3), np.nan), np.zeros(2)))
+    _raises(ShapeError, lambda: CoefficientMatrix(COEFFICIENT_TOKENS, np.ones((2, 3)), np.zeros(3)))
+    _raises(
+        ShapeError, lambda: be.coefficient_product([a], CoefficientMatrix(6, np.ones((2, 3)), np.zeros(2)))
+    )
+
+
 def _raises(kind: type[TacitaError], run: Callable[[], object]) -> None:
     try:
         run()
@@ -221,4 +258,10 @@ ALGEBRA: tuple[Callable[[Harness], None], ...] = (
     check_levels,
     check_shapes,
 )
-CHECKS = (*ALGEBRA, check_bootstrap, check_bootstrap_through)
+CHECKS = (
+    *ALGEBRA,
+    check_bootstrap,
+    check_bootstrap_through,
+    check_coefficient_product,
+    check_coefficient_refusals,
+)

@@ -12,6 +12,9 @@ Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 * rescale, add: themselves
 * bootstrap: two parts; bootstrap_real: one part; bootstrap_through, bootstrap_through_real: the same up to z,
   products of the function counted as mul and tensor
+* to_coefficients: slots of a ciphertext to coefficients; coefficient_product: a polynomial of weights times a
+  block of coefficients (`CoefficientMatrix.products`), its share of merging included; coefficient_refresh:
+  what of a bootstrap follows, up to z, at the level before the function
 """
 
 from __future__ import annotations

@@ -12,83 +12,26 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
+from tacita.slots.diagonals.codes import codes, first_uses
+from tacita.slots.diagonals.halves import Halves
+from tacita.slots.diagonals.table import ByPlace, Diagonals, Numbers
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
-Table: TypeAlias = npt.NDArray[Any]
-ByPlace: TypeAlias = Mapping[tuple[int, int, int], Table]  # (output, input, rotation) -> periodic vector
 Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 
 BABY_COST = 0.35  # a hoisted rotation, in full rotations
 HOIST_COST = 0.65  # the decomposition that an input's babies share
 PRODUCT_COST = 0.025  # a product by a plaintext vector, in rotations
+KEPT = 64  # choices, by their places
 KEY_COST = 0.25  # memory and traffic of one more rotation key, in rotations
-
-
-@dataclass(frozen=True, eq=False)
-class Diagonals:
-    """Generalised diagonals as a table: out += v * rotate(x_input, rotation) for each row, no place twice.
-
-    BERT-base has 300,000 of them, so all that is done with them is done to the whole table at once.
-
-    places: int64 [rows, 3] = (output, input, rotation). vectors: [rows, period], real or complex.
-    """
-
-    places: Numbers
-    vectors: Table
-
-    @staticmethod
-    def of(diagonals: Diagonals | ByPlace) -> Diagonals:
-        """A table as it is, or the rows of a mapping in its order. Raises ShapeError for none and for unequal
-        periods."""
-        if isinstance(diagonals, Diagonals):
-            return diagonals
-        shapes = {np.shape(v) for v in diagonals.values()}
-        if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
-            raise ShapeError(
-                f"linear: diagonals have shapes {sorted(shapes)}", hint="give vectors of one common period"
-            )
-        places = np.array(list(diagonals), dtype=np.int64).reshape(-1, 3)
-        return Diagonals(places, np.stack(list(diagonals.values())))
-
-    @staticmethod
-    def joined(parts: Sequence[Diagonals]) -> Diagonals:
-        """The rows of all parts, whose places differ."""
-        return Diagonals(
-            np.concatenate([part.places for part in parts]), np.concatenate([part.vectors for part in parts])
-        )
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def nonzero(self) -> Diagonals:
-        """The rows that are not zero. Raises ShapeError where none is."""
-        kept = self.vectors.any(axis=1)
-        if not kept.any():
-            raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
-        return self if kept.all() else Diagonals(self.places[kept], self.vectors[kept])
-
-    def halves(self, places: Numbers, imaginary: Table) -> Diagonals:
-        """The rows v, real, as v/2 or, where `imaginary`, as -iv/2, moved to `places`, where two that meet
-        are added."""
-        first, where = _distinct(places)
-        vectors = np.zeros((len(first), self.vectors.shape[1]), np.complex128)
-        vectors.real[where[~imaginary]] = 0.5 * self.vectors[~imaginary]
-        vectors.imag[where[imaginary]] = -0.5 * self.vectors[imaginary]
-        return Diagonals(places[first], vectors)
-
-    def outline(self) -> Diagonals:
-        """The same places with one number each, zero where all are, for what depends on places alone."""
-        return Diagonals(self.places, np.asarray(self.vectors.any(axis=1, keepdims=True), np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +101,7 @@ class LinearPlan:
 
     @staticmethod
     def from_diagonals(
-        diagonals: Diagonals | ByPlace,
+        diagonals: Diagonals | Halves | ByPlace,
         *,
         n_inputs: int | None = None,
         n_outputs: int | None = None,
@@ -170,9 +113,10 @@ class LinearPlan:
         split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
         key for all giants. Zero diagonals are dropped. Errors: ShapeError for none left or unequal periods.
         """
-        kept = Diagonals.of(diagonals).nonzero()
+        table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
+        kept = table.nonzero()
         outputs, inputs, rotations = kept.places.T
-        step = _choose(kept.places, horner) if split == "auto" else _fixed(rotations, split)
+        step = _step(kept.places.tobytes(), horner) if split == "auto" else _fixed(rotations, split)
         counts = (
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
@@ -197,7 +141,7 @@ class LinearPlan:
 
 def _rows(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The distinct rows of a table of integers, in order."""
-    return table[np.unique(_codes(table), return_index=True)[1]] if len(table) else table
+    return table[np.unique(codes(table), return_index=True)[1]] if len(table) else table
 
 
 def _grouped(pairs: npt.NDArray[Any]) -> dict[int, tuple[int, ...]]:
@@ -229,6 +173,12 @@ def _unit(rotations: Numbers) -> int:
     return int(np.gcd.reduce(rotations)) or 1
 
 
+@lru_cache(maxsize=KEPT)
+def _step(places: bytes, horner: bool) -> int:
+    """The step of least cost for places as bytes: the layers of a model have the same ones."""
+    return _choose(np.frombuffer(places, np.int64).reshape(-1, 3), horner)
+
+
 def _choose(places: Numbers, horner: bool) -> int:
     """The step of least cost among babies only, and unit * 2^i from giants only upwards."""
     unit, top = _unit(places[:, 2]), int(np.abs(places[:, 2]).max())
@@ -256,12 +206,12 @@ def _cost(places: Numbers, step: int, horner: bool) -> float:
     return rotations + shared + KEY_COST * key_count
 
 
-def _build(kept: Diagonals, step: int, horner: bool, n_inputs: int, n_outputs: int) -> LinearPlan:
+def _build(kept: Diagonals | Halves, step: int, horner: bool, n_inputs: int, n_outputs: int) -> LinearPlan:
     outputs, inputs, rotations = kept.places.T
     giants, babies = _split(rotations, step)
     use_horner = horner and step > 0
     post = int(giants.min()) if use_horner else 0
-    stored, names = _stored(_turned(_real_if_so(kept.vectors), giants))
+    stored, names = _stored(kept.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
     order = np.lexsort((babies, inputs, -giants, outputs))
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
@@ -269,56 +219,24 @@ def _build(kept: Diagonals, step: int, horner: bool, n_inputs: int, n_outputs: i
     return LinearPlan(n_inputs, n_outputs, stored, table, step_used, post)
 
 
-def _real_if_so(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Without imaginary parts where all of them are zero."""
-    if np.iscomplexobj(vectors) and vectors.imag.any():
-        return vectors.astype(np.complex128, copy=False)
-    return np.real(vectors).astype(np.float64, copy=False)
-
-
-def _turned(vectors: npt.NDArray[Any], giants: Numbers) -> npt.NDArray[Any]:
-    """Each row rotated right by its giant, in place of the product's operands; rows that follow each other
-    and share a giant are moved together."""
-    out, by = np.empty_like(vectors), giants % vectors.shape[1]
-    edges = [0, *(np.flatnonzero(np.diff(by)) + 1).tolist(), len(by)]
-    for first, last in pairwise(edges):
-        turn, rows = int(by[first]), slice(first, last)
-        out[rows, turn:] = vectors[rows, : vectors.shape[1] - turn]
-        out[rows, :turn] = vectors[rows, vectors.shape[1] - turn :]
-    return out
-
-
 def _stored(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
     """(the distinct rows in order of their first use, for each row which of these it is): masks repeat."""
-    if len(np.unique(_marks(rows))) == len(rows):
-        return rows, np.arange(len(rows))
-    names: dict[bytes, int] = {}
-    found = np.array([names.setdefault(row.tobytes(), len(names)) for row in rows], dtype=np.int64)
-    _, first = np.unique(found, return_index=True)
-    return rows[first], found
+    first, names = first_uses(_marks(rows))
+    if len(first) == len(rows):
+        return rows, names
+    if not np.array_equal(_words(rows), _words(rows[first])[names]):  # two rows of one mark
+        known: dict[bytes, int] = {}
+        names = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows], dtype=np.int64)
+        first = np.unique(names, return_index=True)[1]
+    return rows[first], names
 
 
 def _marks(rows: npt.NDArray[Any]) -> Numbers:
     """A number for each row, modulo 2^64: rows with different ones differ."""
-    words = np.ascontiguousarray(rows).view(np.int64)
+    words = _words(rows)
     with np.errstate(over="ignore"):
         return np.asarray(words @ (2 * np.arange(words.shape[1]) + 1) ** 3)
 
 
-def _codes(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """One integer for each row of a table of integers, ordered as the rows are."""
-    columns = table.astype(np.int64)
-    low = columns.min(axis=0)
-    found = np.zeros(len(columns), dtype=np.int64)
-    for column, size in zip((columns - low).T, columns.max(axis=0) - low + 1, strict=True):
-        found = found * size + column
-    return found
-
-
-def _distinct(places: Numbers) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """(rows where each place stands first, in their order; for each row, which of these it is)."""
-    _, first, inverse = np.unique(_codes(places), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[inverse.reshape(-1)]
+def _words(rows: npt.NDArray[Any]) -> Numbers:
+    return np.ascontiguousarray(rows).view(np.int64)

@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,20 @@ class NoiseModel:
     def fresh(self) -> float:
         """Of a public-key encryption."""
         return 3.2 * sqrt(8 * self.slots / 3 + 1) * self._unit
+
+
+def row_length(weights: npt.NDArray[Any]) -> float:
+    """Root mean square over the outputs of a matrix of the length of their weights."""
+    return float(np.sqrt(np.mean(np.sum(weights**2, axis=1))))
+
+
+def series_slope(coeffs: npt.NDArray[Any]) -> float:
+    """Root mean square derivative of a Chebyshev series on [-1, 1]."""
+    slope = np.polynomial.chebyshev.chebder(np.asarray(coeffs))
+    values = np.polynomial.chebyshev.chebval(np.linspace(-1, 1, 257), slope)
+    return float(np.sqrt(np.mean(np.abs(values) ** 2)))
+
+
+def combined(*parts: float) -> float:
+    """Standard deviation of a sum of independent errors."""
+    return sqrt(sum(p * p for p in parts))

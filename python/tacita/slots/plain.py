@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
-from tacita.slots.harmonics import apply_harmonics, level_after
+from tacita.slots.bootstraps.coefficients import INPUT_LEVEL, CoefficientMatrix, check_product, product_level
+from tacita.slots.bootstraps.harmonics import apply_harmonics, level_after
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import (
     check_matmul,
@@ -212,6 +213,18 @@ class PlainBackend:
         level = level_after(harmonics, self.max_level)
         found = (apply_harmonics(c.values, kind, harmonics) for c, kind in zip(cts, kinds, strict=True))
         return [PlainCt(values, level) for values in found]
+
+    def coefficient_product(
+        self,
+        xs: Sequence[PlainCt],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[PlainCt]:
+        check_product(len(xs), self.slots, matrix)
+        spend("coefficient_product", min(x.level for x in xs), INPUT_LEVEL)
+        reached = product_level(harmonics, level, self.max_level)
+        return [PlainCt(v, reached) for v in matrix.apply([x.values for x in xs], harmonics)]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -19,11 +19,25 @@ from typing import Any
 import numpy as np
 
 from tacita.slots.base import Kind, Vector
+from tacita.slots.bootstraps.coefficients import (
+    INPUT_LEVEL,
+    CoefficientMatrix,
+    check_product,
+    product_level,
+    refresh_level,
+)
+from tacita.slots.bootstraps.harmonics import (
+    OF_Z,
+    PHASE,
+    harmonics_counts,
+    harmonics_depth,
+    level_after,
+    slope,
+)
 from tacita.slots.counts import linear_counts, poly_counts
-from tacita.slots.harmonics import OF_Z, PHASE, harmonics_counts, harmonics_depth, level_after, slope
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest
-from tacita.slots.noise import NoiseModel
+from tacita.slots.noise import NoiseModel, combined, row_length, series_slope
 from tacita.slots.plain import (
     PlainBackend,
     PlainCt,
@@ -126,7 +140,7 @@ class SimBackend:
     def mul(self, a: SimCt, b: SimCt) -> SimCt:
         level = spend("mul", min(a.level, b.level))
         self._count("mul", level + 1)
-        grown = _hypot(a.noise * _rms(b), b.noise * _rms(a))
+        grown = combined(a.noise * _rms(b), b.noise * _rms(a))
         return self._out(level, grown, self._product_noise, self._run("mul", a, b))
 
     def square(self, a: SimCt) -> SimCt:
@@ -140,9 +154,9 @@ class SimBackend:
         self._count("tensor", level + 1, len(xs))
         self._count("relin", level + 1)
         self._count("rescale", level + 1)
-        parts = [_hypot(x.noise * _rms(y), y.noise * _rms(x)) for x, y in zip(xs, ys, strict=True)]
+        parts = [combined(x.noise * _rms(y), y.noise * _rms(x)) for x, y in zip(xs, ys, strict=True)]
         plain = self._plain.dot(_plains(xs), _plains(ys)) if self.values else None
-        return self._out(level, _hypot(*parts), self._product_noise, plain)
+        return self._out(level, combined(*parts), self._product_noise, plain)
 
     def mul_const(self, a: SimCt, c: complex) -> SimCt:
         level = spend("mul_const", a.level)
@@ -198,7 +212,7 @@ class SimBackend:
         if plan.post:
             self._use([plan.post], level)
             self._count("rotate", level, plan.n_outputs)
-        fresh = _hypot(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
+        fresh = combined(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
         plains = self._plain.linear(_plains(xs), plan) if self.values else [None] * plan.n_outputs
         grown = _linear_noise(xs, plan)
         return [self._out(level, g, fresh, p) for g, p in zip(grown, plains, strict=True)]
@@ -254,7 +268,7 @@ class SimBackend:
             * (1 + float(np.abs(coeffs).max()))
             * sqrt(1 + sum(n for (op, _), n in counts.items() if op == "mul"))
         )
-        return self._out(level, a.noise * _slope(coeffs), fresh, self._run("poly", a, coeffs))
+        return self._out(level, a.noise * series_slope(coeffs), fresh, self._run("poly", a, coeffs))
 
     def drop_to(self, a: SimCt, level: int) -> SimCt:
         check_drop(a.level, level)
@@ -275,17 +289,43 @@ class SimBackend:
         level, grown = level_after(harmonics, self.max_level), slope(harmonics)
         for ct, kind in zip(cts, kinds, strict=True):
             self._count("bootstrap_through" if kind == "complex" else "bootstrap_through_real", ct.level)
-            self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1)
+            self._count_harmonics(len(harmonics) - 1, 2 if kind == "complex" else 1, self.max_level)
         plains: Sequence[PlainCt | None] = [None] * len(cts)
         if self.values:
             plains = self._plain.bootstrap_through(_plains(cts), kinds, harmonics)
-        fresh = _hypot(grown * OF_Z * self.model.bootstrap, self._product_noise)
+        fresh = combined(grown * OF_Z * self.model.bootstrap, self._product_noise)
         return [self._out(level, PHASE * grown * c.noise, fresh, p) for c, p in zip(cts, plains, strict=True)]
 
-    def _count_harmonics(self, degree: int, parts: int) -> None:
-        for (op, level), n in harmonics_counts(degree, self.max_level).items():
+    def coefficient_product(
+        self,
+        xs: Sequence[SimCt],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[SimCt]:
+        check_product(len(xs), self.slots, matrix)
+        spend("coefficient_product", min(x.level for x in xs), INPUT_LEVEL)
+        reached, number = product_level(harmonics, level, self.max_level), matrix.outputs(self.slots).count
+        plains: Sequence[PlainCt | None] = [None] * number
+        if self.values:
+            plains = self._plain.coefficient_product(_plains(xs), matrix, harmonics, level)
+        self._count("to_coefficients", INPUT_LEVEL, len(xs))
+        self._count("coefficient_product", INPUT_LEVEL, matrix.products(self.slots))
+        before = refresh_level(harmonics, reached)
+        self._count("coefficient_refresh", before, number)
+        grown = row_length(matrix.weights) * sqrt(_mean_noise(xs))
+        fresh = self.model.bootstrap
+        if harmonics is not None:
+            self._count_harmonics(len(harmonics) - 1, 2 * number, before)
+            steep = slope(harmonics)
+            grown, fresh = PHASE * steep * grown, combined(steep * OF_Z * fresh, self._product_noise)
+        return [self._out(reached, grown, fresh, p) for p in plains]
+
+    def _count_harmonics(self, degree: int, parts: int, top: int) -> None:
+        """top: one below the level of z."""
+        for (op, level), n in harmonics_counts(degree, top).items():
             self._count(op, level, n * parts)
-        self._count("mul_plain", self.max_level + 1 - harmonics_depth(degree), (degree + 1) * parts)
+        self._count("mul_plain", top + 1 - harmonics_depth(degree), (degree + 1) * parts)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -297,7 +337,7 @@ class SimBackend:
 
     @property
     def _product_noise(self) -> float:
-        return _hypot(self.model.rescale, self.model.key_switch * 2.0**-10)
+        return combined(self.model.rescale, self.model.key_switch * 2.0**-10)
 
     def _count(self, op: str, level: int, n: int = 1) -> None:
         if n:
@@ -317,7 +357,7 @@ class SimBackend:
     def _sum(self, op: str, a: SimCt, b: SimCt) -> SimCt:
         level = min(a.level, b.level)
         self._count("add", level)
-        return self._out(level, _hypot(a.noise, b.noise), 0.0, self._run(op, a, b))
+        return self._out(level, combined(a.noise, b.noise), 0.0, self._run(op, a, b))
 
     def _map(self, op: str, a: SimCt, *args: Any) -> SimCt:
         return replace(a, plain=self._run(op, a, *args))
@@ -333,7 +373,7 @@ class SimBackend:
         if plain is not None and self.inject and fresh:
             error = self._rng.standard_normal(plain.values.shape, dtype=np.float32)
             plain = PlainCt(plain.values + fresh * error, level)
-        return SimCt(level, _hypot(grown, fresh), plain)
+        return SimCt(level, combined(grown, fresh), plain)
 
 
 def _mean_noise(cts: Sequence[SimCt]) -> float:
@@ -344,22 +384,12 @@ def _plains(cts: Sequence[SimCt]) -> list[PlainCt]:
     return [ct.plain for ct in cts if ct.plain is not None]
 
 
-def _hypot(*parts: float) -> float:
-    return sqrt(sum(p * p for p in parts))
-
-
 def _size(v: Values) -> float:
     return float(np.sqrt(np.mean(np.abs(v) ** 2)))
 
 
 def _rms(ct: SimCt) -> float:
     return 1.0 if ct.plain is None else _size(ct.plain.values)
-
-
-def _slope(coeffs: Values) -> float:
-    """Root mean square derivative of the series on [-1, 1]."""
-    slope = np.polynomial.chebyshev.chebder(np.asarray(coeffs))
-    return _size(np.polynomial.chebyshev.chebval(np.linspace(-1, 1, 257), slope))
 
 
 def _linear_noise(xs: Sequence[SimCt], plan: LinearPlan) -> list[float]:

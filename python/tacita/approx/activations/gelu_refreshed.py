@@ -1,31 +1,9 @@
-"""GELU computed by the bootstrap of its argument, right on a range that no calibration has to show: LEAF's.
-
-The inputs of a real BERT-base's GELUs reach [-61, 108] (the activations of the ARION checkpoint); a text on
-which a model was calibrated may show [-8, 8] of them. So the domain is WIDE whatever the calibration says,
-and wider where it says so. On WIDE 2e-3 takes 124 harmonics: seven levels of the thirteen, and one more
-for each doubling of the range.
-"""
+"""GELU computed by the bootstrap of its argument: see `refreshed`."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from tacita.approx import fit as fitting
-from tacita.approx import fourier
 from tacita.approx.activations.gelu import exact
-from tacita.approx.fit import Interval
-from tacita.approx.spec import MARGIN, Spec
+from tacita.approx.activations.refreshed import WIDE as WIDE
+from tacita.approx.activations.refreshed import Refreshed
 
-WIDE = (-64.0, 128.0)
-
-
-def fit(interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
-    """Fewest harmonics with absolute error <= `error` on the whole domain. Raises FitError when max_depth
-    levels do not suffice."""
-    low, high = fitting.widen(interval, MARGIN)
-    return _fitted(interval, (min(low, WIDE[0]), max(high, WIDE[1])), error, max_depth)
-
-
-@lru_cache(maxsize=64)
-def _fitted(interval: Interval, domain: Interval, error: float, max_depth: int) -> Spec:
-    return fourier.fit("gelu", exact, interval, domain, error, max_depth=max_depth)
+fit = Refreshed("gelu", exact).fit

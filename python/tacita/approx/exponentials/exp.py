@@ -8,6 +8,8 @@ x/128)^128 is its degree-1 case).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
 
 SQUARINGS = (0, 1, 2, 3, 4)
+FLOOR = 2.0**-30  # standard deviation that a product of ciphertexts adds to every slot (`slots.noise`)
+QUIET = 0.01  # of the least mean: noise of an exponential that no row notices
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,24 @@ def exact(x: Array, shift: float = 0.0) -> Array:
     return np.asarray(np.exp(np.asarray(x, dtype=np.float64) - shift), dtype=np.float64)
 
 
-def fit(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = 10) -> Spec:
+def fit(
+    interval: Interval,
+    error: float,
+    *,
+    shift: float | None = None,
+    max_depth: int = 10,
+    least: float | None = None,
+) -> Spec:
     """Least depth, then fewest products, with |p - exp(x - shift)| <= error. Raises FitError when out of
     reach.
+
+    least: mean of exponentials of a row, at the least. Where a series would be as noisy as that, it is
+    squared: noise of a root r is multiplied by 2 r.
     """
     specs = [spec for k in SQUARINGS if (spec := _smallest(interval, error, shift, k, max_depth)) is not None]
     return chosen(
         "exp",
-        specs,
+        _quiet(specs, least) if least else specs,
         interval,
         error,
         max_depth,
@@ -84,10 +98,30 @@ def candidates(interval: Interval, *, shift: float | None = None, max_depth: int
     )
 
 
-def _smallest(interval: Interval, error: float, shift: float | None, k: int, max_depth: int) -> Spec | None:
-    return poly.smallest_degree(
+def _smallest(
+    interval: Interval, error: float, shift: float | None, k: int, max_depth: int
+) -> PowerSpec | None:
+    found = poly.smallest_degree(
         lambda degree: power_spec(interval, shift, degree, k), error, min(7, max_depth - k)
     )
+    return found if isinstance(found, PowerSpec) else None
+
+
+def noise(spec: PowerSpec, value: float) -> float:
+    """Standard deviation of what ciphertexts give where exp is `value`, about: of the series, whose large
+    coefficients take theirs along, through the squarings, and of the last of these."""
+    top = 1.0 + max(map(abs, spec.coefficients))
+    found = FLOOR * top * math.sqrt(1 + poly.series_multiplications(len(spec.coefficients) - 1))
+    if not spec.squarings:
+        return found
+    power = 2.0**spec.squarings
+    return math.hypot(power * value ** (1.0 - 1.0 / power) * found, FLOOR)
+
+
+def _quiet(specs: Sequence[PowerSpec], least: float) -> list[PowerSpec]:
+    """Those whose noise is small beside the least mean, or no larger than one product's."""
+    bound = max(QUIET * least, 1.5 * FLOOR)
+    return [spec for spec in specs if noise(spec, least) <= bound] or list(specs)
 
 
 def power_spec(interval: Interval, shift: float | None, degree: int, squarings: int) -> PowerSpec:

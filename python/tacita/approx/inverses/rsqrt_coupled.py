@@ -11,14 +11,14 @@ so nothing is gained by it at equal steps; `rsqrt` searches more widely.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, Interval
-from tacita.approx.inverses.rsqrt import exact
+from tacita.approx.inverses.rsqrt import measured_newton
 from tacita.approx.iterative import NewtonSpec, newton_spec
 from tacita.approx.spec import MARGIN, Spec, first, pareto
 
@@ -70,17 +70,6 @@ def coupled_spec(interval: Interval, domain: Interval, newton: int, coupled: int
     whole = measured_newton(interval, domain, 1, newton + coupled)
     first = newton_spec(interval, domain, 1, newton)
     return CoupledSpec("rsqrt", interval, domain, whole.error, True, first, whole.steps[newton:])
-
-
-def measured_newton(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
-    """`newton_spec` with the larger of its computed and its measured error.
-
-    On a wide domain the start is wrong by almost 1, and 0.2 % of that, its uncertainty, is much of what is
-    left to 1.
-    """
-    spec = newton_spec(interval, domain, degree, steps)
-    x = np.geomspace(*domain, 8001)
-    return replace(spec, error=max(spec.error, float(np.max(np.abs(spec.numpy(x) / exact(x) - 1.0)))))
 
 
 def fit(interval: Interval, error: float, *, max_depth: int = 2 * MOST_STEPS + 2) -> Spec:

@@ -14,7 +14,7 @@ from tacita.approx.activations import gelu as gelu_series
 from tacita.approx.exponentials.exp import power_spec
 from tacita.approx.fit import Interval
 from tacita.approx.inverses import inverse_newton
-from tacita.approx.inverses.rsqrt_coupled import measured_newton
+from tacita.approx.inverses.rsqrt import measured_newton
 from tacita.approx.spec import MARGIN, Spec, first
 
 STARTS, STEPS = range(2, 6), range(1, 4)  # levels of the series, steps
@@ -22,8 +22,18 @@ STARTS, STEPS = range(2, 6), range(1, 4)  # levels of the series, steps
 inverse = inverse_newton.fit
 
 
-def exp(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = 8) -> Spec:
-    """exp(x - shift) by the series of least degree with absolute error <= `error`. Errors: FitError."""
+def exp(
+    interval: Interval,
+    error: float,
+    *,
+    shift: float | None = None,
+    max_depth: int = 8,
+    least: float | None = None,
+) -> Spec:
+    """exp(x - shift) by the series of least degree with absolute error <= `error`. Errors: FitError.
+
+    least: not read; of one series there is no quieter form (`exp.fit`).
+    """
     return poly.least_degree(
         "exp (series)",
         lambda degree: power_spec(interval, shift, degree, 0),

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tacita.approx.activations import gelu, gelu_refreshed, relu, tanh
+from tacita.approx.activations import gelu, gelu_refreshed, gelu_tanh, relu, relu_squared, silu, tanh
+from tacita.approx.activations.refreshed import WIDE, Refreshed
 from tacita.approx.exponentials import exp
+from tacita.approx.fit import Interval
 from tacita.approx.inverses import inverse, rsqrt
 from tacita.approx.spec import Spec
 from tacita.approx.variants import arion, moai
@@ -17,7 +19,11 @@ from tacita.errors import InputError, PlanError
 Fit = Callable[..., Spec]
 
 EITHER = "either"
-REFRESHED: Mapping[str, Fit] = {"gelu": gelu_refreshed.fit}
+REFRESHED: Mapping[str, Fit] = {
+    "gelu": gelu_refreshed.fit,
+    "gelu_tanh": Refreshed("gelu_tanh", gelu_tanh.exact).fit,
+    "silu": Refreshed("silu", silu.exact).fit,
+}
 FITS: Mapping[str, Mapping[str, Fit]] = {
     "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
@@ -30,7 +36,13 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants
-SHARED: Mapping[str, Fit] = {"tanh": tanh.fit, "relu": relu.fit_density}
+SHARED: Mapping[str, Fit] = {
+    "tanh": tanh.fit,
+    "relu": relu.fit_density,
+    "relu2": relu_squared.fit,
+    "silu": silu.fit,
+    "gelu_tanh": gelu_tanh.fit,
+}
 WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
 
 
@@ -67,6 +79,10 @@ class Functions:
     def named(given: str | Functions) -> Functions:
         """Of a variant's name, or itself."""
         return Functions.of(given) if isinstance(given, str) else given
+
+    def reach(self, name: str) -> Interval | None:
+        """Where a function is right whatever calibration says; None where only calibration says so."""
+        return WIDE if self.activation == "leaf" and name in REFRESHED else None
 
     def refreshed(self, name: str) -> Fit | None:
         """The fit of a function by a bootstrap, where the placement is to choose."""

@@ -1,1 +1,1 @@
-"""Coefficients packing: the slots that products of coefficients take and give (`crates/coefficients`)."""
+"""Coefficients packing: rows, and feed-forward blocks on coefficients (`crates/coefficients`), LEAF's way."""

@@ -84,6 +84,48 @@ class MeanAnswering:
         return _with_check(be, self.gather.apply(be, turned), check, self.response)
 
 
+@dataclass(frozen=True, eq=False)
+class MeanCells:
+    """The mean over tokens, every feature of it, for what is done with it before the answer."""
+
+    columns: Columns
+    gather: CellMap
+
+    @staticmethod
+    def build(columns: Columns, cells: Cells) -> MeanCells:
+        """Of columns without lanes."""
+        places = np.zeros((cells.size, columns.count))
+        for column, feature in enumerate(columns.index[:, 0]):
+            if feature >= 0:
+                places[feature, column] = 1.0
+        return MeanCells(columns, CellMap.gather(places, np.zeros(cells.size), cells))
+
+    def apply(self, be: Backend, x: Cts) -> Cts:
+        """Columns weighed by the mask -> cells. One level, log2(tokens) rotations a column."""
+        return self.gather.apply(be, tuple(token_total(be, ct, self.columns.shape) for ct in x))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenAnswering:
+    """An answer for every token: its columns, their copies, and the check. One level, no rotation but those
+    of lanes."""
+
+    map: ColumnMap
+
+    @staticmethod
+    def build(
+        weight: Array, bias: Array, columns: Columns, entry: Meaning, response: BatchResponse
+    ) -> TokenAnswering:
+        """weight (answer, hidden). entry: meaning of the columns."""
+        matrix, offset = entry.fold(weight, bias)
+        both, twice = (np.concatenate([side, side]) / response.bound for side in (matrix, offset))
+        return TokenAnswering(ColumnMap.build([(both, columns)], twice, response.columns))
+
+    def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
+        """x, check -> the response."""
+        return *self.map.apply(be, x), check
+
+
 def _with_check(be: Backend, outs: Cts, check: Ct, response: BatchResponse) -> Cts:
     place = response.check_cell[0]
     return tuple(be.add(out, check) if i == place else out for i, out in enumerate(outs))

@@ -24,18 +24,23 @@ from math import isqrt
 
 import numpy as np
 
+from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec
-from tacita.packings.columns.cells.row_estimate import RowEstimate, RowSquares
+from tacita.packings.columns.cells.row_squares import RowSquares
 from tacita.packings.columns.layout import Array, Columns, IntArray, shifted
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
+from tacita.packings.columns.norm import dot
+from tacita.packings.normed import Normed, Side
 from tacita.packings.pairs import doubled_parts, doubled_real, joined
+from tacita.packings.positional import Positional
 from tacita.packings.sizes import ceil_power
 from tacita.packings.stored import Stored, apply, output_bound
 from tacita.packings.weights import AttentionWeights
 from tacita.slots.base import Backend, Ct
 
 AT_ONCE = 4  # pairs of columns whose rotations are alive together
-PROJECTED = 16  # columns of Q and K that one matrix product makes: the inputs are read once for each
+PROJECTED = 16  # columns of Q and of K that one matrix product makes at least: each prepares all inputs
+BESIDE = 24  # or so many times fewer than there are inputs: what is made is small beside what is read
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,9 @@ class BatchAttention:
     value: tuple[ColumnMap, ...]
     projection: ColumnMap
     squares: RowSquares | None
+    positional: Positional
+    normed: Normed | None
+    squared: tuple[tuple[ColumnMap, ColumnMap], ...]
 
     @staticmethod
     def build(
@@ -103,33 +111,49 @@ class BatchAttention:
         key = entry.fold(weights.key * f, (rows.key_bias(weights.key_bias) if rows else weights.key_bias) * f)
         value = entry.fold(weights.value * (0.5 / specs.context), weights.value_bias * (0.5 / specs.context))
         groups = [columns.index[i : i + head_size] for i in range(0, columns.count, head_size)]
+        order = _pairing(head_size, weights.positional)
         return BatchAttention(
             columns=columns,
             specs=specs,
             scores_split=scores_split,
             mix_split=mix_split,
             head_size=head_size,
-            query_key=tuple(_query_key(query, key, columns, group) for group in groups),
+            query_key=tuple(_query_key(query, key, columns, group[order]) for group in groups),
             value=tuple(_part(*value, columns, group) for group in groups),
             projection=_projection(weights, columns, specs),
             squares=RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale)
             if rows
             else None,
+            positional=weights.positional,
+            normed=weights.normed,
+            squared=tuple(_squared(weights.normed, entry, columns, group) for group in groups)
+            if weights.normed
+            else (),
         )
 
-    def attend(self, be: Backend, x: Cts, mask: Ct) -> tuple[Cts, Cts]:
+    def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
+        """Of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
+        assert self.normed is not None
+        inputs, sides = shifted(be, x, self.columns.shape.lanes), (self.normed.queries, self.normed.keys)
+        queries, keys = (
+            tuple(variance(be, side, maps[n].outputs(be, inputs)) for maps in self.squared)
+            for n, side in enumerate(sides)
+        )
+        return queries, keys
+
+    def attend(self, be: Backend, x: Cts, mask: Ct, *roots: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row means stored for the inverse): columns, and one ciphertext per group of
         heads.
 
-        Levels below x: 2 for the scores, the exp's, 1 for the mix; x is needed again 3 above that result, the
-        mask 2. Key switches of a group at 128 tokens and 64 features: 1,430 rotations, 160 conjugations and
-        424 relinearisations.
+        Levels below x: 2 for the scores, 3 with rotary positions, the exp's, one for a limited reach, 1 for
+        the mix; x is needed again 3 above that result, the mask 2. Key switches of a group at 128 tokens and
+        64 features: 1,430 rotations, 160 conjugations and 424 relinearisations.
         """
         context: list[Ct] = []
         means: list[Ct] = []
         inputs = shifted(be, x, self.columns.shape.lanes)
         for group in range(len(self.query_key)):
-            diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group)))
+            diagonals = self._aligned(be, self._exponentials(be, self._scores(be, inputs, group, roots)))
             found = self._mix(be, inputs, mask, diagonals, group)
             context += found[:-1]
             means.append(be.add_const(found[-1], Stored.input_of(self.specs.inverse).offset))
@@ -143,22 +167,24 @@ class BatchAttention:
         attended = [be.mul(ct, roots[i // self.head_size]) for i, ct in enumerate(context)]
         return self.projection.apply(be, attended, x)
 
-    def _scores(self, be: Backend, inputs: Sequence[Ct], group: int) -> list[list[Ct]]:
+    def _scores(
+        self, be: Backend, inputs: Sequence[Ct], group: int, roots: Sequence[Cts] = ()
+    ) -> list[list[Ct]]:
         """P[giant][baby] scaled for exp, not centred."""
         step, split, size = self.columns.shape.step, self.scores_split, self.head_size
         babies = [b * step for b in range(split.babies)]
         giants = [-g * split.babies * step for g in range(split.giants)]
-        acc = None
-        for first in range(0, size, PROJECTED):
-            last = min(first + PROJECTED, size)
+        acc, at_once = None, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
+        for first in range(0, size, at_once):
+            last = min(first + at_once, size)
             made = self.query_key[group].outputs(be, inputs, 2 * first, 2 * last)
-            queries, keys = joined(be, made[0::2], -1), joined(be, made[1::2])
+            queries, keys = self._joined(be, made, first // 2, [root[group] for root in roots])
             del made
             for part in range(0, len(queries), AT_ONCE):
                 left = [be.rotate_many(q, giants) for q in queries[part : part + AT_ONCE]]
                 right = [be.rotate_many(k, babies) for k in keys[part : part + AT_ONCE]]
                 acc = be.products(left, right, acc)
-        scores = [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)]
+        scores = self._placed(be, [[doubled_real(be, s) for s in row] for row in be.relinearise(acc)], group)
         if self.squares is None:
             return scores
         taken = be.rotate_many(
@@ -166,12 +192,59 @@ class BatchAttention:
         )  # slot t of a row: of query t - giant, too
         return [[be.sub(s, ct) for s in row] for row, ct in zip(scores, taken, strict=True)]
 
+    def _joined(self, be: Backend, made: Cts, first: int, roots: Sequence[Ct]) -> tuple[list[Ct], list[Ct]]:
+        """Columns Q_0, K_0, Q_1, ... two by two, q - i q' and k + i k', which rotary positions turn. first:
+        number of the first pair in its head."""
+        queries, keys = joined(be, made[0::2], -1), joined(be, made[1::2])
+        if roots:
+            ours, theirs = self._betas()
+            queries = completed(be, queries, roots[0], ours[first : first + len(queries)])
+            keys = completed(be, keys, roots[1], theirs[first : first + len(keys)])
+        if self.positional.turns is None:
+            return queries, keys
+        phases = self.positional.turns.phases[:, first : first + len(keys)].T
+        turns = [self.columns.shape.at_tokens(row) for row in phases]
+        return (
+            [be.mul_vector(q, v.conj()) for q, v in zip(queries, turns, strict=True)],
+            [be.mul_vector(k, v) for k, v in zip(keys, turns, strict=True)],
+        )
+
+    def _betas(self) -> tuple[list[complex], list[complex]]:
+        """What normalised pairs of queries and of keys have added."""
+        assert self.normed is not None
+        scale, order = Stored.input_of(self.specs.exp).scale, _pairing(self.head_size, self.positional)
+        f = float(np.sqrt(0.5 * scale / np.sqrt(self.head_size)))
+        ours, theirs = (side.beta[order] * f for side in (self.normed.queries, self.normed.keys))
+        return _paired(ours, -1), _paired(theirs, 1)
+
+    def _placed(self, be: Backend, scores: list[list[Ct]], group: int) -> list[list[Ct]]:
+        """With what relative positions add."""
+        if self.positional.added is None:
+            return scores
+        scale, lanes = Stored.input_of(self.specs.exp).scale, self.columns.shape.lanes
+        table = self.positional.added[group * lanes : (group + 1) * lanes] * scale
+        return [
+            [be.add_vector(s, self._diagonal(table, g, b)) for b, s in enumerate(row)]
+            for g, row in enumerate(scores)
+        ]
+
+    def _diagonal(self, table: Array, giant: int, baby: int) -> Array:
+        """(lanes or 1, queries, keys) -> slot vector in the place of P[giant][baby]."""
+        shape, tokens = self.columns.shape, np.arange(self.columns.shape.tokens)
+        queries, keys = tokens - giant * self.scores_split.babies, tokens + baby
+        found = np.broadcast_to(
+            table[:, queries % shape.tokens, keys % shape.tokens].T, (len(tokens), shape.lanes)
+        )
+        return np.tile(found[:, None, :], (1, shape.sequences, 1)).reshape(-1)
+
     def _exponentials(self, be: Backend, scores: list[list[Ct]]) -> list[list[Ct]]:
         """In place, so that each score is freed as soon as it is used."""
-        spec = self.specs.exp
-        for row in scores:
+        spec, seen = self.specs.exp, self.positional.seen
+        for giant, row in enumerate(scores):
             for i, ct in enumerate(row):
                 row[i] = spec.evaluate(be, ct, Stored.input_of(spec).scale)
+                if seen is not None:
+                    row[i] = be.mul_vector(row[i], self._diagonal(seen[None], giant, i))
         return scores
 
     def _aligned(self, be: Backend, diagonals: list[list[Ct]]) -> list[list[Ct]]:
@@ -221,6 +294,35 @@ class BatchAttention:
         for part in reversed(sums[:-1]):
             acc = be.add(be.rotate(acc, step), part)
         return acc
+
+
+def _squared(normed: Normed, entry: Meaning, src: Columns, group: IntArray) -> tuple[ColumnMap, ColumnMap]:
+    """Columns of a group of heads whose squares add up to variances, of queries and of keys."""
+    ours, theirs = (_part(*entry.fold(*side.squared), src, group) for side in (normed.queries, normed.keys))
+    return ours, theirs
+
+
+def _paired(values: Array, sign: int) -> list[complex]:
+    """As `pairs.joined`."""
+    padded = np.append(values, 0.0) if len(values) % 2 else values
+    return [complex(a, sign * b) for a, b in padded.reshape(-1, 2)]
+
+
+def completed(be: Backend, cts: Sequence[Ct], root: Ct, betas: Sequence[complex]) -> list[Ct]:
+    """cts * root + betas: normalised. One level, a relinearisation each."""
+    found = [be.mul(ct, root) for ct in cts]
+    return [be.add_const(ct, beta) if beta else ct for ct, beta in zip(found, betas, strict=True)]
+
+
+def variance(be: Backend, side: Side, columns: Sequence[Ct]) -> Ct:
+    """Of the columns of a side's `squared` map. One level."""
+    return be.add_const(dot(be, columns, columns), side.offset)
+
+
+def _pairing(head_size: int, positional: Positional) -> IntArray:
+    """The order in which columns are joined two by two: with rotary positions those that turn together."""
+    order = np.arange(head_size)
+    return order if positional.turns is None else order.reshape(2, -1).T.reshape(-1)
 
 
 def _chunks(items: Sequence[Ct], size: int) -> Iterator[Sequence[Ct]]:

@@ -35,6 +35,11 @@ class Meaning:
         """stored = what LayerNorm divides by sqrt(features), which bounds it whatever the input."""
         return Meaning(gamma * np.sqrt(len(gamma)), beta)
 
+    @property
+    def even(self) -> bool:
+        """Whether every feature is stored in the same way, with nothing added."""
+        return bool((self.scale == self.scale[0]).all() and not self.offset.any())
+
     def fold(self, weight: Array, bias: Array) -> tuple[Array, Array]:
         """weight @ value + bias as an affine map of stored numbers."""
         return weight * self.scale, weight @ self.offset + bias

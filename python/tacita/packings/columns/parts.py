@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
+from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
-from tacita.packings.columns.answer import CellAnswering, MeanAnswering
+from tacita.packings.columns.answer import CellAnswering, MeanAnswering, MeanCells, TokenAnswering
 from tacita.packings.columns.attention import BatchAttention, BatchAttentionSpecs, Split
 from tacita.packings.columns.cells.cells import CellMap
 from tacita.packings.columns.cells.first_token import BatchFirstToken, CellForward, CellNorm
@@ -29,10 +31,12 @@ from tacita.packings.columns.request import HIDDEN, MASK, BatchRequest
 from tacita.packings.columns.response import BatchResponse
 from tacita.packings.operations import (
     ANSWER,
+    Of,
     answer_operation,
     exponentials,
     forward_operations,
     function_operations,
+    gated_operations,
     norm_check,
     norm_operations,
     selected,
@@ -40,7 +44,7 @@ from tacita.packings.operations import (
 from tacita.packings.sizes import refuse
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.stored import Stored, output_bound
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate
 from tacita.slots.base import Backend
 
 
@@ -61,6 +65,9 @@ class ColumnParts:
 
     Raises ShapeError for lanes that the model does not admit, PlanError for an unknown way to rotate.
     """
+
+    packing: ClassVar[str] = "columns"
+    options: ClassVar[frozenset[str]] = frozenset({GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
 
     def __init__(
         self,
@@ -83,7 +90,12 @@ class ColumnParts:
         self._splits = (Split.single(shape.tokens) if rotations == "single" else double, double)
         self._heads, self._head_size = heads, head_size
         self._response = BatchResponse(
-            shape.slots, shape.tokens, shape.lanes, graph.steps[-1].output.shape[1], specs.answer
+            shape.slots,
+            shape.tokens,
+            shape.lanes,
+            graph.steps[-1].output.shape[1],
+            specs.answer,
+            graph.steps[-1].output.shape[0],
         )
         self._probes: dict[str, Probe] = {}
 
@@ -127,17 +139,46 @@ class ColumnParts:
         cells = block.rows == 1 or block.x.form.cells
         return Held(target.live, block.rows, Form(Meaning.bounded(target.bound, self._columns.size), cells))
 
-    def centre(self, x: Held[Form], norm: str) -> list[Operation]:
+    def centre(self, x: Held[Form], target: Target) -> list[Operation]:
         """One product of a matrix with all columns, or of cells: one level."""
-        target, meaning = f"{norm}.centred", x.form.meaning
-        form = self._sum(Target(target, norm), meaning)
+        name, meaning = f"{target.norm}.centre", x.form.meaning
+        form = self._sum(target, meaning)
         matrix = form.matrix(self._columns.size)
         parts = matrix * meaning.scale / form.exit, matrix @ meaning.offset / form.exit
         if x.form.cells:
             cells = CellMap.build(*parts, self._cells, self._cells)
-            return [Operation.of(f"{norm}.centre", (x.live,), target, cells.apply)]
+            return [Operation.of(name, (x.live,), target.live, cells.apply)]
         columns = ColumnMap.build([(parts[0], self._columns)], parts[1], self._columns)
-        return [Operation.of(f"{norm}.centre", (x.live,), target, columns.apply)]
+        return [Operation.of(name, (x.live,), target.live, columns.apply)]
+
+    def sum(
+        self, name: str, x: Held[Form], y: Held[Form], factor: float
+    ) -> tuple[list[Operation], Held[Form]]:
+        """A product by a number each: one level."""
+        first, second = x.form.meaning, y.form.meaning
+        if x.form.cells != y.form.cells or x.rows != y.rows or not (first.even and second.even):
+            raise refuse_node("columns", name, "a sum of tensors in different forms")
+        left, right = first.scale[0], factor * second.scale[0]
+        bound = left + abs(right)
+
+        def run(be: Backend, xs: Cts, ys: Cts) -> Cts:
+            mine = [be.mul_const(ct, left / bound) for ct in xs]
+            return tuple(be.add(a, be.mul_const(b, right / bound)) for a, b in zip(mine, ys, strict=True))
+
+        held = Held(name, x.rows, Form(Meaning.bounded(bound, self._columns.size), x.form.cells))
+        return [Operation.of(name, (x.live, y.live), name, run)], held
+
+    def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
+        """In cells: log2(tokens) rotations a column, and two levels, or one of what comes weighed."""
+        if self._shape.lanes > 1:
+            raise refuse_node("columns", name, f"a norm behind it and {self._shape.lanes} lanes")
+        pooled = MeanCells.build(self._columns, self._cells)
+
+        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
+            return pooled.apply(be, cts if x.form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts))
+
+        operation = Operation.of(name, (x.live, MASK), name, average)
+        return [operation], Held(name, 1, Form(x.form.meaning, cells=True))
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta stay with the numbers' meaning, and what reads them next applies both.
@@ -146,7 +187,7 @@ class ColumnParts:
         and not the answers, which would take a level more.
         """
         cells, weighed = rows == 1, readers.averaged
-        norm, meaning = self._norm_of(name, n, cells=cells), Meaning.normalised(*self._weights.affine(n.name))
+        norm, meaning = self._norm_of(name, n, cells=cells), Meaning.normalised(*self._weights.norm(n))
         if not weighed:
             self._probe(name, meaning, cells=cells)
         # what `norm.root` leaves 1/sqrt(variance) multiplied by
@@ -158,13 +199,20 @@ class ColumnParts:
     def function(
         self, x: Held[Form], dense: Dense, name: str, kind: str
     ) -> tuple[list[Operation], Held[Form]]:
-        """In cells, whatever the function: one polynomial for all sequences."""
-        spec, cells = self._specs.function(name).function, self._in_cells(x, name)
-        form, (weight, bias) = Stored.input_of(spec), self._weights.dense(dense)
+        """In cells or columns, whatever the function. Raises PlanError for a map that changes the number of
+        features."""
+        spec, (weight, bias) = self._specs.function(name).function, self._weights.dense(dense)
+        if dense.outputs != self._columns.size:
+            raise refuse_node("columns", name, f"a function of {dense.outputs} features")
+        form = Stored.input_of(spec)
         folded = x.form.meaning.fold(weight * form.scale, bias * form.scale + form.offset)
-        operations = function_operations(CellMap.build(*folded, cells, cells).apply, spec, name, x.live)
-        meaning = Meaning.bounded(output_bound(spec), cells.size)
-        return operations, Held(name, 1, Form(meaning, cells=True))
+        if x.form.cells:
+            mapped: Of = CellMap.build(*folded, self._cells, self._cells).apply
+        else:
+            mapped = ColumnMap.build([(folded[0], self._columns)], folded[1], self._columns).apply
+        meaning = Meaning.bounded(output_bound(spec), self._columns.size)
+        held = Held(name, x.rows, Form(meaning, x.form.cells))
+        return function_operations(mapped, spec, name, x.live), held
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """See the contract; a mean classifies every token and adds the answers up, which are fewer than
@@ -173,8 +221,12 @@ class ColumnParts:
         affine = self._weights.dense(dense) if dense else (np.eye(size), np.zeros(size))
         if mean:
             return self._mean(x, affine, mean)
-        answering = CellAnswering.build(*affine, self._in_cells(x, ANSWER), x.form.meaning, self._response)
-        return [answer_operation(answering, x.live)]
+        form = x.form.meaning, self._response
+        if x.form.cells:
+            return [answer_operation(CellAnswering.build(*affine, self._cells, *form), x.live)]
+        if x.rows != self._shape.tokens:
+            raise refuse_node("columns", ANSWER, f"{x.rows} of {self._shape.tokens} rows")
+        return [answer_operation(TokenAnswering.build(*affine, self._columns, *form), x.live)]
 
     def _mean(self, x: Held[Form], affine: tuple[Array, Array], mean: str) -> list[Operation]:
         answering = MeanAnswering.build(*affine, self._columns, x.form.meaning, self._response)
@@ -190,7 +242,7 @@ class ColumnParts:
         name, x, residual = block.name, block.x.live, block.residual.live
         context, means = f"{name}.context", f"{name}.means"
         attention = BatchAttention.build(
-            AttentionWeights.of(self._weights, a),
+            self._attention_weights(name, a),
             self._columns,
             a.head_size,
             block.x.form.meaning,
@@ -198,27 +250,37 @@ class ColumnParts:
             *self._splits,
         )
 
-        def attend(be: Backend, x: Cts, mask: Cts) -> tuple[Cts, Cts]:
-            return attention.attend(be, x, mask[0])
+        def attend(be: Backend, x: Cts, mask: Cts, *roots: Cts) -> tuple[Cts, Cts]:
+            return attention.attend(be, x, mask[0], *roots)
 
-        reads = (residual, context, means)
+        reads, normed, roots = (residual, context, means), list[Operation](), tuple[str, ...]()
+        if attention.normed:
+            normed, roots = attention.normed.operations(name, (x,), attention.variances)
         return [
-            Operation.of(f"{name}.attend", (x, MASK), (context, means), attend),
+            *normed,
+            Operation.of(f"{name}.attend", (x, MASK, *roots), (context, means), attend),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]
+
+    def _attention_weights(self, name: str, a: Attention) -> AttentionWeights:
+        return AttentionWeights.of(self._weights, a, self._shape.tokens, self._specs, name)
 
     def _first_token(self, block: Block[Form], a: Attention, target: Target) -> list[Operation]:
         """One query for each sequence; the result is in cells."""
         name, x, specs = block.name, block.x.live, self._attention_specs(block, target)
-        weights, meaning = AttentionWeights.of(self._weights, a), block.x.form.meaning
+        weights, meaning = self._attention_weights(name, a), block.x.form.meaning
         attention = BatchFirstToken.build(weights, self._columns, self._heads, meaning, specs)
         parts = ("scores", "exponentials", "weighed", "sums", "weights")
         scores, exps, weighed, sums, shares = (f"{name}.{part}" for part in parts)
         chosen = selected(name, x, block.residual.live, attention.select, attention.select)
+        normed, roots = list[Operation](), tuple[str, ...]()
+        if weights.normed:
+            normed, roots = weights.normed.operations(name, (x, chosen.first), attention.variances)
         return [
             chosen.operation,
-            Operation.of(f"{name}.scores", (x, chosen.first), scores, attention.scores),
-            exponentials(name, specs.exp),
+            *normed,
+            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            exponentials(name, specs.exp, attention.seen),
             Operation.of(f"{name}.weigh", (exps, MASK), (weighed, sums), attention.weigh),
             Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
             Operation.of(f"{name}.project", (x, chosen.back, shares), target.live, attention.project),
@@ -226,13 +288,14 @@ class ColumnParts:
 
     def _feed_forward(self, block: Block[Form], f: FeedForward, target: Target) -> list[Operation]:
         name, y, meaning = block.name, block.x.live, block.x.form.meaning
-        activation, residual = self._specs.function(name).function, block.residual.live
-        weights = (*self._weights.dense(f.wide), *self._weights.dense(f.narrow))
+        specs, residual = self._specs.function(name), block.residual.live
+        gate, weights = Gate.of(specs) if f.gate else None, ForwardWeights.of(self._weights, f)
         form = self._sum(target, block.residual.form.meaning)
         if block.x.form.cells:
-            cells = CellForward.build(weights, self._cells, meaning, activation, form)
-            return forward_operations(cells, name, y, residual, target.live)
-        columns = BatchForward.build(weights, self._columns, meaning, activation, form)
+            cells = CellForward.build(weights, self._cells, meaning, specs.function, form, gate)
+            operations = gated_operations if gate else forward_operations
+            return operations(cells, name, y, residual, target.live)
+        columns = BatchForward.build(weights, self._columns, meaning, specs.function, form, gate)
         return [Operation.of(name, (y, residual), target.live, columns.apply)]
 
     def _attention_specs(self, block: Block[Form], target: Target) -> BatchAttentionSpecs:
@@ -245,17 +308,12 @@ class ColumnParts:
             return Sum(target.bound, residual, centred=False)
         s = self._specs.norm(target.norm)
         norm = BatchNorm(s.rsqrt, 0.0, s.centred, self._columns.size, self._shape.lanes)
-        return Sum(norm.entry, residual)
+        return Sum(norm.entry, residual, centred=target.centred)
 
     def _norm_of(self, name: str, n: Norm, *, cells: bool) -> BatchNorm:
         s = self._specs.norm(name)
         fields = (s.rsqrt, n.epsilon, s.centred, n.size, self._shape.lanes)
         return CellNorm(*fields, self._cells) if cells else BatchNorm(*fields)
-
-    def _in_cells(self, x: Held[Form], name: str) -> Cells:
-        if not x.form.cells:
-            raise refuse_node("columns", name, "one row of a tensor that is not in cells")
-        return self._cells
 
     def _probe(self, name: str, meaning: Meaning, *, cells: bool) -> None:
         def first_rows(slots: Sequence[Array]) -> Array:

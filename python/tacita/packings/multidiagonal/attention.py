@@ -9,20 +9,24 @@ Where softmax has two phases, squares that are already masked stand in place of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from tacita.approx.spec import Spec
+from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
-from tacita.packings.multidiagonal.linear import Affine, linear_of
+from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products.product import Product
 from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.packings.multidiagonal.row_sums import RowSums, real_heads
+from tacita.packings.normed import Normed, Side, normalised
 from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.positional import Positional, Turns, crossed, turned
 from tacita.packings.rotations import rotate_sum
-from tacita.packings.stored import Stored, output_bound
+from tacita.packings.stored import output_bound
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
@@ -35,11 +39,51 @@ def scores_layout(layout: Features) -> MultiDiagonal:
 
 
 def query_key(weights: AttentionWeights, layout: Features, specs: AttentionSpecs) -> Affine:
-    """Q and K, one after the other, scaled so that their products are scores in stored form."""
+    """Q and K, one after the other, scaled so that their products are scores in stored form; with rotary
+    positions then their `crossed` rows."""
     factor = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
-    weight = np.concatenate([weights.query, weights.key]) * (factor * specs.entry)
-    bias = np.concatenate([weights.query_bias, weights.key_bias]) * factor
-    return Affine(weight, bias, layout, layout.stacked(2))
+    maps = [weights.query, weights.key]
+    biases = [weights.query_bias, specs.key_bias(weights.key_bias)]
+    if weights.positional.turns is not None:
+        maps += [crossed(w, layout.heads) for w in maps]
+        biases += [crossed(b, layout.heads) for b in biases]
+    weight, bias = np.concatenate(maps) * (factor * specs.entry), np.concatenate(biases) * factor
+    return Affine(weight, bias, layout, layout.stacked(len(maps)))
+
+
+def betas_of(
+    normed: Normed | None, layout: Features, specs: AttentionSpecs, *, crossing: bool
+) -> list[Array]:
+    """What normalised queries and keys have added, in the order of `query_key`."""
+    if normed is None:
+        return []
+    factor = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
+    sides = [normed.queries.beta * factor, normed.keys.beta * factor]
+    sides += [crossed(side, layout.heads) for side in sides] if crossing else []
+    return [v for side in sides for v in layout.vectors(side)]
+
+
+def variance(be: Backend, side: Side, found: Sequence[Ct], layout: Features) -> Cts:
+    """Of the results of a side's `squared` map: at all places of each head. One level."""
+    total = totals(be, [be.dot(found, found) if len(found) > 1 else be.square(found[0])], layout)
+    return (be.add_vector(total, real_heads(layout, side.offset)),)
+
+
+def turns_of(turns: Turns, layout: Features) -> tuple[list[Array], list[Array]]:
+    """Cosines and sines for each ciphertext of a tensor, of one period."""
+    _, t, _ = layout.shape.coordinates
+    cos, sin = zip(*(turns.of_features(row, t) for row in layout.index), strict=True)
+    return list(cos), list(sin)
+
+
+def by_pair(layout: Features, table: Array) -> list[Array]:
+    """(heads, queries, keys) -> a vector of a period for each ciphertext of scores, S^T[key, query]; zero
+    where there is no head."""
+    shape = scores_layout(layout)
+    q, t, z = shape.coordinates
+    firsts, head = shape.places * np.arange(shape.count), np.minimum(z, layout.heads - 1)
+    keys = [(first + q + t) % shape.columns for first in firsts]
+    return [np.where(z < layout.heads, table[head, t, key], 0.0) for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +96,9 @@ class Attention:
     query_key: Affine
     value: Affine
     projection: Affine
+    positional: Positional
+    normed: Normed | None
+    betas: list[Array]
 
     @staticmethod
     def build(weights: AttentionWeights, specs: AttentionSpecs, layout: Features) -> Attention:
@@ -63,20 +110,62 @@ class Attention:
             specs=specs,
             query_key=query_key(weights, layout, specs),
             value=Affine(weights.value * (scale * specs.entry), weights.value_bias * scale, layout, layout),
-            projection=Affine(*summed(*output, centred=specs.centred), layout, layout),
+            projection=Affine(*summed(*output, centred=specs.ending.centred), layout, layout),
+            positional=weights.positional,
+            normed=weights.normed,
+            betas=betas_of(weights.normed, layout, specs, crossing=weights.positional.turns is not None),
         )
 
     @cached_property
     def _scores(self) -> MultiDiagonal:
         return scores_layout(self.layout)
 
-    def scores(self, be: Backend, x: Cts) -> Cts:
-        """x (layout, / entry) -> scores stored for exp. 4 levels."""
-        both, shape = self.query_key.apply(be, x), self.layout.shape
+    def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
+        """Variances of queries and keys. 2 levels."""
+        assert self.normed is not None
+        sides, entry = (self.normed.queries, self.normed.keys), self.specs.entry
+        weight, bias = (np.concatenate(part) for part in zip(*(side.squared for side in sides), strict=True))
+        found = Affine(weight * entry, bias, self.layout, self.layout.stacked(2)).apply(be, x)
+        half = len(found) // 2
+        pairs = zip(sides, (found[:half], found[half:]), strict=True)
+        queries, keys = (variance(be, side, part, self.layout) for side, part in pairs)
+        return queries, keys
+
+    def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
+        """x (layout, / entry) -> scores stored for exp. 4 levels; one more with roots of normalised queries
+        and keys, and one with rotary positions."""
+        made, shape = self.query_key.apply(be, x), self.layout.shape
+        if roots:
+            both_roots = [root[0] for root in roots for _ in range(shape.count)]
+            made = tuple(normalised(be, made, both_roots * (len(made) // len(both_roots)), self.betas))
+        both = self._turned(be, made)
         keys = transpose(be, both[shape.count :], shape)
         found = Product(self._scores, shape).apply(be, keys, both[: shape.count])
-        offset = real_heads(self.layout, Stored.input_of(self.specs.exp).offset)
-        return tuple(be.add_vector(ct, offset) for ct in found)
+        return tuple(be.add_vector(ct, v) for ct, v in zip(found, self._added(len(found)), strict=True))
+
+    def _turned(self, be: Backend, found: Sequence[Ct]) -> Sequence[Ct]:
+        """Queries and keys at their positions."""
+        if self.positional.turns is None:
+            return found
+        (cos, sin), half = turns_of(self.positional.turns, self.layout), len(found) // 2
+        return turned(be, found[:half], found[half:], cos * 2, sin * 2)
+
+    def _added(self, count: int) -> list[Array]:
+        """To the scores of each ciphertext: their centre, and what relative positions add."""
+        offsets, added = self.specs.score_offsets(self.layout.heads), self.positional.added
+        if added is None:
+            return [real_heads(self.layout, offsets)] * count
+        return by_pair(self.layout, added * self.specs.score_scale + offsets[:, None, None])
+
+    @property
+    def seen(self) -> list[Array] | None:
+        """Of a limited reach: 1 and 0 where scores are."""
+        if self.positional.seen is None:
+            return None
+        tokens = self.layout.shape.columns
+        return by_pair(
+            self.layout, np.broadcast_to(self.positional.seen, (self.layout.heads, tokens, tokens))
+        )
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse). 3 levels below exps, 1 for the sums; x is
@@ -104,7 +193,7 @@ class Attention:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the
         residual."""
         out = self.projection.apply(be, [be.mul(ct, inverse[0]) for ct in context])
-        return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
+        return linear_of(self.layout).add(be, out, x, self.specs.back, self.specs.ending)
 
 
 def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:

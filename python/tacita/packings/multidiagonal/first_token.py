@@ -15,12 +15,15 @@ import numpy as np
 
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
-from tacita.packings.multidiagonal.attention import sum_tokens
+from tacita.packings.multidiagonal.attention import betas_of, sum_tokens, turns_of, variance
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.linear import Affine, totals
-from tacita.packings.multidiagonal.row_sums import RowSums, dots, real_heads
+from tacita.packings.multidiagonal.row_sums import RowSums, dots
+from tacita.packings.normed import Normed, normalised
 from tacita.packings.one_text.attention import AttentionSpecs
-from tacita.packings.stored import Stored, output_bound
+from tacita.packings.positional import Positional, turned
+from tacita.packings.stored import output_bound
+from tacita.packings.vector.asking import asking
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
 from tacita.packings.vector.linear import linear_of
 from tacita.packings.weights import AttentionWeights, summed
@@ -51,6 +54,8 @@ class FirstTokenAttention:
     layout: Features
     vector: VectorLayout
     specs: AttentionSpecs
+    positional: Positional
+    normed: Normed | None
     query: CyclicMap
     key: Affine
     value: Affine
@@ -62,23 +67,60 @@ class FirstTokenAttention:
         vector, index = VectorLayout(layout.shape.slots, layout.size), list(layout.index)
         f = float(np.sqrt(specs.score_scale / np.sqrt(layout.width)))
         g, back = 1.0 / specs.attended, specs.attended * output_bound(specs.inverse) / specs.exit
-        out, bias = summed(weights.output, weights.output_bias, centred=specs.centred)
-        query, entry = weights.query * (f * specs.entry), specs.entry
+        out, bias = summed(weights.output, weights.output_bias, centred=specs.ending.centred)
+        entry = specs.entry
         return FirstTokenAttention(
             layout=layout,
             vector=vector,
             specs=specs,
-            query=CyclicMap.build(query, weights.query_bias * f, [vector.index], index),
-            key=Affine(weights.key * (f * entry), weights.key_bias * f, layout, layout),
+            positional=weights.positional,
+            normed=weights.normed,
+            query=asking(weights, (f * entry, f), layout.heads, vector.index, index),
+            key=Affine(weights.key * (f * entry), specs.key_bias(weights.key_bias) * f, layout, layout),
             value=Affine(weights.value * (g * entry), weights.value_bias * g, layout, layout),
             projection=CyclicMap.build(out * back, bias / specs.exit, index, [vector.index]),
         )
 
-    def scores(self, be: Backend, x: Cts, first: Cts) -> Cts:
+    def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
+        """Variances of the query, for every key, and of the keys. 2 levels below x and first."""
+        assert self.normed is not None
+        queries, keys, entry = self.normed.queries, self.normed.keys, self.specs.entry
+        (ours, shift), (theirs, moved) = queries.squared, keys.squared
+        asking = CyclicMap.build(ours * entry, shift, [self.vector.index], list(self.layout.index))
+        asked = Affine(theirs * entry, moved, self.layout, self.layout)
+        found = variance(be, queries, asking.apply(be, first), self.layout)
+        return found, variance(be, keys, asked.apply(be, x), self.layout)
+
+    def scores(self, be: Backend, x: Cts, first: Cts, *roots: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j of every diagonal holds key j. 2 levels below x and
-        first."""
-        total = totals(be, [dots(be, self.query.apply(be, first), self.key.apply(be, x))], self.layout)
-        return (be.add_vector(total, real_heads(self.layout, Stored.input_of(self.specs.exp).offset)),)
+        first; one more below first with rotary positions, by which the query is turned back for each key, and
+        one below both with roots of normalised queries and keys."""
+        queries, keys = self.query.apply(be, first), self.key.apply(be, x)
+        if roots:
+            count, turning = len(keys), self.positional.turns is not None
+            betas = betas_of(self.normed, self.layout, self.specs, crossing=turning)
+            further = betas[2 * count : 3 * count]  # of the query's crossed rows
+            queries = tuple(normalised(be, queries, roots[0] * len(queries), betas[:count] + further))
+            keys = tuple(normalised(be, keys, roots[1] * count, betas[count : 2 * count]))
+        if self.positional.turns is not None:
+            (cos, sin), half = turns_of(self.positional.turns.back, self.layout), len(queries) // 2
+            queries = tuple(turned(be, queries[:half], queries[half:], cos, sin))
+        total = totals(be, [dots(be, queries, keys)], self.layout)
+        offset, added = self.specs.score_offsets(self.layout.heads)[:, None], self.positional.added
+        scores = offset if added is None else offset + added[:, 0] * self.specs.score_scale
+        return (be.add_vector(total, self._by_key(scores)),)
+
+    @property
+    def seen(self) -> list[Array] | None:
+        """Of a limited reach: 1 at the keys that query 0 sees."""
+        seen = self.positional.seen
+        return None if seen is None else [self._by_key(np.tile(seen[0], (self.layout.heads, 1)))]
+
+    def _by_key(self, table: Array) -> Array:
+        """(heads, keys or 1) -> at token j of a diagonal that of key j; zero where there is no head."""
+        found = np.zeros((table.shape[1], self.layout.shape.batch))
+        found[:, : self.layout.heads] = table.T
+        return found.reshape(-1)
 
     def sums(self, inverse: Spec) -> RowSums:
         """Over the tokens, everywhere."""
@@ -96,4 +138,4 @@ class FirstTokenAttention:
         weighted = exps[0] if self.specs.first else be.mul(exps[0], masks[0])
         values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
         out = self.projection.apply(be, [be.mul(v, weighted) for v in values])
-        return linear_of(self.vector).add(be, out, first, self.specs.back, centred=self.specs.centred)
+        return linear_of(self.vector).add(be, out, first, self.specs.back, self.specs.ending)

@@ -9,7 +9,7 @@ parts of one, or the halves of one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -101,6 +101,15 @@ class Affine:
         )
 
 
+def stacked(parts: Sequence[tuple[Array, Array]], src: Features, dst: Features) -> Affine:
+    """Several maps of one input, each into groups of its own."""
+    size = dst.groups * dst.heads * dst.width
+    padded = [np.pad(w, ((0, size - dst.size), (0, 0))) for w, _ in parts]
+    bias = [np.pad(b, (0, size - dst.size)) for _, b in parts]
+    all_groups = replace(dst, size=size).stacked(len(parts))
+    return Affine(np.concatenate(padded), np.concatenate(bias), src, all_groups)
+
+
 @lru_cache(maxsize=KEPT)
 def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
     """Turned operands -> the outputs of a group, before they are turned by `giant` diagonals: no rotation."""
@@ -189,7 +198,7 @@ def _shortest(patterns: Sequence[Array], batch: int) -> list[Array]:
 
 def linear_of(layout: Features) -> Linear[Features]:
     """How blocks compute on diagonals."""
-    return Linear(layout, Affine, residual)
+    return Linear(layout, Affine, stacked, residual, layout)
 
 
 def residual(

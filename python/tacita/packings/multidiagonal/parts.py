@@ -20,7 +20,7 @@ from tacita.packings.multidiagonal.linear import linear_of
 from tacita.packings.multidiagonal.norm import Norm
 from tacita.packings.multidiagonal.request import HIDDEN, MASK, DiagonalRequest
 from tacita.packings.multidiagonal.response import DiagonalResponse
-from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair
+from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
 from tacita.packings.operations import exponentials, selected
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering
@@ -60,8 +60,15 @@ class DiagonalParts(OneTextParts[Features]):
 
     def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
         """A mean becomes a vector before it is mapped."""
-        operation = Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
-        return operation, self._of_vector(dense, x.form.bound)
+        return self._averaged(x, name), self._of_vector(dense, x.form.bound)
+
+    def _averaged(self, x: Held[Form], name: str) -> Operation:
+        return Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
+
+    def _token_response(self, size: int, bound: float) -> DiagonalResponse:
+        shape = self._layout.shape
+        sizes = (self._slots, shape.rows, size)
+        return DiagonalResponse(*sizes, True, bound, self._tokens, shape.batch)
 
     def _all_tokens(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
         x, residual, attention = block.x.live, block.residual.live, Attention.build(*built, self._layout)
@@ -70,9 +77,11 @@ class DiagonalParts(OneTextParts[Features]):
         phase = _first_phase(name, attention, slice(1, None))
         mixed_by, divisors = phase.result or exps, attention.sums(attention.specs.inverse)
         reads = (residual, context, inverse)
+        normed, roots = roots_of(built, name, (x,), attention.squares)
         return [
-            Operation.of(f"{name}.scores", (x,), scores, attention.scores),
-            exponentials(name, attention.specs.exp),
+            *normed,
+            Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
+            exponentials(name, attention.specs.exp, attention.seen),
             *phase.operations,
             Operation.of(f"{name}.mix", (x, mixed_by, MASK), (context, sums), attention.mix),
             Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),
@@ -88,10 +97,12 @@ class DiagonalParts(OneTextParts[Features]):
         select = selection(self._layout).apply
         chosen = selected(name, x, block.residual.live, select, select)
         reads = (x, mixed_by, inverse, chosen.back, MASK)
+        normed, roots = roots_of(built, name, (x, chosen.first), attention.squares)
         return [
             chosen.operation,
-            Operation.of(f"{name}.scores", (x, chosen.first), scores, attention.scores),
-            exponentials(name, attention.specs.exp),
+            *normed,
+            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            exponentials(name, attention.specs.exp, attention.seen),
             *phase.operations,
             Operation.of(f"{name}.sums", (mixed_by, MASK), sums, attention.add_up),
             Operation.of(f"{name}.invert", (sums,), inverse, divisors.invert),

@@ -23,9 +23,11 @@ from tacita.slots.base import Backend, Ct
 Cts = tuple[Ct, ...]
 
 
-def real_heads(layout: Features, value: float) -> Array:
-    """value at the places of heads, zero at the others; a short period."""
-    return np.where(np.arange(layout.shape.batch) < layout.heads, value, 0.0)
+def real_heads(layout: Features, value: float | Array) -> Array:
+    """value, or that of each head, at the places of heads, zero at the others; a short period."""
+    found = np.zeros(layout.shape.batch)
+    found[: layout.heads] = value
+    return found
 
 
 def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:

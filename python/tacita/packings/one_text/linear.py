@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tacita.packings.arrays import Array
+from tacita.packings.base import Ending
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
@@ -64,22 +65,27 @@ def _unchanged(be: Backend, cts: Cts, layout: Any) -> Cts:
 @dataclass(frozen=True, eq=False)
 class Linear(Generic[L]):
     """A layout and how to compute in it. affine(weight (outputs, inputs), bias, src, dst): x W^T + b.
+    stacked([(weight, bias), ...], src, dst): several maps of one input, which is turned once for all; the
+    ciphertexts of the first, then those of the next.
 
-    complete: what a sum lacks that is stored as it is; a norm gives it to its result by itself.
+    complete: what a sum lacks that is stored as it is; a norm gives it to its result by itself. bare: the
+    layout of what a map leaves, and a function of it: outside its features there may be anything.
     """
 
     layout: L
     affine: Callable[[Array, Array, L, L], Map]
+    stacked: Callable[[Sequence[tuple[Array, Array]], L, L], Map]
     residual: Residual[L]
+    bare: L
     complete: Callable[[Backend, Cts, L], Cts] = _unchanged
 
-    def centre(self, be: Backend, x: Cts, factor: float) -> Cts:
-        """(x minus its mean over features) * factor. Levels: those of `residual`."""
-        return self.residual(be, x, self.layout, factor, centred=True)
+    def centre(self, be: Backend, x: Cts, factor: float, *, centred: bool) -> Cts:
+        """(x minus its mean over features, if centred) * factor. Levels: those of `residual`."""
+        return self.residual(be, x, self.layout, factor, centred=centred)
 
-    def add(self, be: Backend, out: Cts, x: Cts, factor: float, *, centred: bool) -> Cts:
-        """out + x * factor, where a block ends: for a norm, without the mean of x; or complete, as it is
-        stored. Levels: those of `residual` below x, none below out."""
-        back = self.residual(be, x, self.layout, factor, centred=centred)
+    def add(self, be: Backend, out: Cts, x: Cts, factor: float, ending: Ending) -> Cts:
+        """out + x * factor, where a block ends: for a norm, without the mean of x if it takes that off; or
+        complete, as it is stored. Levels: those of `residual` below x, none below out."""
+        back = self.residual(be, x, self.layout, factor, centred=ending.centred)
         total = tuple(be.add(a, b) for a, b in zip(out, back, strict=True))
-        return total if centred else self.complete(be, total, self.layout)
+        return self.complete(be, total, self.layout) if ending.complete else total

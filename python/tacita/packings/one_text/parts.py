@@ -8,7 +8,7 @@ attention is asked for, it and all that follows runs on one vector.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
@@ -18,10 +18,12 @@ from tacita.approx.spec import Spec
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.base import FeedForward as FeedForwardNode
 from tacita.blocks.graph import Graph
+from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.packings.arrays import Array
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
 from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.one_text.every_token import TokenAnswering
 from tacita.packings.one_text.feed_forward import FeedForward
 from tacita.packings.one_text.linear import Cts, L, Linear
 from tacita.packings.one_text.norm import TextNorm
@@ -31,6 +33,7 @@ from tacita.packings.operations import (
     answer_operation,
     forward_operations,
     function_operations,
+    gated_operations,
     norm_check,
     norm_operations,
 )
@@ -38,10 +41,9 @@ from tacita.packings.specs import CircuitSpecs
 from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.answer import Answering, at_first, vector_answering
 from tacita.packings.vector.layout import VectorLayout
-from tacita.packings.vector.linear import affine
 from tacita.packings.vector.linear import linear_of as vector_linear
 from tacita.packings.vector.norm import VectorNorm, exact_bound
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate, summed
 from tacita.slots.base import Backend
 
 HIDDEN, MASK = "hidden", "mask"
@@ -50,11 +52,13 @@ HIDDEN, MASK = "hidden", "mask"
 @dataclass(frozen=True)
 class Form:
     """bound: stored = value / bound. vector: the first token alone. carried: token 0 in place of the copies,
-    where a packing has them."""
+    where a packing has them. bare: of a function, which leaves anything where no feature is (`Linear.bare`),
+    for a norm or an answer."""
 
     bound: float
     vector: bool = False
     carried: bool = False
+    bare: bool = False
 
 
 class OneTextParts(ABC, Generic[L]):
@@ -65,6 +69,7 @@ class OneTextParts(ABC, Generic[L]):
     """
 
     packing: ClassVar[str]
+    options: ClassVar[frozenset[str]] = frozenset({GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
     answered: ClassVar[type[OneTextResponse]]
 
     def __init__(
@@ -82,7 +87,7 @@ class OneTextParts(ABC, Generic[L]):
         (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
         self._linear, self._layout, self._carries = linear, linear.layout, carries
         self._vector = VectorLayout(self._slots, self._layout.size)
-        self._answering: Answering | None = None
+        self._answering: Answering | TokenAnswering | None = None
         self._probes: dict[str, Probe] = {}
 
     @abstractmethod
@@ -101,6 +106,10 @@ class OneTextParts(ABC, Generic[L]):
     def _mean(self, x: Held[Form], dense: Pair | None, name: str) -> tuple[Operation, Answering]:
         """The mean over tokens, and the response of it or of a dense map of it."""
 
+    @abstractmethod
+    def _averaged(self, x: Held[Form], name: str) -> Operation:
+        """The mean over tokens as a vector."""
+
     def response(self) -> OneTextResponse:
         """See the contract."""
         assert self._answering is not None
@@ -112,11 +121,14 @@ class OneTextParts(ABC, Generic[L]):
 
     def block(self, block: Block[Form], target: Target) -> list[Operation]:
         """See the contract."""
+        if block.x.form.bare or block.residual.form.bare:
+            raise refuse_node(self.packing, block.name, "a function of all tokens as its input")
         if isinstance(block.node, FeedForwardNode):
             return self._feed_forward(block, block.node, target)
         if block.rows not in (1, self._tokens):
             raise refuse_node(self.packing, block.name, f"{block.rows} of {self._tokens} rows")
-        built = AttentionWeights.of(self._weights, block.node), self._attention_specs(block, target)
+        given = self._weights, block.node, self._tokens, self._specs, block.name
+        built = AttentionWeights.of(*given), self._attention_specs(block, target)
         lower = self._all_tokens if block.rows == self._tokens else self._first_token
         return lower(block.name, block, target, built)
 
@@ -125,21 +137,53 @@ class OneTextParts(ABC, Generic[L]):
         vector = block.x.form.vector or block.rows == 1
         return Held(target.live, block.rows, Form(target.bound, vector=vector))
 
-    def centre(self, x: Held[Form], norm: str) -> list[Operation]:
-        """By rotations. Levels: one, or two where `Linear.residual` says so."""
-        linear, centred = self._linear_of(x.form), f"{norm}.centred"
-        factor = x.form.bound / self._exit(norm, vector=x.form.vector)
+    def centre(self, x: Held[Form], target: Target) -> list[Operation]:
+        """By rotations. Levels: one, or two where `Linear.residual` says so. What is bare goes through a
+        map."""
+        linear = self._linear_of(x.form)
+        factor = x.form.bound / self._target_exit(target, vector=x.form.vector)
+
+        if x.form.bare:
+            matrix, zero = np.eye(self._layout.size) * factor, np.zeros(self._layout.size)
+            through = linear.affine(
+                *summed(matrix, zero, centred=target.centred), linear.bare, linear.bare
+            ).apply
 
         def run(be: Backend, cts: Cts) -> Cts:
-            return linear.centre(be, cts, factor)
+            return through(be, cts) if x.form.bare else linear.centre(be, cts, factor, centred=target.centred)
 
-        return [Operation.of(f"{norm}.centre", (x.live,), centred, run)]
+        return [Operation.of(f"{target.norm}.centre", (x.live,), target.live, run)]
+
+    def sum(
+        self, name: str, x: Held[Form], y: Held[Form], factor: float
+    ) -> tuple[list[Operation], Held[Form]]:
+        """A product by numbers each: one level."""
+        if x.form.vector != y.form.vector or x.form.bare or y.form.bare or x.rows != y.rows:
+            raise refuse_node(self.packing, name, "a sum of tensors in different layouts")
+        linear, bound = self._linear_of(x.form), x.form.bound + abs(factor) * y.form.bound
+        parts = x.form.bound / bound, factor * y.form.bound / bound
+
+        def run(be: Backend, *terms: Cts) -> Cts:
+            left, right = (
+                linear.centre(be, cts, part, centred=False) for cts, part in zip(terms, parts, strict=True)
+            )
+            total = tuple(be.add(a, b) for a, b in zip(left, right, strict=True))
+            return linear.complete(be, total, linear.layout)
+
+        operation = Operation.of(name, (x.live, y.live), name, run)
+        return [operation], Held(name, x.rows, Form(bound, vector=x.form.vector))
+
+    def mean(self, x: Held[Form], name: str) -> tuple[list[Operation], Held[Form]]:
+        """On a vector."""
+        if x.form.bare:
+            raise refuse_node(self.packing, name, "a function of all tokens as its input")
+        return [self._averaged(x, name)], Held(name, 1, Form(x.form.bound, vector=True))
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> tuple[list[Operation], Held[Form]]:
         """Gamma and beta are applied here."""
         specs, carry = self._specs.norm(name), readers.first_row and self._carries
         form = Form(specs.result, vector=rows == 1, carried=carry)
-        exit_, parts = self._exit(name, vector=form.vector), self._weights.affine(n.name)
+        exit_, parts = self._exit(name, vector=form.vector), self._weights.norm(n)
         fields = (specs.rsqrt, n.epsilon, *parts, exit_, specs.result)
         norm = VectorNorm(self._vector, *fields) if form.vector else self._norm(fields, carry=carry)
         check = norm_check(at_first(self._slots), specs.rsqrt, 1.0 / output_bound(specs.rsqrt))
@@ -149,52 +193,80 @@ class OneTextParts(ABC, Generic[L]):
     def function(
         self, x: Held[Form], dense: Dense, name: str, kind: str
     ) -> tuple[list[Operation], Held[Form]]:
-        """On the vector, whatever the function."""
-        self._need_vector(x, name)
+        """On the vector, or on all tokens; whatever the function. Raises PlanError for a map that changes the
+        number of features."""
+        if dense.outputs != self._layout.size:
+            raise refuse_node(self.packing, name, f"a function of {dense.outputs} features")
+        linear, src = self._linear_of(x.form), self._source(x.form)
         specs, (weight, bias) = self._specs.function(name), self._weights.dense(dense)
         spec = specs.function
         form = Stored.input_of(spec)
         matrix, shift = weight * (x.form.bound * form.scale), bias * form.scale + form.offset
-        mapped = affine(matrix, shift, self._vector, self._vector)
-        result = Held(name, 1, Form(output_bound(spec), vector=True))
+        mapped = linear.affine(matrix, shift, src, linear.bare)
+        bare = not x.form.vector or self._vector.period > self._vector.size  # where no feature is: anything
+        form_of = Form(output_bound(spec), vector=x.form.vector, bare=bare)
+        result = Held(name, x.rows, form_of)
         return function_operations(mapped.apply, spec, name, x.live, specs.refreshed), result
 
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """See the contract."""
         weights = self._weights.dense(dense) if dense else None
+        if mean and x.form.bare:
+            raise refuse_node(self.packing, mean, "a function of all tokens as its input")
         if mean:
             operation, self._answering = self._mean(x, weights, mean)
             return [operation, answer_operation(self._answering, mean)]
-        self._need_vector(x, ANSWER)
-        self._answering = self._of_vector(weights, x.form.bound)
+        if x.form.vector:
+            self._answering = self._of_vector(weights, x.form.bound)
+        else:
+            self._answering = self._of_tokens(x, weights)
         return [answer_operation(self._answering, x.live)]
+
+    def _of_tokens(self, x: Held[Form], dense: Pair | None) -> TokenAnswering:
+        """Every token's own answer."""
+        if x.rows != self._tokens:
+            raise refuse_node(self.packing, ANSWER, f"{x.rows} of {self._tokens} rows")
+        size = self._layout.size
+        weight, bias = dense or (np.eye(size), np.zeros(size))
+        bound = self._specs.answer if dense else x.form.bound
+        response = self._token_response(len(bias), bound)
+        src = self._source(x.form)
+        return TokenAnswering.build(weight, bias, self._linear, src, x.form.bound, response)
+
+    @abstractmethod
+    def _token_response(self, size: int, bound: float) -> OneTextResponse:
+        """Of an answer of so many numbers for every token."""
+
+    def _source(self, form: Form) -> Any:
+        """The layout from which a map reads."""
+        linear = self._linear_of(form)
+        return linear.bare if form.bare else linear.layout
 
     def _of_vector(self, dense: Pair | None, entry: float) -> Answering:
         return vector_answering(self.answered, dense, self._vector, entry, self._specs.answer)
 
-    def _need_vector(self, x: Held[Form], name: str) -> None:
-        if not x.form.vector:
-            raise refuse_node(self.packing, name, "one row of a tensor that is not a vector")
-
     def _feed_forward(self, block: Block[Form], f: FeedForwardNode, target: Target) -> list[Operation]:
         x, residual, specs = block.x, block.residual, self._specs.function(block.name)
+        gate = Gate.of(specs) if f.gate else None
         forward = FeedForward.build(
-            (*self._weights.dense(f.wide), *self._weights.dense(f.narrow)),
+            ForwardWeights.of(self._weights, f),
             self._linear_of(x.form),
             specs.function,
             x.form.bound,
             self._target_exit(target, vector=x.form.vector),
             residual=residual.form.bound,
-            centred=bool(target.norm),
+            ending=target.ending,
+            gate=gate,
         )
+        operations = gated_operations if gate else forward_operations
         names = (block.name, x.live, residual.live, target.live)
-        return forward_operations(forward, *names, specs.refreshed)
+        return operations(forward, *names, specs.refreshed)
 
     def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
         s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
         bounds = (s.context, s.attended, block.x.form.bound, exit_, block.residual.form.bound)
-        centred = bool(target.norm)
-        return AttentionSpecs(s.exp, s.inverse, *bounds, centred=centred, first=s.first, share=s.share)
+        given = (s.first, s.share, s.rows)
+        return AttentionSpecs(s.exp, s.inverse, *bounds, target.ending, *given)
 
     def _linear_of(self, form: Form) -> Linear[Any]:
         return vector_linear(self._vector) if form.vector else self._linear
@@ -220,3 +292,11 @@ class OneTextParts(ABC, Generic[L]):
 Pair = tuple[Array, Array]  # a dense map's weight and bias
 NormFields = tuple[Spec, float, Array, Array, float, float]
 Built = tuple[AttentionWeights, AttentionSpecs]
+
+
+def roots_of(
+    built: Built, name: str, reads: Sequence[str], squares: Callable[..., Any]
+) -> tuple[list[Operation], tuple[str, ...]]:
+    """Of normalised queries and keys: their operations and tensors; none without."""
+    normed = built[0].normed
+    return normed.operations(name, reads, squares) if normed else ([], ())

@@ -15,10 +15,12 @@ before it spoils.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
+from tacita.omitted import AT_DEFAULT
 from tacita.packings.arrays import Array
 from tacita.packings.response import Answer
 from tacita.packings.sizes import is_power, refuse
@@ -33,7 +35,8 @@ class OneTextResponse:
 
     slots of a ciphertext; width of a block (a power of two); size: numbers in the answer. apart: each number
     has a block of its own, as logits do; else they lie side by side, as features do, over as many ciphertexts
-    as blocks of them take. bound: numbers are stored divided by it.
+    as blocks of them take. bound: numbers are stored divided by it. rows: 1, or all tokens of an answer for
+    every token (`one_text.every_token`), whose layout is the packing's.
     """
 
     slots: int
@@ -41,15 +44,28 @@ class OneTextResponse:
     size: int
     apart: bool
     bound: float
+    rows: int = field(default=1, metadata=AT_DEFAULT)
+
+    @property
+    def features(self) -> int:
+        """Of a token, in an answer for every token."""
+        return 2 * self.size + 1
 
     def check(self) -> None:
         """Raises ShapeError where the blocks of an answer do not fit into the slots."""
+        if self.rows != 1:
+            self.check_tokens()
+            return
         blocks = 2 * self.size + 1 if self.apart else 3
         if self.size < 1 or not is_power(self.width) or blocks * self.width > self.slots:
             what = f"an answer of {self.size} numbers in blocks of {self.width} of {self.slots} slots"
             raise refuse(
                 "one-text", what, "use more tokens or a larger ring: classes need 2*classes + 1 blocks"
             )
+
+    def check_tokens(self) -> None:
+        """Raises ShapeError for an answer for every token that the packing does not admit."""
+        raise refuse("one-text", f"an answer of {self.rows} rows", "use an answer of one row")
 
     @property
     def count(self) -> int:
@@ -89,3 +105,24 @@ class OneTextResponse:
             norm_check=2.0 * float(table[self.check_place].real),
         )
         return [found]
+
+
+class Unpacking(Protocol):
+    """A layout, as far as reading needs it."""
+
+    def pack(self, tensor: Array) -> list[Array]: ...
+    def unpack(self, slots: Sequence[Array]) -> Array: ...
+
+
+def read_tokens(response: OneTextResponse, layout: Unpacking, slots: Sequence[Array]) -> Answer:
+    """Decoded ciphertexts -> the answer (tokens, size) and its integrity figures."""
+    numbers, size = np.real(layout.unpack(slots)), response.size
+    free = np.stack(layout.pack(np.ones(numbers.shape))) == 0.0
+    first, again = numbers[:, 1 : size + 1], numbers[:, size + 1 :]
+    leak = max(np.max(np.abs(np.stack(slots)[free]), initial=0.0), np.max(np.abs(numbers[1:, 0])))
+    return Answer(
+        values=0.5 * (first + again) * response.bound,
+        disagreement=float(np.max(np.abs(first - again))) * response.bound,
+        leak=float(leak) * response.bound,
+        norm_check=2.0 * float(numbers[0, 0]),
+    )

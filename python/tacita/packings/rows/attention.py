@@ -14,8 +14,11 @@ from functools import reduce
 import numpy as np
 
 from tacita.packings.arrays import Array
+from tacita.packings.normed import normalised
 from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.positional import Positional
 from tacita.packings.rotations import rotate_range
+from tacita.packings.rows.early import Early
 from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import (
     context_layout,
@@ -28,26 +31,33 @@ from tacita.packings.rows.heads.maps import (
     unpack_anchors,
     unpack_plan,
 )
-from tacita.packings.rows.heads.windows import HeadWindow, mask_numbers
+from tacita.packings.rows.heads.normalising import Normalising, folded_maps, query_key_factor
+from tacita.packings.rows.heads.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.rows.layout import FeatureLayout, linear_diagonals
 from tacita.packings.rows.linear import Affine, linear_of
 from tacita.packings.stored import Stored, divide, divide_factor, reach
 from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import Diagonals, LinearPlan
+from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """All plans of one layer's attention. Build with `Attention.build`; then run the methods in order."""
+    """All plans of one layer's attention. Build with `Attention.build`; then run the methods in order.
+
+    early: iterations of the division that `mix` does; specs are of what is left to do then.
+    """
 
     windows: tuple[HeadWindow, ...]
     layout: FeatureLayout
     specs: AttentionSpecs
     query_key: LinearPlan
     query_key_bias: tuple[Array, ...]
+    normed: Normalising | None
+    phases: tuple[Array, ...]
+    added: tuple[tuple[Array, ...], ...]
     value: LinearPlan
     value_bias: tuple[Array, ...]
     projection: Affine
@@ -55,6 +65,7 @@ class Attention:
     unpacks: tuple[LinearPlan, ...]
     unfolds: tuple[LinearPlan, ...]
     gathered: Gathered | None
+    early: Early | None
 
     @staticmethod
     def build(
@@ -65,7 +76,10 @@ class Attention:
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        value, value_bias = _value(weights, layout, windows, specs)
+        early = Early.of(specs, windows)
+        specs = early.specs(specs) if early else specs
+        factor = context_scale(specs) * (early.context if early else 1.0)
+        value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)
         gathered = Gathered.of([window for window in windows if not window.shared])
         return Attention(
             windows=windows,
@@ -73,32 +87,62 @@ class Attention:
             specs=specs,
             query_key=query_key,
             query_key_bias=query_key_bias,
+            normed=Normalising.build(weights, specs, layout, windows) if weights.normed else None,
+            phases=_phases(weights.positional, windows),
+            added=tuple(_added(weights.positional, window, specs) for window in windows),
             value=value,
             value_bias=value_bias,
             projection=_projection(weights, layout, windows, specs),
             packs=tuple(pack_plan(w) for w in windows),
             unpacks=tuple(unpack_plan(w) for w in windows),
-            unfolds=_unfolds(windows, gathered, Stored.input_of(specs.inverse).scale),
+            unfolds=_unfolds(windows, gathered, Stored.input_of(specs.inverse).scale, early),
             gathered=gathered,
+            early=early,
         )
 
-    def scores(self, be: Backend, x: Cts) -> Cts:
-        """x (layout, / entry) -> scores stored for exp; real, all windows' ciphertexts in order. 3 levels."""
+    def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
+        """Variances of normalised queries and keys. 3 levels."""
+        assert self.normed is not None
+        return self.normed.variances(be, x)
+
+    def scores(self, be: Backend, x: Cts, *roots: Cts) -> Cts:
+        """x (layout, / entry) -> scores stored for exp; real, all windows' ciphertexts in order. 3 levels; 1
+        more with roots of normalised queries and keys, and one with rotary positions, as queries and keys are
+        folded so that those turn by one plaintext product."""
         parts = be.linear(x, self.query_key)
         parts = [be.add_vector(ct, b) for ct, b in zip(parts, self.query_key_bias, strict=True)]
+        if self.normed:
+            parts = normalised(be, parts, [*roots[0], *roots[1]], self.normed.betas)
+        if self.phases:
+            parts = [be.mul_vector(ct, v) for ct, v in zip(parts, self.phases, strict=True)]
         n = len(self.windows)
-        out: list[Ct] = []
-        for window, plan, q, k in zip(self.windows, self.packs, parts[:n], parts[n:], strict=True):
-            out += self._window_scores(be, window, plan, q, k)
-        return tuple(out)
+        return tuple(score for i in range(n) for score in self._window_scores(be, i, parts[i], parts[n + i]))
 
-    def _window_scores(self, be: Backend, window: HeadWindow, plan: LinearPlan, q: Ct, k: Ct) -> list[Ct]:
+    @property
+    def _offsets(self) -> Array:
+        """Of each head's scores."""
+        return self.specs.score_offsets(self._heads)
+
+    def _window_scores(self, be: Backend, number: int, q: Ct, k: Ct) -> list[Ct]:
+        window = self.windows[number]
         q = repeat_copies(be, q, window)
         k = repeat_copies(be, k, window, window.shifts)
         products = [be.mul(q, kr) for kr in rotate_range(be, k, window.shape.window, window.shifts)]
-        centre = np.where(window.groups, Stored.input_of(self.specs.exp).offset, 0.0)
+        found = be.linear(products, self.packs[number])
+        centre = self.added[number] or (window.of_heads(self._offsets),) * len(found)
         # real parts: the factor 1/2 is folded into Q and K
-        return [be.add_vector(be.add(s, be.conjugate(s)), centre) for s in be.linear(products, plan)]
+        return [be.add_vector(be.add(s, be.conjugate(s)), v) for s, v in zip(found, centre, strict=True)]
+
+    def seen(self, positional: Positional) -> list[Array] | None:
+        """Of a limited reach: 1 and 0 where scores are."""
+        if positional.seen is None:
+            return None
+        table = np.broadcast_to(positional.seen, (self._heads, *positional.seen.shape))
+        return [v for window in self.windows for v in placed(window, table)]
+
+    @property
+    def _heads(self) -> int:
+        return sum(len(window.heads) for window in self.windows)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context, sums): context / bound and row sums stored for the inverse; sums only for windows that do
@@ -151,9 +195,10 @@ class Attention:
         window = self.windows[i]
         conjugate = be.conjugate(context)
         parts = [be.add(context, conjugate), be.mul_i(be.sub(conjugate, context))]
-        if window.shared:
-            sums = be.rotate(sums, -window.sum_offset)
-        outs = be.linear([*parts, sums], self.unfolds[i])
+        rotated = be.rotate(sums, -window.sum_offset) if window.shared else sums
+        outs = be.linear([*parts, rotated, *([sums] if self.early else [])], self.unfolds[i])
+        if self.early:
+            outs = [self.early.begin(be, outs[0], outs[1])]
         if window.shared:
             offset = Stored.input_of(self.specs.inverse).offset
             outs[-1] = be.add_vector(outs[-1], _sum_offset(window, offset))
@@ -169,7 +214,7 @@ class Attention:
         """
         mixed = self._quotients(be, context, sums)
         out = self.projection.apply(be, mixed)
-        return linear_of(self.layout).add(be, out, x, self.specs.back, centred=self.specs.centred)
+        return linear_of(self.layout).add(be, out, x, self.specs.back, self.specs.ending)
 
     def _quotients(self, be: Backend, context: Cts, sums: Cts) -> list[Ct]:
         """Each window's context / row sums."""
@@ -187,10 +232,31 @@ class Attention:
         return [found[number] for number in range(len(self.windows))]
 
 
+def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Array, ...]:
+    """What folded Q and then folded, conjugated K are multiplied by; none without rotary positions."""
+    if positional.turns is None:
+        return ()
+    half = windows[0].half
+    angles = np.zeros((windows[0].shape.tokens, half), np.complex128)
+    angles[:, : positional.turns.cos.shape[1]] = positional.turns.phases
+    found = [np.where(row >= 0, angles[:, row % half], 0.0).ravel() for row in folded_layout(windows).home]
+    return (*found, *(v.conj() for v in found))
+
+
+def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) -> tuple[Array, ...]:
+    """What is added to the scores of each ciphertext, their centre included; none for the centre alone."""
+    if positional.added is None:
+        return ()
+    offsets = specs.score_offsets(len(positional.added))[:, None, None]
+    return tuple(placed(window, positional.added * specs.score_scale + offsets))
+
+
 def _unfolds(
-    windows: tuple[HeadWindow, ...], gathered: Gathered | None, scale: float
+    windows: tuple[HeadWindow, ...], gathered: Gathered | None, scale: float, early: Early | None
 ) -> tuple[LinearPlan, ...]:
-    """Of each window; scale: of the sums."""
+    """Of each window; scale: of the sums, where no iteration comes before their bootstrap."""
+    if early:
+        return tuple(unfold_plan(w, 0.5, early.sums, twice=early.scale) for w in windows)
     places = {w: gathered.places(number) for number, w in enumerate(gathered.windows)} if gathered else {}
     return tuple(unfold_plan(w, 0.5, scale, places.get(w)) for w in windows)
 
@@ -200,39 +266,32 @@ def _query_key(
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
     """One plan for folded Q and conjugated folded K: they share the rotations of x. Scaled so that the real
     part of the product plus its conjugate is the score in stored form."""
-    heads = sum(len(w.heads) for w in windows)
-    size = weights.query.shape[0] // heads
-    factor = float(np.sqrt(0.5 * Stored.input_of(specs.exp).scale / np.sqrt(size)))
-    folded = folded_layout(windows)
-    parts: list[Diagonals] = []
-    bias: list[Array] = []
-    sides = ((weights.query, weights.query_bias, False), (weights.key, weights.key_bias, True))
-    for n, (weight, offset, conjugate) in enumerate(sides):
-        matrix = fold_heads(weight * (factor * specs.entry), heads, windows[0].width, conjugate=conjugate)
-        parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
-        bias += folded.vectors(fold_heads(offset * factor, heads, windows[0].width, conjugate=conjugate))
-    diagonals = Diagonals.joined(parts)
-    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
-    return plan, tuple(bias)
+    query = weights.query, weights.query_bias
+    key = weights.key, specs.key_bias(weights.key_bias)
+    halves, factor = weights.positional.turns is not None, query_key_factor(specs, windows, len(query[1]))
+    return folded_maps(query, key, layout, windows, scale=factor, entry=specs.entry, halves=halves)
 
 
 def _value(
-    weights: AttentionWeights, layout: FeatureLayout, windows: tuple[HeadWindow, ...], specs: AttentionSpecs
+    weights: AttentionWeights,
+    layout: FeatureLayout,
+    windows: tuple[HeadWindow, ...],
+    scale: float,
+    bias: float,
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """Folded V, scaled so that the unnormalised context is within the reach of the inverse's interval, where
-    it may share a ciphertext with the sums."""
+    """Folded V, its weight and bias times these factors."""
     heads = sum(len(w.heads) for w in windows)
-    factor = context_scale(specs)
     folded = folded_layout(windows)
-    matrix = fold_heads(weights.value * (factor * specs.entry), heads, windows[0].width)
+    matrix = fold_heads(weights.value * scale, heads, windows[0].width)
     plan = LinearPlan.from_diagonals(
         linear_diagonals(matrix, layout, folded), n_inputs=layout.count, n_outputs=len(windows)
     )
-    return plan, tuple(folded.vectors(fold_heads(weights.value_bias * factor, heads, windows[0].width)))
+    return plan, tuple(folded.vectors(fold_heads(weights.value_bias * bias, heads, windows[0].width)))
 
 
 def context_scale(specs: AttentionSpecs) -> float:
-    """stored context = context * this: within the reach of the divisor, and at most 1 once divided."""
+    """stored context = context * this: within the reach of the divisor, beside which it may be stored, and at
+    most 1 once divided."""
     before = min(1.0, reach(specs.inverse)) / specs.context
     return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
 
@@ -244,7 +303,7 @@ def _projection(
     src = context_layout(windows, weights.output.shape[1] // heads)
     scale = 1.0 / (divide_factor(specs.inverse) * context_scale(specs) * specs.exit)
     weight, bias = weights.output * scale, weights.output_bias / specs.exit
-    return Affine.build(*summed(weight, bias, centred=specs.centred), src, layout)
+    return Affine.build(*summed(weight, bias, centred=specs.ending.centred), src, layout)
 
 
 def _sum_offset(window: HeadWindow, offset: float) -> Array:

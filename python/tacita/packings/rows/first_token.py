@@ -15,15 +15,19 @@ from functools import reduce
 import numpy as np
 
 from tacita.packings.arrays import Array
+from tacita.packings.normed import Normed, Side, normalised
 from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.positional import Positional, crossed, turned
 from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.attention import context_scale
 from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import context_layout
+from tacita.packings.rows.heads.normalising import head_sums
 from tacita.packings.rows.heads.windows import HeadWindow
 from tacita.packings.rows.layout import FeatureLayout, carried_index
 from tacita.packings.rows.linear import Affine
 from tacita.packings.stored import Stored, divide, divide_factor
+from tacita.packings.vector.asking import asking
 from tacita.packings.vector.layout import CyclicMap, VectorLayout
 from tacita.packings.vector.linear import linear_of
 from tacita.packings.weights import AttentionWeights, summed
@@ -45,6 +49,8 @@ class FirstTokenAttention:
     carried: bool
     vector: VectorLayout
     specs: AttentionSpecs
+    positional: Positional
+    normed: Normed | None
     query: CyclicMap
     key: Affine
     value: Affine
@@ -68,7 +74,7 @@ class FirstTokenAttention:
         f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
-        out, bias = summed(weights.output, weights.output_bias, centred=specs.centred)
+        out, bias = summed(weights.output, weights.output_bias, centred=specs.ending.centred)
         entry, rows = specs.entry, layout.with_copies(not carried)
         first = carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
@@ -77,8 +83,10 @@ class FirstTokenAttention:
             carried=carried,
             vector=vector,
             specs=specs,
-            query=CyclicMap.build(weights.query * (f * entry), weights.query_bias * f, [first], places),
-            key=Affine.build(weights.key * (f * entry), weights.key_bias * f, rows, context),
+            positional=weights.positional,
+            normed=weights.normed,
+            query=asking(weights, (f * entry, f), heads, first, places),
+            key=Affine.build(weights.key * (f * entry), specs.key_bias(weights.key_bias) * f, rows, context),
             value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
             projection=CyclicMap.build(out * back, bias / specs.exit, places, [vector.index]),
             gathered=Gathered.of(windows),
@@ -92,12 +100,67 @@ class FirstTokenAttention:
         second = be.mul_vector(x[0], np.where(carried_index(self.layout) >= 0, 1.0, 0.0))
         return (rotate_sum(be, second, self.layout.shape.window // block, block),)
 
-    def scores(self, be: Backend, x: Cts, first: Cts) -> Cts:
+    def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
+        """Variances of the query, in every token, and of the keys, at the heads' positions. 3 levels below x
+        and, unless x carries it, first."""
+        assert self.normed is not None
+        queries, keys, entry = self.normed.queries, self.normed.keys, self.specs.entry
+        context = context_layout(self.windows, queries.size)
+        source = carried_index(self.layout) if self.carried else self.vector.index
+        (ours, shift), (theirs, moved) = queries.squared, keys.squared
+        asking = CyclicMap.build(ours * entry, shift, [source], list(context.home))
+        asked = Affine.build(theirs * entry, moved, self.layout.with_copies(not self.carried), context)
+        of_first = asking.apply(be, x if self.carried else first)
+        return self._variances(be, queries, of_first), self._variances(be, keys, asked.apply(be, x))
+
+    def _variances(self, be: Backend, side: Side, found: Cts) -> Cts:
+        pairs = zip(self.windows, found, strict=True)
+        return tuple(head_sums(be, be.square(ct), self._heads(w), w.width, side.offset) for w, ct in pairs)
+
+    def _normalised(self, be: Backend, queries: Cts, keys: Cts, roots: Sequence[Cts]) -> tuple[Cts, Cts]:
+        """Queries, and with rotary positions their crossed features, and keys."""
+        if self.normed is None:
+            return queries, keys
+        size, heads = self.normed.queries.size, self._heads_of_model
+        context = context_layout(self.windows, size)
+        factor = float(np.sqrt(Stored.input_of(self.specs.exp).scale / np.sqrt(size)))
+        ours, theirs = self.normed.queries.beta * factor, self.normed.keys.beta * factor
+        further = context.vectors(crossed(ours, heads)) if self.positional.turns else []
+        copies = len(queries) // len(roots[0])
+        asked = normalised(be, queries, roots[0] * copies, [*context.vectors(ours), *further])
+        return tuple(asked), tuple(normalised(be, keys, roots[1], context.vectors(theirs)))
+
+    def scores(self, be: Backend, x: Cts, first: Cts, *roots: Cts) -> Cts:
         """Scores of query 0, stored for exp: token j holds key j, repeated over each head's positions. 3
-        levels below x and, unless x carries it, first."""
+        levels below x and, unless x carries it, first; one more with rotary positions below what asks,
+        and one below both with roots of normalised queries and keys."""
         queries, keys = self.query.apply(be, x if self.carried else first), self.key.apply(be, x)
+        queries, keys = self._normalised(be, queries, keys, roots)
+        queries = self._turned(be, queries)
         pairs = zip(self.windows, queries, keys, strict=True)
         return tuple(self._window_scores(be, window, be.mul(q, k)) for window, q, k in pairs)
+
+    def _turned(self, be: Backend, queries: Cts) -> Cts:
+        """The one query turned back by each token's angles, so that keys stay as they are."""
+        if self.positional.turns is None:
+            return queries
+        window, tokens = self.layout.shape.window, np.arange(self.layout.shape.tokens)[:, None]
+        home = context_layout(self.windows, self.layout.size // self._heads_of_model).home
+        sides = [self.positional.turns.back.of_features(row, tokens) for row in home]
+        cos, sin = ([side[i].reshape(tokens.size * window) for side in sides] for i in (0, 1))
+        half = len(queries) // 2
+        return tuple(turned(be, queries[:half], queries[half:], cos, sin))
+
+    @property
+    def seen(self) -> list[Array] | None:
+        """Of a limited reach: 1 at the keys that query 0 sees, in all ciphertexts alike."""
+        if self.positional.seen is None:
+            return None
+        return [np.repeat(self.positional.seen[0], self.layout.shape.window)] * len(self.windows)
+
+    @property
+    def _heads_of_model(self) -> int:
+        return sum(len(w.heads) for w in self.windows)
 
     def _window_scores(self, be: Backend, window: HeadWindow, product: Ct) -> Ct:
         starts = np.where(
@@ -105,9 +168,17 @@ class FirstTokenAttention:
         )
         totals = be.mul_vector(rotate_sum(be, product, window.width), starts)
         scores = spread(be, totals, window.width)
-        return be.add_vector(
-            scores, np.where(self._heads(window), Stored.input_of(self.specs.exp).offset, 0.0)
-        )
+        return be.add_vector(scores, self._offsets(window))
+
+    def _offsets(self, window: HeadWindow) -> Array:
+        """[window] or, with relative positions, [slots]: what is added to the scores, at the positions of
+        real heads at full width."""
+        each = self.specs.score_offsets(self._heads_of_model)[None, list(window.heads)]
+        if self.positional.added is not None:
+            each = each + self.positional.added[list(window.heads), 0].T * self.specs.score_scale
+        found = np.zeros((len(each), window.shape.window))
+        found[:, : window.width * each.shape[1]] = np.repeat(each, window.width, axis=1)
+        return found.reshape(-1)
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
@@ -145,7 +216,7 @@ class FirstTokenAttention:
     def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
         out = self.projection.apply(be, attended)
-        return linear_of(self.vector).add(be, out, first, self.specs.back, centred=self.specs.centred)
+        return linear_of(self.vector).add(be, out, first, self.specs.back, self.specs.ending)
 
     def _heads(self, window: HeadWindow) -> Array:
         """bool [window]: positions of real heads at full width."""

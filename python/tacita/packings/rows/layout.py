@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,10 @@ from tacita.errors import ShapeError
 from tacita.packings.arrays import Array, IntArray
 from tacita.packings.sizes import ceil_power, is_power, refuse
 from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import Diagonals
+from tacita.slots.diagonals.table import Diagonals
 
 MIN_TOKENS, MAX_TOKENS = 4, 512
+KEPT = 16  # arrangements of a weight block, of half a megabyte each
 
 
 @dataclass(frozen=True)
@@ -167,31 +169,75 @@ def linear_diagonals(
         raise ShapeError(
             f"linear layer: weight {weight.shape}, layouts {(dst.size, src.size)}", hint="(outputs, inputs)"
         )
-    pairs = [(i, j) for i in range(src.count) for j in range(dst.count)]
-    found = [_rotations(src, i, dst, j) for i, j in pairs]
-    used = [_present(rotations, src.shape.window) for rotations in found]
-    places = np.empty((sum(int(there.sum()) for there in used), 3), dtype=np.int64)
-    vectors, first = np.zeros((len(places), src.shape.window), weight.dtype), 0
-    for (i, j), rotations, there in zip(pairs, found, used, strict=True):
-        steps = np.flatnonzero(there) - src.shape.window
-        rows = slice(first, first := first + len(steps))
-        places[rows, 0], places[rows, 1], places[rows, 2] = first_output + j, i, steps
-        at = (np.cumsum(there) - 1)[rotations + src.shape.window], np.flatnonzero(dst.home[j] >= 0)[:, None]
-        vectors[rows][at] = weight[np.ix_(dst.home[j][dst.home[j] >= 0], src.home[i][src.home[i] >= 0])]
-    return Diagonals(places, vectors).nonzero()
+    places: list[IntArray] = []
+    parts: list[WeightBlock] = []
+    for i, j in product(range(src.count), range(dst.count)):
+        ins, outs = src.home[i] >= 0, dst.home[j] >= 0
+        cells = _cells(ins.tobytes(), outs.tobytes(), src.blocks[i], src.copies(i))
+        part = WeightBlock(cells, weight[np.ix_(dst.home[j][outs], src.home[i][ins])])
+        steps = cells.steps[part.kept]
+        if len(steps):
+            places.append(np.stack([np.full_like(steps, first_output + j), np.full_like(steps, i), steps], 1))
+            parts.append(part)
+    if not parts:
+        raise ShapeError("linear layer: weights that are all zero", hint="give at least one weight")
+    return Diagonals(np.concatenate(places), tuple(parts))
 
 
-def _rotations(src: FeatureLayout, i: int, dst: FeatureLayout, j: int) -> IntArray:
-    """[outputs, inputs] of the features in ciphertext j of dst and i of src: what brings one to the other."""
-    outs, ins = np.flatnonzero(dst.home[j] >= 0), np.flatnonzero(src.home[i] >= 0)
-    return _distance(ins - outs[:, None], src.blocks[i], src.copies(i))
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Where the numbers of a weight block stand in its diagonals.
+
+    window: positions of a diagonal. steps: their rotations, in order. flat: [outputs, inputs] of
+    diagonal * window + position.
+    """
+
+    window: int
+    steps: IntArray
+    flat: IntArray
 
 
-def _present(rotations: IntArray, window: int) -> NDArray[np.bool_]:
-    """bool [2 window]: which rotations occur, from -window on."""
-    there = np.zeros(2 * window, dtype=bool)
-    there[rotations + window] = True
-    return there
+@dataclass(frozen=True, eq=False)
+class WeightBlock:
+    """The diagonals of a block of weights that are not zero, a `Part` of a table. weights: (outputs,
+    inputs)."""
+
+    cells: Cells
+    weights: Array
+
+    @cached_property
+    def kept(self) -> NDArray[np.bool_]:
+        """Which of the cells' diagonals are not zero."""
+        kept = np.full(len(self.cells.steps), bool(self.weights.all()))
+        if not kept.all():
+            kept[self.cells.flat[self.weights != 0] // self.cells.window] = True
+        return kept
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        """All of them."""
+        return np.ones(np.count_nonzero(self.kept), dtype=bool)
+
+    @cached_property
+    def real(self) -> bool:
+        """Whether no weight has an imaginary part."""
+        return not (np.iscomplexobj(self.weights) and self.weights.imag.any())
+
+    @property
+    def vectors(self) -> Array:
+        """[diagonals, window]."""
+        table = np.zeros((len(self.cells.steps), self.cells.window), self.weights.dtype)
+        table.reshape(-1)[self.cells.flat] = self.weights
+        return table if self.kept.all() else table[self.kept]
+
+
+@lru_cache(maxsize=KEPT)
+def _cells(inputs: bytes, outputs: bytes, block: int, copies: int) -> Cells:
+    """inputs, outputs: a flag for each position of a window that has a feature, as bytes."""
+    ins, outs = (np.flatnonzero(np.frombuffer(side, bool)) for side in (inputs, outputs))
+    steps, rows = np.unique(_distance(ins - outs[:, None], block, copies), return_inverse=True)
+    window = len(outputs)
+    return Cells(window, steps, rows.reshape(len(outs), len(ins)) * window + outs[:, None])
 
 
 def _distance(k: IntArray, block: int, copies: int) -> IntArray:

@@ -18,6 +18,9 @@ from tacita.packings.one_text.linear import Linear
 from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.layout import FeatureLayout, linear_diagonals, restore_copies
 from tacita.slots.base import Backend, Ct
+from tacita.slots.diagonals.table import Diagonals
+
+Pair = tuple[Array, Array]  # weight and bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,14 @@ class Affine:
         found = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
         return Affine(found, tuple(dst.vectors(bias)))
 
+    @staticmethod
+    def stacked(parts: Sequence[Pair], src: FeatureLayout, dst: FeatureLayout) -> Affine:
+        """Several of one input, by the same rotations of it: the ciphertexts of each."""
+        tables = [linear_diagonals(w, src, dst, n * dst.count) for n, (w, _) in enumerate(parts)]
+        count = dst.count * len(parts)
+        found = RealMap.build(Diagonals.joined(tables), n_inputs=src.count, n_outputs=count)
+        return Affine(found, tuple(v for _, bias in parts for v in dst.vectors(bias)))
+
     def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
         """Ciphertexts of src -> ciphertexts of dst."""
         return tuple(be.add_vector(ct, b) for ct, b in zip(self.map.apply(be, x), self.bias, strict=True))
@@ -41,7 +52,7 @@ class Affine:
 
 def linear_of(layout: FeatureLayout) -> Linear[FeatureLayout]:
     """How blocks compute on rows. layout: with copies, which a sum that is stored gets back."""
-    return Linear(layout, Affine.build, residual, restore_copies)
+    return Linear(layout, Affine.build, Affine.stacked, residual, layout.with_copies(False), restore_copies)
 
 
 def residual(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
 from tacita.packings.base import Block, Held, Operation, Target, attentions
-from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair
+from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
 from tacita.packings.operations import exponentials, selected
 from tacita.packings.rows.answer import mean, row_features, row_logits
 from tacita.packings.rows.attention import Attention
@@ -79,24 +79,44 @@ class RowParts(OneTextParts[FeatureLayout]):
             return operation, row_features(self._layout, bound)
         return operation, row_logits(*dense, self._layout, bound, self._specs.answer)
 
+    def _averaged(self, x: Held[Form], name: str) -> Operation:
+        """Two levels: it is in every token, of which one is taken."""
+
+        def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
+            found = mean(be, cts, weights[0], self._layout)
+            return (select_token(be, found, self._layout, self._vector),)
+
+        return Operation.of(name, (x.live, MEAN), name, average)
+
+    def _token_response(self, size: int, bound: float) -> RowsResponse:
+        window = self._layout.shape.window
+        return RowsResponse(self._slots, window, size, True, bound, self._tokens)
+
     def _all_tokens(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
         x, residual = block.x.live, block.residual.live
         attention = Attention.build(*built, self._layout, self._windows)
         parts = ("scores", "exponentials", "context", "sums")
         scores, exps, context, sums = (f"{name}.{part}" for part in parts)
 
+        exponential = exponentials(name, attention.specs.exp, attention.seen(built[0].positional))
+
         def mix(be: Backend, live: Live) -> Live:
-            mixed, apart = attention.mix(be, live[x], live[exps], live[MASK])
+            found = exponential.run(be, live) if attention.early else live
+            mixed, apart = attention.mix(be, live[x], found[exps], live[MASK])
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
             mixed, apart = live[context], live.get(sums, ())
             return {target.live: attention.project(be, live[residual], mixed, apart)}
 
+        # where row means are as small as a bootstrap's noise, exponentials must not be bootstrapped either
+        kept = [] if attention.early else [exponential]
+        normed, roots = roots_of(built, name, (x,), attention.squares)
         return [
-            Operation.of(f"{name}.scores", (x,), scores, attention.scores),
-            exponentials(name, attention.specs.exp),
-            Operation(f"{name}.mix", (x, exps), mix),
+            *normed,
+            Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
+            *kept,
+            Operation(f"{name}.mix", (x, scores if attention.early else exps), mix),
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
@@ -110,10 +130,12 @@ class RowParts(OneTextParts[FeatureLayout]):
             return (select_token(be, cts, self._layout, self._vector),)
 
         chosen = selected(name, x, block.residual.live, attention.select, select)
+        normed, roots = roots_of(built, name, (x, chosen.first), attention.squares)
         return [
             chosen.operation,
-            Operation.of(f"{name}.scores", (x, chosen.first), scores, attention.scores),
-            exponentials(name, attention.specs.exp),
+            *normed,
+            Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
+            exponentials(name, attention.specs.exp, attention.seen),
             Operation.of(f"{name}.mix", (x, exps, MASK), (context, sums), attention.mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
             Operation.of(f"{name}.project", (chosen.back, attended), target.live, attention.project),

@@ -19,7 +19,7 @@ from tacita.packings.complexify import RealMap
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import ceil_power, refuse
 from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import Diagonals
+from tacita.slots.diagonals.table import Diagonals, Rows
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _turns(table: Array, output: int, source: int) -> Diagonals:
     p, k = np.arange(max(width, height)), np.arange(min(width, height))[:, None]
     places = np.empty((len(k), 3), dtype=np.int64)
     places[:, 0], places[:, 1], places[:, 2] = output, source, k[:, 0]
-    return Diagonals(places, table[p % height, (p + k) % width])
+    return Diagonals(places, (Rows(table[p % height, (p + k) % width]),))
 
 
 def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:

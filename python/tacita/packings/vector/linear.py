@@ -15,12 +15,19 @@ from tacita.slots.base import Backend, Ct
 
 def linear_of(layout: VectorLayout) -> Linear[VectorLayout]:
     """How blocks compute on vectors."""
-    return Linear(layout, affine, residual)
+    return Linear(layout, affine, stacked, residual, layout)
 
 
 def affine(weight: Array, bias: Array, src: VectorLayout, dst: VectorLayout) -> CyclicMap:
     """y = x @ weight.T + bias between vectors. One level."""
     return CyclicMap.build(weight, bias, [src.index], [dst.index])
+
+
+def stacked(parts: Sequence[tuple[Array, Array]], src: VectorLayout, dst: VectorLayout) -> CyclicMap:
+    """Several maps of one vector, a ciphertext each."""
+    weight, bias = (np.concatenate(side) for side in zip(*parts, strict=True))
+    places = [np.where(dst.index >= 0, dst.index + n * dst.size, -1) for n in range(len(parts))]
+    return CyclicMap.build(weight, bias, [src.index], places)
 
 
 def residual(

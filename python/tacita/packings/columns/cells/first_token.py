@@ -15,14 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacita.approx.spec import Spec
-from tacita.packings.columns.attention import BatchAttentionSpecs
+from tacita.packings.columns.attention import BatchAttentionSpecs, completed, variance
 from tacita.packings.columns.cells.cells import CellMap
-from tacita.packings.columns.cells.row_estimate import RowSquares
-from tacita.packings.columns.layout import Cells, Columns, token_total
+from tacita.packings.columns.cells.row_squares import RowSquares
+from tacita.packings.columns.layout import Array, Cells, Columns, token_total
 from tacita.packings.columns.linear import ColumnMap, Cts, Meaning, Sum
 from tacita.packings.columns.norm import BatchNorm, dot
+from tacita.packings.normed import Normed, Side
+from tacita.packings.positional import Positional, turned
 from tacita.packings.stored import Stored, apply, output_bound
-from tacita.packings.weights import AttentionWeights
+from tacita.packings.weights import AttentionWeights, ForwardWeights, Gate
 from tacita.slots.base import Backend, Ct
 
 
@@ -38,6 +40,9 @@ class BatchFirstToken:
     value: ColumnMap
     projection: CellMap
     squares: RowSquares | None
+    positional: Positional
+    entry: Meaning
+    normed: Normed | None
 
     @staticmethod
     def build(
@@ -58,7 +63,19 @@ class BatchFirstToken:
         squares = (
             RowSquares.build(rows, weights.query, weights.query_bias, columns, entry, scale) if rows else None
         )
-        return BatchFirstToken(columns, heads, specs, query, key, value, projection, squares)
+        return BatchFirstToken(
+            columns,
+            heads,
+            specs,
+            query,
+            key,
+            value,
+            projection,
+            squares,
+            weights.positional,
+            entry,
+            weights.normed,
+        )
 
     def select(self, be: Backend, x: Cts) -> Cts:
         """x -> its first token in every token. One level."""
@@ -66,16 +83,72 @@ class BatchFirstToken:
         first = shape.at_tokens(np.arange(shape.tokens) == 0)
         return tuple(token_total(be, be.mul_vector(ct, first.astype(np.float64)), shape) for ct in x)
 
-    def scores(self, be: Backend, x: Cts, first: Cts) -> Cts:
-        """Scores of the query at every key, stored for exp: one ciphertext per head. Two levels."""
+    def variances(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
+        """Of the query and of the keys, where they are normalised: a ciphertext a head. 2 levels."""
+        assert self.normed is not None
+        return self._variances(be, first, self.normed.queries), self._variances(be, x, self.normed.keys)
+
+    def _variances(self, be: Backend, x: Cts, side: Side) -> Cts:
+        weight, bias = self.entry.fold(*side.squared)
+        found = ColumnMap.build([(weight, self.columns)], bias, self.columns).apply(be, x)
+        per_head = len(found) // self.heads
+        return tuple(variance(be, side, found[i : i + per_head]) for i in range(0, len(found), per_head))
+
+    def _normalised(self, be: Backend, made: Cts, roots: Cts, side: Side) -> Cts:
+        per_head, scale = len(made) // self.heads, Stored.input_of(self.specs.exp).scale
+        betas = [complex(b) for b in side.beta[:per_head] * np.sqrt(scale / np.sqrt(per_head))]
+        parts = (made[i : i + per_head] for i in range(0, len(made), per_head))
+        return tuple(
+            ct for part, root in zip(parts, roots, strict=True) for ct in completed(be, part, root, betas)
+        )
+
+    def scores(self, be: Backend, x: Cts, first: Cts, *roots: Cts) -> Cts:
+        """Scores of the query at every key, stored for exp: one ciphertext per head. Two levels, three with
+        rotary positions, by which the query is turned back for each key; and one with roots of normalised
+        queries and keys."""
         queries, keys = self.query.apply(be, first), self.key.apply(be, x)
-        offset = Stored.input_of(self.specs.exp).offset
+        if self.normed:
+            queries = self._normalised(be, queries, roots[0], self.normed.queries)
+            keys = self._normalised(be, keys, roots[1], self.normed.keys)
+        queries = self._turned(be, queries)
         per_head = self.columns.count // self.heads
         parts = (slice(h * per_head, (h + 1) * per_head) for h in range(self.heads))
-        scores = [be.add_const(dot(be, queries[p], keys[p]), offset) for p in parts]
+        dots = [dot(be, queries[p], keys[p]) for p in parts]
+        scores = [self._placed(be, s, head) for head, s in enumerate(dots)]
         if self.squares is None:
             return tuple(scores)
         return tuple(be.sub(s, self.squares.apply(be, first, head)) for head, s in enumerate(scores))
+
+    def _turned(self, be: Backend, queries: Cts) -> Cts:
+        if self.positional.turns is None:
+            return queries
+        features, tokens = self.columns.index[:, :1], np.arange(self.columns.shape.tokens)
+        turns = self.positional.turns.back.of_features(features % (len(queries) // self.heads), tokens)
+        cos, sin = ([self.columns.shape.at_tokens(row) for row in side] for side in turns)
+        return tuple(turned(be, queries, self._crossed(be, queries), cos, sin))
+
+    def _crossed(self, be: Backend, queries: Cts) -> list[Ct]:
+        """Of each head the second half of its columns, negated, then the first."""
+        grid = np.arange(len(queries)).reshape(self.heads, 2, -1)
+        return [
+            be.neg(queries[i]) if second else queries[i]
+            for head in grid
+            for second, half in ((True, head[1]), (False, head[0]))
+            for i in half
+        ]
+
+    def _placed(self, be: Backend, scores: Ct, head: int) -> Ct:
+        """Stored for exp, with what relative positions add."""
+        form, added = Stored.input_of(self.specs.exp), self.positional.added
+        if added is None:
+            return be.add_const(scores, form.offset)
+        return be.add_vector(scores, self.columns.shape.at_tokens(added[head, 0] * form.scale + form.offset))
+
+    @property
+    def seen(self) -> list[Array] | None:
+        """Of a limited reach: 1 at the keys that the query sees."""
+        seen = self.positional.seen
+        return None if seen is None else [self.columns.shape.at_tokens(seen[0])] * self.heads
 
     def weigh(self, be: Backend, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(exp * mask, its sums over tokens stored for the inverse). Two levels below exps."""
@@ -121,32 +194,54 @@ class CellForward:
     """Feed-forward block in cells: expand, activate, contract with the residual."""
 
     activation: Spec
+    gate: Gate | None
     expansion: CellMap
     contraction: CellMap
     back: CellMap
 
     @staticmethod
     def build(
-        weights: Sequence[np.ndarray], cells: Cells, entry: Meaning, activation: Spec, stored: Sum
+        weights: ForwardWeights,
+        cells: Cells,
+        entry: Meaning,
+        activation: Spec,
+        stored: Sum,
+        gate: Gate | None = None,
     ) -> CellForward:
         """As `BatchForward.build`."""
-        up, up_bias, down, down_bias = weights
-        form, inner = Stored.input_of(activation), Cells(cells.shape, len(up_bias))
-        wide, wide_bias = entry.fold(up * form.scale, up_bias * form.scale + form.offset)
-        narrow, offset, back = stored.of(down, down_bias, output_bound(activation))
+        inner = Cells(cells.shape, weights.narrow[0].shape[1])
+        maps = [entry.fold(*pair) for pair in weights.expansions(1.0, Stored.input_of(activation), gate)]
+        factor = gate.scale if gate else output_bound(activation)
+        narrow, offset, back = stored.of(*weights.narrow, factor)
         return CellForward(
             activation,
-            CellMap.build(wide, wide_bias, cells, inner),
+            gate,
+            _stacked(maps, cells, inner),
             CellMap.build(narrow, offset, inner, cells),
             CellMap.build(back, 0.0 * offset, cells, cells),
         )
 
     def expand(self, be: Backend, y: Cts) -> Cts:
-        """y -> inner features stored for the activation. One level."""
+        """y -> inner features stored for the activation, then with a gate its factor. One level."""
         return self.expansion.apply(be, y)
+
+    def multiply(self, be: Backend, active: Cts, factor: Cts) -> Cts:
+        """The gate's product. One level."""
+        assert self.gate is not None
+        return self.gate.multiply(be, active, factor)
 
     def contract(self, be: Backend, y: Cts, active: Cts) -> Cts:
         """The stored sum of W2 active and y, the residual. One level below both."""
         low = min(be.level(ct) for ct in active)
         back = self.back.apply(be, [be.drop_to(ct, min(be.level(ct), low)) for ct in y])
         return tuple(be.add(a, b) for a, b in zip(self.contraction.apply(be, active), back, strict=True))
+
+
+def _stacked(maps: Sequence[tuple[Array, Array]], src: Cells, dst: Cells) -> CellMap:
+    """Several maps of one input, each into ciphertexts of its own."""
+    if len(maps) == 1:
+        return CellMap.build(*maps[0], src, dst)
+    size = dst.count * dst.shape.tokens
+    weight = np.concatenate([np.pad(w, ((0, size - dst.size), (0, 0))) for w, _ in maps])
+    bias = np.concatenate([np.pad(b, (0, size - dst.size)) for _, b in maps])
+    return CellMap.build(weight, bias, src, Cells(dst.shape, len(maps) * size))

@@ -129,7 +129,8 @@ def replica_plan(product: Product, group: int) -> LinearPlan:
     level.
     """
     shape, babies = product.right, product.babies
-    q, _, _ = shape.coordinates
+    # sums pass into the next ciphertext by the places of A, of which B may have fewer and repeat them
+    q, _, _ = (product.left if product.split else shape).coordinates
     diagonals = {}
     for v in range(babies):
         for place in range(babies):

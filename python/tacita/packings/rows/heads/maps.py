@@ -46,12 +46,18 @@ def context_layout(windows: tuple[HeadWindow, ...], head_size: int) -> FeatureLa
     return FeatureLayout.of(windows[0].shape, rows, copied=False)
 
 
-def fold_heads(per_feature: Array, heads: int, width: int, *, conjugate: bool = False) -> Array:
+def fold_heads(
+    per_feature: Array, heads: int, width: int, *, conjugate: bool = False, halves: bool = False
+) -> Array:
     """(heads*head_size, ...) -> complex (heads*width/2, ...): entry e of a head plus i times entry e +
-    width/2."""
+    width/2; or plus i times entry e + head_size/2, with halves: those that turn together."""
     size = per_feature.shape[0] // heads
     padded = np.zeros((heads, width, *per_feature.shape[1:]))
-    padded[:, :size] = per_feature.reshape(heads, size, *per_feature.shape[1:])
+    given = per_feature.reshape(heads, size, *per_feature.shape[1:])
+    if halves:
+        padded[:, : size // 2], padded[:, width // 2 : (width + size) // 2] = np.split(given, 2, axis=1)
+    else:
+        padded[:, :size] = given
     low, high = padded[:, : width // 2], padded[:, width // 2 :]
     folded: Array = (low - 1j * high) if conjugate else (low + 1j * high)
     return folded.reshape(-1, *per_feature.shape[1:])
@@ -122,13 +128,16 @@ def fold_copies(be: Backend, ct: Ct, window: HeadWindow) -> Ct:
     return rotate_sum(be, ct, window.copies, window.block)
 
 
-def unfold_plan(window: HeadWindow, context: float, sums: float, places: Array | None = None) -> LinearPlan:
+def unfold_plan(
+    window: HeadWindow, context: float, sums: float, places: Array | None = None, twice: float = 0.0
+) -> LinearPlan:
     """(real part, imaginary part, row sums) of the first folded copy -> context at full width, and row sums.
 
     One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset),
     else two.
     context, sums: factors. places: bool [window], where row sums are kept (default: wherever they come to
-    be). One level; rotations: heads + 1 steps of `half`.
+    be). twice: where they share one, factor of the row sums in a second output that has them at both places;
+    it takes the sums once more, not rotated. One level; rotations: heads + 1 steps of `half` an output.
     """
     diagonals: Diagonal = {}
     p = np.arange(window.shape.window)
@@ -142,9 +151,11 @@ def unfold_plan(window: HeadWindow, context: float, sums: float, places: Array |
             kept = np.roll(at, offset) if places is None else at * places
             if kept.any():
                 _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * kept)
-    return LinearPlan.from_diagonals(
-        diagonals, n_inputs=3, n_outputs=1 if window.shared else 2, split="giant"
-    )
+            if twice:
+                _accumulate(diagonals, (1, 2, k), twice * np.roll(at, offset))
+                _accumulate(diagonals, (1, 3, k), twice * at)
+    outputs = 2 if twice or not window.shared else 1
+    return LinearPlan.from_diagonals(diagonals, n_inputs=4 if twice else 3, n_outputs=outputs, split="giant")
 
 
 def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:

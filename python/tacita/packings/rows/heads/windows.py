@@ -71,6 +71,15 @@ class HeadWindow:
         in_heads: Array = (p % self.block < self.half * len(self.heads)) & (p < self.block * self.copies)
         return in_heads
 
+    def of_heads(self, values: Array) -> Array:
+        """[window]: values[head], of all heads of the model, at the groups of the window's heads, 0
+        elsewhere."""
+        block = np.zeros(self.block)
+        block[: self.half * len(self.heads)] = np.repeat(values[list(self.heads)], self.half)
+        found = np.zeros(self.shape.window)
+        found[: self.block * self.copies] = np.tile(block, self.copies)
+        return found
+
     @cached_property
     def within(self) -> Array:
         """int [window]: position inside the group."""
@@ -81,6 +90,18 @@ class HeadWindow:
         copy, r = divmod((key - query) % self.shape.tokens, self.shifts)
         position = copy * self.block + head * self.half + r % self.half
         return r // self.half, query * self.shape.window + position
+
+
+def placed(window: HeadWindow, table: Array) -> list[Array]:
+    """(heads of the model, queries, keys) -> where each score of the window's heads is, zero elsewhere: a
+    slot vector for each of its ciphertexts of scores."""
+    tokens, queries = window.shape.tokens, np.arange(window.shape.tokens)
+    found = np.zeros((window.score_cts, tokens, window.shape.window))
+    for number, head in enumerate(window.heads):
+        for shift in range(tokens):
+            ct, slot = window.place(number, 0, shift)
+            found[ct, :, slot] = table[head, queries, (queries + shift) % tokens]
+    return list(found.reshape(window.score_cts, -1))
 
 
 def head_windows(shape: RowsShape, heads: int, head_size: int) -> tuple[HeadWindow, ...]:

@@ -7,22 +7,22 @@ the query), mostly of rank 1:
 
     log mean_j exp(q_i . k_j)  ~  b . q_i + (v . q_i)^2 + c        (q divided by sqrt(head size))
 
-Taken from the scores before exp, it leaves 1/x a narrow interval at no level of its own: b . q_i comes off
-with the key's bias, and (v . q_i)^2 is ready at the level of the scores for one column and one square a head.
+Taken from the scores before exp, it leaves 1/x a narrow interval at no level of its own. b . q_i comes off
+with the key's bias and costs nothing in any packing. (v . q_i)^2 takes a square: `packings.columns` has it
+ready at the level of the scores for one column a head, the packings of one text leave it out (v = 0). c is
+one number for each head, beside the centre that scores are stored about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacita.packings.columns.layout import Array, Columns
-from tacita.packings.columns.linear import ColumnMap, Meaning
-from tacita.slots.base import Backend, Ct
-
+Array = NDArray[np.float64]
 Vectors = tuple[tuple[float, ...], ...]  # (heads, head size)
 
 
@@ -33,6 +33,11 @@ class RowEstimate:
     linear: Vectors
     quadratic: Vectors
     constant: tuple[float, ...]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it has no quadratic part."""
+        return not np.any(self.quadratic)
 
     def of(self, queries: Array) -> Array:
         """queries (tokens, heads, head size), divided by sqrt(head size) -> (heads, tokens)."""
@@ -61,32 +66,6 @@ class RowEstimate:
     def from_json(data: Mapping[str, Any]) -> RowEstimate:
         """Inverse of to_dict. Raises KeyError or TypeError for missing or ill-typed fields."""
         return RowEstimate(**{f.name: _tuples(data[f.name]) for f in fields(RowEstimate)})
-
-
-@dataclass(frozen=True, eq=False)
-class RowSquares:
-    """((v . q)^2 + c) * scale of a layer, in columns: one for each group of heads. constants: (groups,
-    lanes)."""
-
-    roots: ColumnMap
-    constants: Array
-
-    @staticmethod
-    def build(
-        rows: RowEstimate, query: Array, query_bias: Array, columns: Columns, entry: Meaning, scale: float
-    ) -> RowSquares:
-        """query (hidden, hidden), query_bias: as in the model. columns, entry: of x. scale: of the scores'
-        stored form."""
-        factor = np.sqrt(scale * len(rows.constant) / len(query_bias))
-        matrix, bias = rows.roots(*entry.fold(query * factor, query_bias * factor))
-        heads = Columns(columns.shape, np.arange(len(rows.constant)).reshape(-1, columns.shape.lanes))
-        roots = ColumnMap.build([(matrix, columns)], bias, heads)
-        return RowSquares(roots, np.array(rows.constant)[heads.index] * scale)
-
-    def apply(self, be: Backend, inputs: Sequence[Ct], group: int) -> Ct:
-        """inputs: x, shifted (`layout.shifted`). Two levels below, like the scores."""
-        root = self.roots.outputs(be, inputs, group, group + 1)[0]
-        return be.add_vector(be.square(root), self.constants[group])
 
 
 def _tuples(value: Any) -> Any:

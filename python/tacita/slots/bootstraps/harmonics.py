@@ -15,7 +15,7 @@ from tacita.errors import LevelError, ShapeError
 from tacita.slots.base import Kind, Vector
 from tacita.slots.counts import poly_counts
 
-PHASE = 2.166006510901662  # of the preset n16; crates/ckks/src/bootstrap/refresh has the same constant
+PHASE = 2.166006510901662  # of the preset n16, as in crates/ckks/src/bootstrap/refresh: a test compares
 # An error of z by the error of a plain bootstrap, which reads w from the angle 12 pi w / (6 * 185.6) of its z
 OF_Z = 1.0 / 29.6
 

@@ -1,0 +1,51 @@
+"""What depends on the positions of two tokens alone: who sees whom, rotary angles, buckets of distances."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.base import Reach, Relative, Rotary
+
+Array = NDArray[np.float64]
+
+
+def seen(shape: tuple[int, int], reach: Reach) -> Array:
+    """(queries, keys): 1 where a query sees a key, else 0. The queries are those of the first tokens.
+
+    >>> seen((3, 3), (1, 0))
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [0., 1., 1.]])
+    """
+    ahead = _ahead(shape)
+    back, on = reach
+    near = np.ones(shape, bool) if back is None else ahead >= -back
+    return np.asarray(near & (True if on is None else ahead <= on), np.float64)
+
+
+def angles(rotary: Rotary, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size)."""
+    tokens, size = shape
+    turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
+    phases = np.arange(tokens)[:, None] * turns
+    return np.cos(phases), np.sin(phases)
+
+
+def buckets(relative: Relative, shape: tuple[int, int]) -> NDArray[np.intp]:
+    """(queries, keys): the row of the table for each pair.
+
+    Half of the buckets are for keys ahead. Of each half, half hold one distance each, and the others grow
+    with the logarithm up to `distance`; what is farther shares the last.
+    """
+    ahead, half = _ahead(shape), relative.buckets // 2
+    far, exact = np.abs(ahead), half // 2
+    ratio = np.log(np.maximum(far, 1) / exact) / np.log(relative.distance / exact)
+    grown = np.minimum(exact + (ratio * (half - exact)).astype(np.intp), half - 1)
+    return np.asarray(np.where(ahead > 0, half, 0) + np.where(far < exact, far, grown), np.intp)
+
+
+def _ahead(shape: tuple[int, int]) -> NDArray[np.intp]:
+    """(queries, keys): how far the key is ahead of the query."""
+    queries, keys = shape
+    return np.asarray(np.arange(keys)[None, :] - np.arange(queries)[:, None], np.intp)

@@ -1,0 +1,1 @@
+"""What a bootstrap does beside refreshing: a function of its argument, a product of coefficients."""

@@ -33,7 +33,8 @@ def check_size(path: Path, max_bytes: int) -> None:
     """CheckpointError unless `path` is a file of 1..max_bytes bytes."""
     if not path.is_file():
         raise CheckpointError(
-            f"{path}: no such file", hint="need config.json, model.safetensors, tokenizer.json"
+            f"{path}: no such file",
+            hint="need config.json, model.safetensors, tokenizer.json (or older files)",
         )
     size = path.stat().st_size
     if not 0 < size <= max_bytes:

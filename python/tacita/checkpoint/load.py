@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
-from tacita.checkpoint.files import check_size
-from tacita.checkpoint.weights import has_tensor, read_raw, read_tensors
+from tacita.checkpoint.vocabulary import read_tokenizer
+from tacita.checkpoint.weights import open_weights, read_tensors
 from tacita.errors import CheckpointError
+from tacita.front.limits import MAX_POSITIONS
 from tacita.front.tensors import check_tensors
-from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
-from tacita.models.registry import Config, check, tensor_shapes
-from tacita.models.retrained import ORDINARY
+from tacita.models.encoders.retrained import ORDINARY
+from tacita.models.registry import Config, check, module_of, tensor_shapes
+from tacita.omitted import omitted
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,7 +46,8 @@ class Checkpoint:
 
 
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
-    """Read config.json, model.safetensors and tokenizer.json of `folder`.
+    """Read config.json, then the weights (`checkpoint.weights`) and the tokenizer (`checkpoint.vocabulary`)
+    of `folder`.
 
     pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
     else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
@@ -56,13 +58,13 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     path = Path(folder)
     if not path.is_dir():
         raise CheckpointError(f"load: {path} is not a folder", hint="pass a local Hugging Face model folder")
-    weights = path / "model.safetensors"
-    raw = read_raw(weights)
-    config = read_config(path, pooling, embeddings, has_tensor(raw, "pooler.dense.weight"))
+    config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
     check(config)
-    tensors = read_tensors(weights, raw, tensor_shapes(config))
-    tokenizer = _tokenizer(path / "tokenizer.json", config) if embeddings else None
-    return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=str(weights))
+    stored = open_weights(path)
+    longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
+    tensors = read_tensors(stored, module_of(config).names(config), tensor_shapes(config), longer=longer)
+    tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
+    return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
 
 
 def from_tensors(
@@ -77,7 +79,8 @@ def from_tensors(
     check(config)
     shapes = tensor_shapes(config)
     check_tensors(where, tensors, shapes)
-    frozen = {key: _frozen(tensors[key]) for key in shapes}
+    copies = {id(tensors[key]): _frozen(tensors[key]) for key in shapes}  # one of layers that share it
+    frozen = {key: copies[id(tensors[key])] for key in shapes}
     return Checkpoint(name, config, MappingProxyType(frozen), tokenizer, _hash(config, frozen))
 
 
@@ -97,19 +100,11 @@ def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
         del described["embedding_norm"]
     if not config.normalise:
         del described["normalise"]
+    for each in fields(config):  # type: ignore[arg-type]
+        if omitted(each, getattr(config, each.name)):
+            del described[each.name]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensors[name], dtype="<f8").tobytes())
     return digest.hexdigest()
-
-
-def _tokenizer(path: Path, config: Config) -> Tokenizer:
-    check_size(path, MAX_TOKENIZER_BYTES)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CheckpointError(
-            f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?"
-        ) from None
-    return parse_tokenizer(text, config.vocab, str(path))

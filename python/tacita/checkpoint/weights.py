@@ -1,56 +1,82 @@
-"""model.safetensors -> float64 tensors, each checked: present, of the right shape, a float type, finite.
+"""The weights of a folder, whatever its files -> float64 tensors, each checked: present, a float type.
 
-Names are found with and without BERT's prefix, and by those of old files; the rest is in `front.tensors`.
+`model.safetensors`, the same in shards, or `pytorch_model.bin`, in this order (`checkpoint.formats`).
+Names of tensors are known before one is read; a family says what its are called in files
+(`models.encoders.names`). Shapes and finite values are checked by `front.tensors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
-from tacita.checkpoint.files import check_size
+import numpy as np
+
+from tacita.checkpoint.formats.safetensors_file import SafetensorsFile
+from tacita.checkpoint.formats.shards import Shards
+from tacita.checkpoint.formats.torch_file import TorchFile
+from tacita.checkpoint.positions import for_size
 from tacita.errors import CheckpointError
-from tacita.front.tensors import Array, Raw, decode, parse_raw
-
-MAX_WEIGHT_BYTES = 4 << 30  # BERT-large in fp32 is 1.3 GB
-PREFIX = "bert."
-OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+from tacita.front.front import POSITIONS
+from tacita.front.tensors import Array, decode
+from tacita.models.encoders.names import Names
 
 
-def read_raw(path: Path) -> Raw:
-    """All tensors as raw bytes with dtype and shape. Errors: CheckpointError (absent, too large, truncated,
-    damaged).
+class Stored(Protocol):
+    """A file of tensors, or several."""
+
+    @property
+    def where(self) -> str:
+        """For errors."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of its tensors, from its head alone."""
+
+    def read(self, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Name -> dtype, shape, data (`front.tensors.decode`). Raises CheckpointError."""
+
+
+def open_weights(folder: Path) -> Stored:
+    """The folder's weights. Errors: CheckpointError (absent, too large, damaged)."""
+    whole = folder / "model.safetensors"
+    for path in (folder / "model.safetensors.index.json", folder / "pytorch_model.bin.index.json"):
+        if path.is_file() and not whole.is_file():
+            return Shards(path)
+    path = folder / "pytorch_model.bin"
+    if path.is_file() and not whole.is_file():
+        return TorchFile(path)
+    return SafetensorsFile(whole)
+
+
+def read_tensors(
+    stored: Stored, names: Names, shapes: Mapping[str, tuple[int, ...]], *, longer: bool = False
+) -> dict[str, Array]:
+    """The tensors named in `shapes`, float64. Extra tensors are ignored. longer: whether the table of
+    positions may have more rows than that, which are left out. Errors: CheckpointError naming the tensor.
     """
-    check_size(path, MAX_WEIGHT_BYTES)
-    return parse_raw(path.read_bytes(), str(path))
-
-
-def has_tensor(raw: Raw, name: str) -> bool:
-    """Whether the file holds `name`, with or without the `bert.` prefix."""
-    return _find(raw, name) is not None
-
-
-def read_tensors(path: Path, raw: Raw, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The tensors named in `shapes`, float64. Extra tensors are ignored. Errors: CheckpointError naming the
-    tensor.
-    """
-    missing = [name for name in shapes if not has_tensor(raw, name)]
-    if missing:
+    found = {name: names.found(name, stored.names) for name in shapes}
+    if missing := [name for name, spelled in found.items() if spelled is None]:
         raise CheckpointError(
-            f"{path}: {len(missing)} tensors missing, first {missing[0]}", hint=_missing_hint(raw)
+            f"{stored.where}: {len(missing)} tensors missing, first {missing[0]}",
+            hint=_missing_hint(stored.names),
         )
-    return {name: decode(str(path), name, raw[_find(raw, name) or name]) for name in shapes}
+    spelled = {name: str(theirs) for name, theirs in found.items()}
+    raw = stored.read(spelled.values())
+    decoded = {theirs: decode(stored.where, name, raw[theirs]) for name, theirs in spelled.items()}
+    tensors = {name: decoded[theirs] for name, theirs in spelled.items()}
+    if names.square_after is not None and POSITIONS in tensors:
+        tensors[POSITIONS] = for_size(tensors[POSITIONS], names.square_after, shapes[POSITIONS][0])
+    for name in names.flat:
+        if name in tensors and tensors[name].size == np.prod(shapes[name]):
+            tensors[name] = tensors[name].reshape(shapes[name])
+    if longer and POSITIONS in tensors and tensors[POSITIONS].ndim == 2:
+        tensors[POSITIONS] = tensors[POSITIONS][: shapes[POSITIONS][0]]
+    return tensors
 
 
-def _find(raw: Raw, name: str) -> str | None:
-    old = next((name.replace(new, old) for new, old in OLD_NAMES.items() if name.endswith(new)), name)
-    spellings: Iterable[str] = (PREFIX + name, name, PREFIX + old, old)
-    return next((spelling for spelling in spellings if spelling in raw), None)
-
-
-def _missing_hint(raw: Raw) -> str:
-    return (
-        f"the file holds {len(raw)} tensors, such as {', '.join(sorted(raw)[:2])}"
-        if raw
-        else "the file is empty"
-    )
+def _missing_hint(names: Collection[str]) -> str:
+    if not names:
+        return "the file is empty"
+    return f"the file holds {len(names)} tensors, such as {', '.join(sorted(names)[:2])}"

@@ -1,0 +1,1 @@
+"""Kinds of files that hold weights, each as a `checkpoint.weights.Stored`."""

@@ -1,0 +1,268 @@
+"""The pickle inside a file of torch.save -> the tensors that it describes; nothing in it is executed.
+
+A pickle is a program, and Python's own reader calls whatever functions it names. This one knows the few
+instructions with which torch writes a dictionary of tensors, on data of its own; every other instruction and
+every other name is refused by name.
+
+    torch.save({"w": torch.zeros(2, 3)}, ...)
+    # the name "torch._utils _rebuild_tensor_v2", then a call of it with (storage "0", 0, (2, 3), (3, 1), ...)
+    # -> {"w": Described(Storage("FloatStorage", "0", 6), 0, (2, 3), (3, 1))}
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from tacita.errors import CheckpointError
+
+HINT = "only dictionaries of tensors are read: save `model.state_dict()`, or convert to model.safetensors"
+MOST_AXES = 8
+REBUILD, ORDERED = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
+STORAGES = {
+    "torch DoubleStorage": "F64",
+    "torch FloatStorage": "F32",
+    "torch HalfStorage": "F16",
+    "torch BFloat16Storage": "BF16",
+    "torch LongStorage": "I64",  # tables of positions: named here, and refused where one is asked for
+    "torch IntStorage": "I32",
+    "torch BoolStorage": "BOOL",
+    "torch ByteStorage": "U8",
+}
+CONSTANTS: dict[str, Callable[[], Any]] = {
+    "none": lambda: None,
+    "true": lambda: True,
+    "false": lambda: False,
+    "empty tuple": tuple,
+    "empty dictionary": dict,
+}
+TUPLES = {"tuple of 1": 1, "tuple of 2": 2, "tuple of 3": 3}
+# the byte of an instruction -> what it does, and the layout of the number that follows; of "bytes" and
+# "text" this number is the length of what follows then
+INSTRUCTIONS: dict[bytes, tuple[str, str]] = {
+    b"\x80": ("ignored", "<B"),  # PROTO
+    b"\x95": ("ignored", "<Q"),  # FRAME
+    b"N": ("none", ""),
+    b"\x88": ("true", ""),
+    b"\x89": ("false", ""),
+    b")": ("empty tuple", ""),
+    b"}": ("empty dictionary", ""),
+    b"\x85": ("tuple of 1", ""),
+    b"\x86": ("tuple of 2", ""),
+    b"\x87": ("tuple of 3", ""),
+    b"(": ("mark", ""),
+    b"t": ("tuple", ""),
+    b"J": ("number", "<i"),
+    b"K": ("number", "<B"),
+    b"M": ("number", "<H"),
+    b"G": ("number", ">d"),
+    b"\x8a": ("bytes", "<B"),  # LONG1, an integer of so many bytes
+    b"X": ("text", "<I"),
+    b"\x8c": ("text", "<B"),
+    b"q": ("put", "<B"),
+    b"r": ("put", "<I"),
+    b"\x94": ("put next", ""),
+    b"h": ("get", "<B"),
+    b"j": ("get", "<I"),
+    b"c": ("name", ""),
+    b"\x93": ("name of two texts", ""),
+    b"s": ("set", ""),
+    b"u": ("set all", ""),
+    b"Q": ("storage", ""),
+    b"R": ("call", ""),
+    b"b": ("drop", ""),  # BUILD: attributes of an OrderedDict, such as _metadata, which are no tensors
+    b".": ("stop", ""),
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that the pickle mentions; one of those above."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Numbers in a file of their own. dtype: as safetensors calls it. key: the file. count: how many."""
+
+    dtype: str
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """A view of a storage, whose elements all lie inside."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _Mark:
+    """Where the items of a tuple or a list begin on the stack."""
+
+
+def described(data: bytes, where: str) -> Mapping[str, Described]:
+    """Tensors by name. Cost: linear in the data, which the caller caps. Raises CheckpointError naming what is
+    not admitted."""
+    machine = _Machine(io.BytesIO(data))
+    try:
+        found = machine.run()
+    except CheckpointError as error:
+        raise CheckpointError(f"{where}: {error.args[0]}", hint=HINT) from None
+    except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
+        raise CheckpointError(f"{where}: a damaged pickle ({error!s:.80})", hint=HINT) from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{where}: holds a {type(found).__name__}", hint=HINT)
+    return _tensors(found)
+
+
+def _tensors(found: dict[str, Any]) -> Mapping[str, Described]:
+    """Of the dictionary, or where it has none of the one dictionary in it that has, as in checkpoints of a
+    training: {"model_state_dict": {...}, "config": {...}}."""
+    inner = {id(value): value for value in found.values() if type(value) is dict}
+    nested = [each for each in inner.values() if any(isinstance(v, Described) for v in each.values())]
+    flat = any(isinstance(value, Described) for value in found.values())
+    chosen = nested[0] if not flat and len(nested) == 1 else found
+    return {name: value for name, value in chosen.items() if isinstance(value, Described)}
+
+
+class _Machine:
+    """Stack and memory of the instructions that are known."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._stack: list[Any] = []
+        self._memory: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        """What the program leaves. Raises CheckpointError for an instruction that is not known."""
+        while True:
+            code = self._exactly(1)
+            if code not in INSTRUCTIONS:
+                raise CheckpointError(f"the instruction {code!r}")
+            name, layout = INSTRUCTIONS[code]
+            if name == "stop":
+                return self._stack.pop()
+            number = struct.unpack(layout, self._exactly(struct.calcsize(layout)))[0] if layout else None
+            self._step(name, number)
+
+    def _step(self, name: str, number: Any) -> None:
+        stack = self._stack
+        if name in CONSTANTS:
+            stack.append(CONSTANTS[name]())
+        elif name in TUPLES:
+            stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
+        elif name == "number":
+            stack.append(number)
+        elif name == "bytes":
+            stack.append(int.from_bytes(self._exactly(number), "little", signed=True))
+        elif name == "text":
+            stack.append(self._exactly(number).decode())
+        elif name in ("put", "put next"):
+            self._memory[len(self._memory) if number is None else number] = stack[-1]
+        elif name == "get":
+            stack.append(self._memory[number])
+        else:
+            self._act(name)
+
+    def _act(self, name: str) -> None:
+        stack = self._stack
+        match name:
+            case "mark":
+                stack.append(_Mark())
+            case "tuple":
+                stack.append(tuple(self._marked()))
+            case "name":
+                stack.append(_named(f"{self._line()} {self._line()}"))
+            case "name of two texts":
+                attribute, module = stack.pop(), stack.pop()
+                stack.append(_named(f"{module:.100} {attribute:.100}"))
+            case "set" | "set all":
+                self._set(self._marked() if name == "set all" else [stack.pop(), stack.pop()][::-1])
+            case "storage":
+                stack.append(_storage(stack.pop()))
+            case "call":
+                arguments = stack.pop()
+                stack.append(_made(stack.pop(), arguments))
+            case "drop":
+                stack.pop()
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._stream.read(count)
+        if len(data) != count:
+            raise ValueError("it ends in the middle")
+        return data
+
+    def _line(self) -> str:
+        line = self._stream.readline()
+        return line.removesuffix(b"\n").decode()
+
+    def _marked(self) -> list[Any]:
+        """What lies above the last mark, which goes too."""
+        at = max(i for i, item in enumerate(self._stack) if isinstance(item, _Mark))
+        items = self._stack[at + 1 :]
+        del self._stack[at:]
+        return items
+
+    def _set(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        names = items[::2]
+        if type(target) is not dict or len(items) % 2 or not all(type(name) is str for name in names):
+            raise CheckpointError("a dictionary whose keys are no names")
+        target.update(zip(names, items[1::2], strict=True))
+
+
+def _named(name: str) -> Named:
+    if name not in (REBUILD, ORDERED, *STORAGES):
+        raise CheckpointError(f"the name {name!r:.120}")
+    return Named(name)
+
+
+def _storage(identity: Any) -> Storage:
+    """("storage", kind, key, place, count)."""
+    if type(identity) is not tuple or len(identity) != 5 or identity[0] != "storage":
+        raise CheckpointError("a persistent id that is no storage")
+    _, kind, key, _, count = identity
+    if not isinstance(kind, Named) or kind.name not in STORAGES or type(key) is not str or not _size(count):
+        raise CheckpointError("a storage of unknown kind, name or size")
+    return Storage(STORAGES[kind.name], key, count)
+
+
+def _made(function: Any, arguments: Any) -> Any:
+    """What one of the two functions gives."""
+    if function == Named(ORDERED) and arguments == ():
+        return {}
+    if function != Named(REBUILD) or type(arguments) is not tuple or len(arguments) not in (6, 7):
+        raise CheckpointError("a call of something that makes no tensor")
+    storage, offset, shape, strides = arguments[:4]
+    if not isinstance(storage, Storage) or type(shape) is not tuple or type(strides) is not tuple:
+        raise CheckpointError("a tensor without storage, shape or strides")
+    return _inside(Described(storage, offset, shape, strides))
+
+
+def _inside(tensor: Described) -> Described:
+    """Checks that every element lies in the storage, and that there are no more than it has."""
+    numbers = (tensor.offset, *tensor.shape, *tensor.strides)
+    fits = len(tensor.shape) == len(tensor.strides) <= MOST_AXES and all(map(_size, numbers))
+    if fits and all(tensor.shape):
+        last = tensor.offset + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
+        count = 1
+        for n in tensor.shape:
+            count *= n
+        fits = last < tensor.storage.count and count <= tensor.storage.count
+    if not fits:
+        raise CheckpointError(
+            f"a tensor of shape {tensor.shape!s:.60} and strides {tensor.strides!s:.60} outside its storage"
+        )
+    return tensor
+
+
+def _size(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 40

@@ -1,0 +1,158 @@
+"""The tokenizer of a folder: tokenizer.json, or what older folders have in its place.
+
+`vocab.txt` is a list of word pieces (BERT, DistilBERT, ELECTRA, MPNet); `vocab.json` with `merges.txt` a
+byte-level encoding (RoBERTa). Both become the tokenizers library's own objects, with the choices of
+tokenizer_config.json.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacita.checkpoint.fields import Fields
+from tacita.checkpoint.files import check_size, read_json
+from tacita.errors import CheckpointError
+from tacita.front.limits import MAX_VOCAB
+from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+OPTIONS = "tokenizer_config.json"
+ADDED = ("unk_token", "cls_token", "sep_token")
+PIECES = dict(zip(ADDED, ("[UNK]", "[CLS]", "[SEP]"), strict=True))
+PIECES |= {"pad_token": "[PAD]", "mask_token": "[MASK]"}
+BYTES = dict(zip(ADDED, ("<unk>", "<s>", "</s>"), strict=True))
+BYTES |= {"pad_token": "<pad>", "mask_token": "<mask>"}
+
+
+def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
+    """The folder's tokenizer, whose ids are below `vocab`. Errors: CheckpointError naming the file."""
+    whole = folder / "tokenizer.json"
+    if not whole.is_file() and (folder / "vocab.txt").is_file():
+        return parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
+    if not whole.is_file() and (folder / "merges.txt").is_file():
+        return parse_tokenizer(_byte_pairs(folder).to_str(), vocab, str(folder / "vocab.json"))
+    return parse_tokenizer(_text(whole), vocab, str(whole))
+
+
+def _word_pieces(folder: Path) -> Tokenizer:
+    """As BertTokenizer: lower case unless the options say otherwise, [CLS] and [SEP] around the texts; as
+    MPNetTokenizer, which puts two separators between them, where the first token is RoBERTa's."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    options = _options(folder)
+    pieces = _lines(folder / "vocab.txt")
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    unknown, first, last = (_special(options, name, ids, PIECES) for name in ADDED)
+    lower = options.flag("do_lower_case", True)
+    accents = options.flag("strip_accents", lower) if options.data.get("strip_accents") is not None else None
+    made = Tokenizer(models.WordPiece(ids, unk_token=unknown, max_input_chars_per_word=100))
+    made.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=options.flag("tokenize_chinese_chars", True),
+        strip_accents=accents,
+        lowercase=lower,
+    )
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = _around((first, ids[first]), (last, ids[last]))
+    made.decoder = decoders.WordPiece()
+    return _with_special(made, options, ids, PIECES)
+
+
+def _byte_pairs(folder: Path) -> Tokenizer:
+    """As RobertaTokenizer: <s> and </s> around the texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    options, ids = _options(folder), _vocabulary(folder / "vocab.json")
+    _, first, last = (_special(options, name, ids, BYTES) for name in ADDED)
+    prefix = options.flag("add_prefix_space", False)
+    made = Tokenizer(models.BPE(ids, _merges(folder / "merges.txt", ids)))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    made.post_processor = _around((first, ids[first]), (last, ids[last]))
+    made.decoder = decoders.ByteLevel()
+    return _with_special(made, options, ids, BYTES)
+
+
+def _around(first: tuple[str, int], last: tuple[str, int]) -> Any:
+    """What is put around one text and around a pair: BERT's way or, where the first token is RoBERTa's, with
+    two separators between the texts."""
+    from tokenizers import processors
+
+    one, two = f"{first[0]}:0 $A:0 {last[0]}:0", f"{first[0]}:0 $A:0 {last[0]}:0 $B:1 {last[0]}:1"
+    if first[0] == BYTES["cls_token"]:
+        two = f"{first[0]}:0 $A:0 {last[0]}:0 {last[0]}:0 $B:0 {last[0]}:0"
+    return processors.TemplateProcessing(single=one, pair=two, special_tokens=[first, last])
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    ids = read_json(path, MAX_TOKENIZER_BYTES)
+    if len(ids) > MAX_VOCAB or not all(type(i) is int and 0 <= i < MAX_VOCAB for i in ids.values()):
+        raise CheckpointError(f"{path}: no table of words and numbers", hint="another model's file?")
+    return ids
+
+
+def _merges(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Pairs of pieces in the order in which they are joined; each, and what it makes, has a number."""
+    lines = [line for line in _lines(path) if line and not line.startswith("#version")]
+    pairs = [tuple(line.split(" ")) for line in lines]
+    for number, pair in enumerate(pairs):
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= ids.keys():
+            raise CheckpointError(
+                f"{path}: line {number + 1} joins pieces that vocab.json lacks", hint="files of two models?"
+            )
+    return [(left, right) for left, right in pairs]
+
+
+def _options(folder: Path) -> Fields:
+    path = folder / OPTIONS
+    return Fields(path, read_json(path) if path.is_file() else {})
+
+
+def _special(options: Fields, name: str, ids: dict[str, int], defaults: dict[str, str]) -> str:
+    """A token that the tokenizer adds."""
+    token = _content(options.data.get(name, defaults[name]))
+    if not isinstance(token, str) or token not in ids:
+        raise CheckpointError(
+            f"{options.path}: {name} {json.dumps(token)!s:.60} is not in the vocabulary",
+            hint="files of two models?",
+        )
+    return token
+
+
+def _lines(path: Path) -> list[str]:
+    """Ends of lines alone divide: a piece may be one of the other signs that Python calls so."""
+    return [line.removesuffix("\r") for line in _text(path).removesuffix("\n").split("\n")]
+
+
+def _with_special(
+    made: Tokenizer, options: Fields, ids: dict[str, int], defaults: dict[str, str]
+) -> Tokenizer:
+    """Words such as [MASK] in a text are one token each, where the vocabulary has them. RoBERTa's takes
+    the space before it with it."""
+    from tokenizers import AddedToken
+
+    found = {name: _content(options.data.get(name, default)) for name, default in defaults.items()}
+    words = {name: word for name, word in found.items() if isinstance(word, str) and word in ids}
+    spaced = words.get("cls_token") == BYTES["cls_token"]
+    made.add_special_tokens(
+        [AddedToken(word, lstrip=spaced and name == "mask_token") for name, word in words.items()]
+    )
+    return made
+
+
+def _content(given: Any) -> Any:
+    """A text, or an object with its content."""
+    return given.get("content") if isinstance(given, dict) else given
+
+
+def _text(path: Path) -> str:
+    check_size(path, MAX_TOKENIZER_BYTES)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(
+            f"{path}: not a tokenizer file ({error})", hint="truncated or damaged?"
+        ) from None

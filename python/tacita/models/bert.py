@@ -7,101 +7,126 @@ Hugging Face's, without the prefix `bert.`; matrices are in torch's layout (outp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Positions, Powers, Softmax, T
-from tacita.errors import PlanError
-from tacita.models.retrained import ORDINARY, Retrained
+from tacita.models.base import WORDS
+from tacita.models.encoders import heads
+from tacita.models.encoders.activations import KNOWN
+from tacita.models.encoders.config import EncoderConfig, check_task
+from tacita.models.encoders.heads import FILL, Step, architectures
+from tacita.models.encoders.heads import POOLINGS as POOLINGS
+from tacita.models.encoders.layers import Layer, post_norm
+from tacita.models.encoders.names import Names, tied
+from tacita.models.encoders.retrained import ORDINARY, Retrained, read_retrained
+
+if TYPE_CHECKING:
+    from tacita.checkpoint.fields import Fields
 
 A = TypeVar("A")  # an interpreter's answer
-ACTIVATIONS = ("gelu", "relu")
-# tanh(W x + b) of [CLS]; [CLS] as the last layer leaves it; mean over the real tokens
-POOLINGS = ("pooler", "cls", "mean")
+SOFTMAX = Softmax()
+ACTIVATIONS = KNOWN
+MODEL_TYPES = ("bert",)
+ARCHITECTURES = architectures("Bert", ForPreTraining=FILL)
+WORD_TABLE = "embeddings.word_embeddings.weight"
+OPTIONS = {"activation": ACTIVATIONS, "pooling": heads.ALL}
 
 
 @dataclass(frozen=True)
-class BertConfig:
-    """Sizes and options of one checkpoint.
+class BertConfig(EncoderConfig):
+    """retrained: what stands in place of softmax and LayerNorm, by default nothing. embedding_norm: whether
+    a LayerNorm follows the sum of the embedding tables. pooling: one of `heads.ALL`."""
 
-    labels: one per class; none where there is no classifier (BertModel): the answer is then the pooled
-    vector. embeddings: False for a model that starts from hidden states and has no embedding tables.
-    types: 0 without token types. retrained: what stands in place of softmax and LayerNorm, by default
-    nothing.
-    embedding_norm: whether a LayerNorm follows the sum of the embedding tables. pooling: one of `POOLINGS`.
-    normalise: whether the answer, then without a classifier, is divided by its length (`tasks.embedding`).
-    """
-
-    layers: int
-    hidden: int
-    heads: int
-    intermediate: int
-    vocab: int
-    positions: int
-    types: int
-    activation: str
-    pooling: str
-    norm_eps: float
-    labels: tuple[str, ...]
-    embeddings: bool = True
     retrained: Retrained = ORDINARY
-    embedding_norm: bool = True
-    normalise: bool = False
-
-    @property
-    def first_token(self) -> bool:
-        """Whether only the first token of the last layer is read: that layer then runs on one query."""
-        return self.pooling in ("pooler", "cls")
-
-    @property
-    def outputs(self) -> int:
-        """Length of the answer: one number a label, or `hidden` when there is no classifier."""
-        return len(self.labels) or self.hidden
 
 
-@dataclass(frozen=True)
-class Layer:
-    """The declarations of one encoder layer."""
+def read(f: Fields, **answer: Any) -> BertConfig:
+    """config.json -> configuration. answer: the fields that follow from the head (`checkpoint.config`)."""
+    sizes = bert_sizes(f)
+    norm = f.flag("emb_layer_norm_before", True)  # ESM's name for it
+    return BertConfig(**sizes, embedding_norm=norm, retrained=read_retrained(f), **answer)
 
-    attention: Attention
-    norm1: Norm
-    feed_forward: FeedForward
-    norm2: Norm
+
+def bert_sizes(f: Fields) -> dict[str, Any]:
+    """The fields that RoBERTa, ELECTRA and others call by the same names. Refuses decoders."""
+    f.only("is_decoder", False)
+    f.only("add_cross_attention", False)
+    f.only("pruned_heads", {})
+    f.only("position_embedding_type", "absolute")
+    return {
+        "layers": f.layers("num_hidden_layers"),
+        "hidden": f.width("hidden_size"),
+        "heads": f.heads("num_attention_heads", "hidden_size"),
+        "intermediate": f.wide("intermediate_size"),
+        "vocab": f.vocab("vocab_size"),
+        "positions": f.positions("max_position_embeddings"),
+        "types": f.types("type_vocab_size", 2),
+        "activation": f.activation("hidden_act", "gelu"),
+        "norm_eps": f.epsilon("layer_norm_eps", 1e-12),
+    }
+
+
+def names(m: EncoderConfig) -> Names:
+    """Ours are Hugging Face's. A decoder of words is the table of words."""
+    at = "cls.predictions"
+    return Names(("bert.",), also=tied(f"{at}.decoder", f"{at}.bias", WORD_TABLE))
+
+
+def classifier_pooling(f: Fields) -> str:
+    """BERT's classifiers read the pooler, unless the field that ModernBERT has says otherwise."""
+    return f.name("classifier_pooling", ("cls", "mean"), "pooler")
 
 
 def forward(b: Blocks[T, A], m: BertConfig, x: T, *, all_rows: bool = False) -> A:
-    """The model: hidden states (tokens, hidden) -> answer (1, outputs).
+    """The model: hidden states (tokens, hidden) -> answer (1, outputs), or (tokens, outputs) for a task that
+    has an answer for every token.
 
     all_rows: the last layer gives every token, also where only the first is read (for the records of a
     calibration).
     """
-    for i in range(m.layers):
-        p, at = layer(m, i), f"layer{i}"
-        rows = 1 if m.first_token and i == m.layers - 1 and not all_rows else None
-        y = b.add(b.take(x, rows), b.attention(x, p.attention, f"{at}.attention", rows))
-        y = b.norm(y, p.norm1, f"{at}.norm1")
-        x = b.norm(b.add(y, b.feed_forward(y, p.feed_forward, f"{at}.feed_forward")), p.norm2, f"{at}.norm2")
-    pooled = _pooled(b, m, x)
-    classifier = Dense("classifier", m.hidden, len(m.labels))
-    return b.answer(b.linear(pooled, classifier, "classifier") if m.labels else pooled)
+    x = post_norm(b, m, x, lambda i: layer(m, i), all_rows=all_rows)
+    return heads.answer(b, m, x, _steps(m))
 
 
-def front(b: Blocks[T, A], m: BertConfig, words: T) -> T:
-    """Rows of the word table (tokens, hidden) of a single text -> hidden states."""
+def front(b: Blocks[T, A], m: EncoderConfig, words: T) -> T:
+    """Rows of the word table (tokens, embedding size) of a single text -> hidden states."""
+    size, x = m.embedding_size or m.hidden, words
     types = "embeddings.token_type_embeddings.weight" if m.types else None
-    p = Positions("embeddings.position_embeddings.weight", types, m.hidden)
-    x = b.positions(words, p, "embedding.positions")
-    return b.norm(x, _norm(m, "embeddings"), "embedding.norm") if m.embedding_norm else x
+    if m.position_table:
+        table = "embeddings.position_embeddings.weight"
+        x = b.positions(x, Positions(table, types, size, m.first_position), "embedding.positions")
+    if m.embedding_norm:
+        norm = Norm("embeddings.LayerNorm", size, m.norm_eps, beta=m.embedding_beta)
+        x = b.norm(x, norm, "embedding.norm")
+    return b.linear(x, projection(m), "embedding.projection") if m.embedding_size else x
+
+
+def projection(m: EncoderConfig) -> Dense:
+    """From the embedding tables to the hidden states, where they differ in size."""
+    return Dense("embeddings.projection", m.embedding_size, m.hidden)
 
 
 def layer(m: BertConfig, i: int) -> Layer:
     """The declarations of encoder layer i."""
-    at, hidden, wide, r = layer_prefix(i), m.hidden, m.intermediate, m.retrained
+    r = m.retrained
+    weights = Powers(r.power, r.offset, r.denominators[i]) if r.bpmax else SOFTMAX
+    deviations = r.deviations[i] if r.batch_norm else (None, None)
+    return bert_layer(m, layer_prefix(i), weights, deviations)
+
+
+def bert_layer(
+    m: EncoderConfig,
+    at: str,
+    weights: Softmax | Powers = SOFTMAX,
+    deviations: tuple[float | None, float | None] = (None, None),
+) -> Layer:
+    """A layer whose weights have names that begin with `at`."""
+    hidden, wide = m.hidden, m.intermediate
     names = ("self.query", "self.key", "self.value", "output.dense")
     query, key, value, output = (Dense(f"{at}attention.{name}", hidden, hidden) for name in names)
-    weights = Powers(r.power, r.offset, r.denominators[i]) if r.bpmax else Softmax()
     up, down = Dense(f"{at}intermediate.dense", hidden, wide), Dense(f"{at}output.dense", wide, hidden)
-    deviations = r.deviations[i] if r.batch_norm else (None, None)
     return Layer(
         Attention(m.heads, query, key, value, output, weights),
         _norm(m, f"{at}attention.output", deviations[0]),
@@ -116,22 +141,18 @@ def layer_prefix(index: int) -> str:
 
 
 def check(m: BertConfig) -> None:
-    """Raises CheckpointError for bad numbers of a retrained model."""
+    """Raises CheckpointError for bad numbers of a retrained model, and a task that does not fit."""
+    check_task(m)
     m.retrained.check(m.layers)
 
 
-def _pooled(b: Blocks[T, A], m: BertConfig, x: T) -> T:
-    match m.pooling:
-        case "pooler":
-            dense = Dense("pooler.dense", m.hidden, m.hidden)
-            return b.function(b.linear(b.take(x, 1), dense, "pooler"), "tanh", "pooler.tanh")
-        case "cls":
-            return b.take(x, 1)
-        case "mean":
-            return b.mean(x, "mean")
-        case unknown:
-            raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join(POOLINGS)}")
+def _steps(m: BertConfig) -> Sequence[Step]:
+    at = "cls.predictions"
+    if m.task == WORDS:
+        table = (f"{at}.transform.dense", f"{at}.transform.LayerNorm", f"{at}.decoder")
+        return heads.words(m, table, m.activation)
+    return [*heads.pooler(m), *heads.classifier(m)]
 
 
-def _norm(m: BertConfig, at: str, deviation: float | None = None) -> Norm:
+def _norm(m: EncoderConfig, at: str, deviation: float | None = None) -> Norm:
     return Norm(f"{at}.LayerNorm", m.hidden, m.norm_eps, deviation)

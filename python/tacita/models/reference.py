@@ -24,7 +24,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reference:
-    """logits: shape (outputs,), as a client sees the answer: normalised where the model normalises.
+    """logits: shape (outputs,), as a client sees the answer: normalised where the model normalises; (tokens,
+    outputs) of a model that answers for every token.
 
     trace: every recorded intermediate by name (see `blocks.floats`), and "answer", before it is normalised.
     """
@@ -33,13 +34,15 @@ class Reference:
     trace: Mapping[str, Array]
 
 
-def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = unseen) -> Reference:
+def reference(
+    checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = unseen, *, all_rows: bool = True
+) -> Reference:
     """Float64 forward pass of one input.
 
     hidden: (tokens, hidden) after the embedding; mask: (tokens,), 1 for a real token, 0 for padding, whose
-    rows are computed like all others; so are all rows of the last layer. record: called with (name, value)
-    as each intermediate appears; the trace holds the same pairs. Raises InputError on shapes, values or an
-    empty mask.
+    rows are computed like all others; so are all rows of the last layer, or with all_rows=False only those
+    that the answer is read from. record: called with (name, value) as each intermediate appears; the trace
+    holds the same pairs. Raises InputError on shapes, values or an empty mask.
     """
     _check(checkpoint.config, hidden, mask)
     trace: dict[str, Array] = {}
@@ -49,7 +52,8 @@ def reference(checkpoint: Checkpoint, hidden: Array, mask: Array, record: See = 
         record(name, value)
 
     blocks = Meaning(FloatTensors(Weights(checkpoint.tensors), mask, see))
-    (answer,) = forward(blocks, checkpoint.config, hidden, all_rows=True)
+    rows = forward(blocks, checkpoint.config, hidden, all_rows=all_rows)
+    answer = rows if checkpoint.config.every_token else rows[0]
     see("answer", answer)
     return Reference(finished(answer, checkpoint.config.normalise), trace)
 

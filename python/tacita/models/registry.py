@@ -6,7 +6,7 @@ A new family is one file beside this one and one row here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -15,27 +15,50 @@ from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.front.front import table_shapes
-from tacita.models import bert
+from tacita.models import albert, bert, distilbert, electra, modernbert, mpnet, nanoguard, roberta, vit
 from tacita.models.base import Config as Config
+from tacita.models.encoders.heads import MODEL
 
 A = TypeVar("A")  # an interpreter's answer
+# model types that people ask for, and why they are refused
+REFUSED = {
+    "deberta-v2": "DeBERTa's scores depend on queries and keys times positions: see docs/decisions/0029, and "
+    "take a BERT, RoBERTa, ELECTRA or ModernBERT of this size",
+}
+REFUSED["deberta"] = REFUSED["deberta-v2"]
 
 
 @dataclass(frozen=True)
 class Family:
-    """config: its type, with the fields of `models.base`. module: the file with `forward`, `front` and
-    `check`.
+    """config: its type, with the fields of `models.base`. module: the file with `read`, `names`, `forward`,
+    `front`, `check` and `classifier_pooling`.
 
-    options: names that a field of the configuration may have.
+    options: names that a field of the configuration may have. architectures: what config.json says -> head
+    (`models.encoders.heads`). model_types: what it says where it names no architecture.
     """
 
     config: type[Any]
     module: Any
     options: Mapping[str, tuple[str, ...]]
+    architectures: Mapping[str, str] = field(default_factory=dict)
+    model_types: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(config: type[Any], module: Any) -> Family:
+        """With what the file itself says."""
+        return Family(config, module, module.OPTIONS, module.ARCHITECTURES, module.MODEL_TYPES)
 
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family(bert.BertConfig, bert, {"activation": bert.ACTIVATIONS, "pooling": bert.POOLINGS}),
+    "bert": Family.of(bert.BertConfig, bert),
+    "roberta": Family.of(roberta.RobertaConfig, roberta),
+    "distilbert": Family.of(distilbert.DistilBertConfig, distilbert),
+    "electra": Family.of(electra.ElectraConfig, electra),
+    "albert": Family.of(albert.AlbertConfig, albert),
+    "mpnet": Family.of(mpnet.MPNetConfig, mpnet),
+    "modernbert": Family.of(modernbert.ModernBertConfig, modernbert),
+    "vit": Family.of(vit.ViTConfig, vit),
+    "nanoguard": Family.of(nanoguard.NanoGuardConfig, nanoguard),
 }
 
 
@@ -47,6 +70,23 @@ def family_of(config: Config) -> str:
     raise CheckpointError(f"a configuration of type {type(config).__name__}", hint="no family has it")
 
 
+def named(architecture: str | None, model_type: str | None) -> tuple[str, str]:
+    """Family and head of what config.json says; without an architecture, an encoder of this type. Raises
+    CheckpointError for what no family has."""
+    for name, family in FAMILIES.items():
+        if architecture in family.architectures:
+            return name, family.architectures[str(architecture)]
+        if architecture is None and model_type in family.model_types:
+            return name, MODEL
+    asked = f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
+    raise CheckpointError(asked, hint=REFUSED.get(str(model_type), f"supported: {supported()}"))
+
+
+def supported() -> str:
+    """All architectures, for people."""
+    return ", ".join(name for family in FAMILIES.values() for name in family.architectures)
+
+
 def module_of(config: Config) -> Any:
     """The family's file. Raises CheckpointError for a configuration of none."""
     return FAMILIES[family_of(config)].module
@@ -55,10 +95,10 @@ def module_of(config: Config) -> Any:
 def unknown_option(family: str, config: object) -> str | None:
     """The first field that holds none of the names that it may have; None where all do.
 
-    config: of that family, or anything with these fields.
+    config: of that family, or anything with some of these fields, as the model of a plan has.
     """
-    options = FAMILIES[family].options.items()
-    return next((field for field, known in options if getattr(config, field) not in known), None)
+    options = {name: known for name, known in FAMILIES[family].options.items() if hasattr(config, name)}
+    return next((name for name, known in options.items() if getattr(config, name) not in known), None)
 
 
 def outline(family: str, **sizes: Any) -> Config:
@@ -108,7 +148,9 @@ def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Sh
     hidden."""
     found = Shapes()
     x = (tokens, config.hidden)
-    forward(found, config, front(found, config, x) if hidden_embedding else x)
+    if hidden_embedding:
+        x = front(found, config, (tokens, config.embedding_size or config.hidden))
+    forward(found, config, x)
     return found
 
 

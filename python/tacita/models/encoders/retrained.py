@@ -12,8 +12,12 @@ D per token position; here one serves all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tacita.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from tacita.checkpoint.fields import Fields
 
 ATTENTIONS = ("softmax", "bpmax")
 NORMS = ("layer", "batch")
@@ -66,6 +70,26 @@ class Retrained:
 
 
 ORDINARY = Retrained()  # softmax and LayerNorm
+
+
+def read_retrained(f: Fields) -> Retrained:
+    """Our own fields of config.json: a Hugging Face model has none of them. Raises CheckpointError."""
+    data = f.data
+    bpmax, batch = data.get("attention_variant") == "bpmax", data.get("norm_variant") == "batch"
+    try:
+        return Retrained(
+            attention_variant=str(data.get("attention_variant", ORDINARY.attention_variant)),
+            norm_variant=str(data.get("norm_variant", ORDINARY.norm_variant)),
+            power=f.integer("attention_power", MOST_POWER) if bpmax else 0,
+            offset=float(data["attention_offset"]) if bpmax else 0.0,
+            denominators=tuple(float(v) for v in data["attention_denominators"]) if bpmax else (),
+            deviations=tuple((float(a), float(b)) for a, b in data["norm_deviations"]) if batch else (),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{f.path}: stored statistics of a retrained model: {error!r}",
+            hint="bpmax needs attention_power, _offset, _denominators; batch needs norm_deviations (pairs)",
+        ) from None
 
 
 def _positive(values: tuple[float, ...], count: int) -> bool:

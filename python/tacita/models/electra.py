@@ -1,0 +1,67 @@
+"""ELECTRA (arXiv 2003.10555): BERT's layers after a projection of smaller embeddings; no pooler; classifiers
+of two maps with GELU. A discriminator's own head is left out: its folder is an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacita.blocks.base import Blocks, Dense, T
+from tacita.models import bert
+from tacita.models.base import TEXT, WORDS
+from tacita.models.encoders import heads
+from tacita.models.encoders.config import EncoderConfig, check_task
+from tacita.models.encoders.heads import MODEL, Step, architectures
+from tacita.models.encoders.layers import post_norm
+from tacita.models.encoders.names import Names, tied
+
+if TYPE_CHECKING:
+    from tacita.checkpoint.fields import Fields
+
+A = TypeVar("A")  # an interpreter's answer
+MODEL_TYPES = ("electra",)
+ARCHITECTURES = architectures("Electra", ForPreTraining=MODEL)
+OPTIONS = {"activation": bert.ACTIVATIONS, "pooling": heads.WITHOUT_POOLER}
+
+
+@dataclass(frozen=True)
+class ElectraConfig(EncoderConfig):
+    """See `EncoderConfig`."""
+
+
+def read(f: Fields, **answer: Any) -> ElectraConfig:
+    """config.json -> configuration."""
+    sizes, size = bert.bert_sizes(f), f.width("embedding_size")
+    return ElectraConfig(**sizes, embedding_size=0 if size == sizes["hidden"] else size, **answer)
+
+
+def names(m: EncoderConfig) -> Names:
+    """As BERT's, but for the projection and the decoder of words."""
+    also = tied("generator_lm_head", "generator_lm_head.bias", bert.WORD_TABLE)
+    return Names(("electra.",), {"embeddings.projection": "embeddings_project"}, also)
+
+
+def classifier_pooling(f: Fields) -> str:
+    """Classifiers read the first token."""
+    return "cls"
+
+
+def forward(b: Blocks[T, A], m: ElectraConfig, x: T, *, all_rows: bool = False) -> A:
+    """See `bert.forward`."""
+    x = post_norm(b, m, x, lambda i: bert.bert_layer(m, bert.layer_prefix(i)), all_rows=all_rows)
+    return heads.answer(b, m, x, _steps(m))
+
+
+front = bert.front
+check = check_task
+
+
+def _steps(m: EncoderConfig) -> Sequence[Step]:
+    if m.task == WORDS:
+        at = "generator_predictions"
+        return heads.words(m, (f"{at}.dense", f"{at}.LayerNorm", "generator_lm_head"), "gelu")
+    if m.task == TEXT and m.labels:
+        inner = Step("classifier.dense", Dense("classifier.dense", m.hidden, m.hidden), "gelu")
+        return [inner, *heads.classifier(m, "classifier.out_proj")]
+    return heads.classifier(m)

@@ -1,0 +1,1 @@
+"""What families of encoders share: configuration, walks of layers, heads, names of tensors."""

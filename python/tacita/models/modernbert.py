@@ -1,0 +1,138 @@
+"""ModernBERT (arXiv 2412.13663): norms before the blocks, rotary positions, gated feed-forward, no biases,
+and in all but every n-th layer an attention that sees only the tokens nearby."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacita.blocks.base import EVERYWHERE, Attention, Blocks, Dense, FeedForward, Norm, Rotary, T
+from tacita.models import bert
+from tacita.models.base import WORDS
+from tacita.models.encoders import heads
+from tacita.models.encoders.config import EncoderConfig, check_task
+from tacita.models.encoders.heads import Step, architectures
+from tacita.models.encoders.layers import Layer, pre_norm
+from tacita.models.encoders.names import Names
+from tacita.omitted import AT_DEFAULT
+
+if TYPE_CHECKING:
+    from tacita.checkpoint.fields import Fields
+
+A = TypeVar("A")  # an interpreter's answer
+MODEL_TYPES = ("modernbert",)
+ARCHITECTURES = architectures("ModernBert")
+OPTIONS = {
+    "activation": bert.ACTIVATIONS,
+    "head_activation": bert.ACTIVATIONS,
+    "pooling": heads.WITHOUT_POOLER,
+}
+PARTS = {bert.WORD_TABLE: "embeddings.tok_embeddings.weight", "embeddings.LayerNorm": "embeddings.norm"}
+MOST_BASE = 1e9
+KINDS = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class ModernBertConfig(EncoderConfig):
+    """every: each layer whose number this divides sees all tokens; others `reach` tokens to each side. bases:
+    of the rotary positions of both. biases: of attention, feed-forward, head and decoder."""
+
+    every: int = field(default=3, metadata=AT_DEFAULT)
+    reach: int = field(default=64, metadata=AT_DEFAULT)
+    bases: tuple[float, float] = field(default=(160000.0, 10000.0), metadata=AT_DEFAULT)
+    biases: tuple[bool, bool, bool, bool] = field(default=(False, False, False, True), metadata=AT_DEFAULT)
+    head_activation: str = field(default="gelu", metadata=AT_DEFAULT)
+
+
+def read(f: Fields, **answer: Any) -> ModernBertConfig:
+    """config.json -> configuration."""
+    every, layers = f.integer("global_attn_every_n_layers", 1 << 10, default=3), f.layers("num_hidden_layers")
+    f.only("layer_types", [KINDS[i % every > 0] for i in range(layers)])
+    near, far, head = (f.flag(name, False) for name in ("attention_bias", "mlp_bias", "classifier_bias"))
+    return ModernBertConfig(
+        layers=layers,
+        hidden=f.width("hidden_size"),
+        heads=f.heads("num_attention_heads", "hidden_size"),
+        intermediate=f.wide("intermediate_size"),
+        vocab=f.vocab("vocab_size"),
+        positions=f.positions("max_position_embeddings"),
+        types=0,
+        activation=f.activation("hidden_activation", "gelu"),
+        norm_eps=f.epsilon("norm_eps", 1e-5),
+        position_table=False,
+        embedding_beta=f.flag("norm_bias", False),
+        every=every,
+        reach=f.integer("local_attention", 1 << 20, default=128) // 2,
+        bases=_bases(f),
+        biases=(near, far, head, f.flag("decoder_bias", True)),
+        head_activation=f.activation("classifier_activation", "gelu"),
+        **answer,
+    )
+
+
+def names(m: EncoderConfig) -> Names:
+    """Ours are Hugging Face's but for the embedding's."""
+    return Names(("model.",), PARTS, {"decoder.weight": (PARTS[bert.WORD_TABLE],)})
+
+
+def classifier_pooling(f: Fields) -> str:
+    """As the field says."""
+    return f.name("classifier_pooling", ("cls", "mean"), "cls")
+
+
+def forward(b: Blocks[T, A], m: ModernBertConfig, x: T, *, all_rows: bool = False) -> A:
+    """See `bert.forward`."""
+    x = pre_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
+    return heads.answer(b, m, b.norm(x, _norm(m, "final_norm"), "final_norm"), _steps(m))
+
+
+front = bert.front
+check = check_task
+
+
+def _layer(m: ModernBertConfig, i: int) -> Layer:
+    """Layer 0 starts from the embedding's norm, and has none before its attention."""
+    at, hidden, wide, everywhere = f"layers.{i}.", m.hidden, m.intermediate, i % m.every == 0
+    near, far, _, _ = m.biases
+    query, key, value = (Dense(f"{at}attn.Wqkv", hidden, hidden, bias=near, part=(k, 3)) for k in range(3))
+    gate, up = (Dense(f"{at}mlp.Wi", hidden, wide, bias=far, part=(k, 2)) for k in range(2))
+    attention = Attention(
+        m.heads,
+        query,
+        key,
+        value,
+        Dense(f"{at}attn.Wo", hidden, hidden, bias=near),
+        rotary=Rotary(m.bases[0 if everywhere else 1]),
+        reach=EVERYWHERE if everywhere else (m.reach, m.reach),
+    )
+    forward = FeedForward(up, m.activation, Dense(f"{at}mlp.Wo", wide, hidden, bias=far), gate)
+    return Layer(attention, _norm(m, f"{at}attn_norm") if i else None, forward, _norm(m, f"{at}mlp_norm"))
+
+
+def _steps(m: ModernBertConfig) -> Sequence[Step]:
+    """The head, dense map, function, norm, where there is a classifier or a decoder after it."""
+    if not m.labels and m.task != WORDS:
+        return []
+    dense = Dense("head.dense", m.hidden, m.hidden, bias=m.biases[2])
+    head = Step("head", dense, m.head_activation, _norm(m, "head.norm"), called="activation")
+    if m.task == WORDS:
+        return [head, Step("decoder", Dense("decoder", m.hidden, m.vocab, bias=m.biases[3]))]
+    return [head, Step("classifier", Dense("classifier", m.hidden, len(m.labels)))]
+
+
+def _norm(m: ModernBertConfig, name: str) -> Norm:
+    return Norm(name, m.hidden, m.norm_eps, beta=m.embedding_beta)
+
+
+def _bases(f: Fields) -> tuple[float, float]:
+    """Of layers that see everything, and of the others; newer files keep them in one field."""
+    if (newer := f.part("rope_parameters")) is not None:
+        found = []
+        for kind, default in zip(KINDS, (160000.0, 10000.0), strict=True):
+            of = newer.part(kind) or newer.refuse(kind, "it must be an object")
+            of.only("rope_type", "default")
+            found.append(of.number("rope_theta", default, 1.0, MOST_BASE))
+        return found[0], found[1]
+    everywhere = f.number("global_rope_theta", 160000.0, 1.0, MOST_BASE)
+    return everywhere, f.number("local_rope_theta", 10000.0, 1.0, MOST_BASE)

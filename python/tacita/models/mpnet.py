@@ -1,0 +1,68 @@
+"""MPNet (arXiv 2004.09297): BERT's layers without token types, whose scores get a bias by the distance of key
+and query, the same in every layer; positions and heads are RoBERTa's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacita.blocks.base import Blocks, Relative, T
+from tacita.models import bert, roberta
+from tacita.models.encoders import heads
+from tacita.models.encoders.config import EncoderConfig, check_task
+from tacita.models.encoders.heads import architectures
+from tacita.models.encoders.layers import Layer, post_norm
+from tacita.models.encoders.names import Names, tied
+
+if TYPE_CHECKING:
+    from tacita.checkpoint.fields import Fields
+
+A = TypeVar("A")  # an interpreter's answer
+MODEL_TYPES = ("mpnet",)
+ARCHITECTURES = architectures("MPNet")
+OPTIONS = bert.OPTIONS
+TABLE = "encoder.relative_attention_bias.weight"
+BUCKETS, DISTANCE = 32, 128  # fixed in the implementation
+PARTS = {
+    "attention.self.query": "attention.attn.q",
+    "attention.self.key": "attention.attn.k",
+    "attention.self.value": "attention.attn.v",
+    "attention.output.dense": "attention.attn.o",
+    "attention.output.LayerNorm": "attention.LayerNorm",
+}
+
+
+@dataclass(frozen=True)
+class MPNetConfig(EncoderConfig):
+    """See `EncoderConfig`."""
+
+
+def read(f: Fields, **answer: Any) -> MPNetConfig:
+    """config.json -> configuration."""
+    first = roberta.PADDING + 1  # fixed in the implementation, whatever pad_token_id says
+    positions = f.positions("max_position_embeddings", first)
+    sizes = bert.bert_sizes(f) | {"positions": positions, "types": 0}
+    f.only("relative_attention_num_buckets", BUCKETS)
+    return MPNetConfig(**sizes, first_position=first, **answer)
+
+
+def names(m: EncoderConfig) -> Names:
+    """Ours are BERT's, and RoBERTa's decoder of words."""
+    return Names(("mpnet.",), PARTS, tied("lm_head.decoder", "lm_head.bias", bert.WORD_TABLE))
+
+
+classifier_pooling = roberta.classifier_pooling
+front = bert.front
+check = check_task
+
+
+def forward(b: Blocks[T, A], m: MPNetConfig, x: T, *, all_rows: bool = False) -> A:
+    """See `bert.forward`."""
+    x = post_norm(b, m, x, lambda i: _layer(m, i), all_rows=all_rows)
+    return heads.answer(b, m, x, roberta.steps(m))
+
+
+def _layer(m: MPNetConfig, i: int) -> Layer:
+    layer = bert.bert_layer(m, bert.layer_prefix(i))
+    relative = Relative(TABLE, BUCKETS, DISTANCE)
+    return replace(layer, attention=replace(layer.attention, relative=relative))

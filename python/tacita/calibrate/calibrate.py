@@ -8,13 +8,14 @@ rounded outwards to 8 bits (`calibrate.outwards`); what follows from an interval
 scores, follows from the rounded one. The fits widen their domain once more (`approx.spec.MARGIN`).
 
 Padded rows need no runs of their own when the client pads with copies of row 0 (`checkpoint.pad_hidden`):
-their values are row 0's. Given hidden states are recorded with all their rows, whatever the padding holds.
+their values are row 0's. Where attention knows positions they are not, and texts are padded here too. Given
+hidden states are recorded with all their rows, whatever the padding holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
@@ -24,21 +25,21 @@ from numpy.typing import NDArray
 from tacita.approx.variants.functions import WEIGHTED
 from tacita.blocks.shapes import function_of
 from tacita.calibrate.calibration import Calibration as Calibration
-from tacita.calibrate.excesses import Counts, counted, folds, held_out, largest_excess
+from tacita.calibrate.excesses import NO_REACHES, Counts, counted, folds, held_out, largest_excess
 from tacita.calibrate.intervals import Intervals
 from tacita.calibrate.outwards import up
-from tacita.calibrate.ranges import INPUT, Ranges
-from tacita.calibrate.row_estimates import Rows, RowSamples
+from tacita.calibrate.ranges import INPUT, Interval, Ranges
+from tacita.calibrate.row_estimates import Rows, RowSamples, foretold
 from tacita.calibrate.samples import Sample as Sample
 from tacita.calibrate.samples import Samples
 from tacita.calibrate.temper import choose_temperatures, tempered, untempered
 from tacita.calibrate.walk import Progress as Progress
-from tacita.calibrate.walk import walk
+from tacita.calibrate.walk import row_samples, walk
 from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError, PlanError
 from tacita.front.embed import Text
-from tacita.models.reference import reference
-from tacita.models.registry import Config, nodes
+from tacita.models.registry import Config, attentions, nodes
+from tacita.packings.layouts import NONE, Estimates
 from tacita.packings.lowered import inputs_of_sums
 from tacita.packings.specs import approximated
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED
@@ -68,15 +69,15 @@ def calibrate(
     hidden_states: Sequence[Sample] = (),
     margin: float = MARGIN,
     progress: Progress | None = None,
-    row_estimates: bool = False,
+    row_estimates: Estimates = NONE,
     temper: bool = True,
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
     texts are not) and over given samples; record, widen, round outwards.
 
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
-    total) of each pass. row_estimates: whether the circuit can take row estimates from its scores; then they
-    are fitted where they are worth it. temper: whether peaked heads may be tempered; a circuit that takes
+    total) of each pass. row_estimates: what the circuit can take from its scores; it is fitted where it
+    is worth it. temper: whether peaked heads may be tempered; a circuit that takes
     each row's largest score need not.
     Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for
     tempering.
@@ -95,24 +96,27 @@ def survey(
     hidden_states: Sequence[Sample] = (),
     margin: float = MARGIN,
     progress: Progress | None = None,
-    row_estimates: bool = False,
+    row_estimates: Estimates = NONE,
     two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
     processes: int = 1,
 ) -> Survey:
     """As `calibrate`; besides counts the texts that leave the intervals, of those held out or by folds
     (`calibrate.excesses`).
 
     two_phases: whether softmax is found in two, which need less tempering and rely on other means.
+    reaches: by node, where its function is right whatever calibration says; a text is not outside there.
     processes: see `calibrate.walk`; the result is the same for any number.
     """
     samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
-    how = _How(row_estimates, True, margin, progress or (lambda done, total: None), processes, two_phases)
+    report = progress or (lambda done, total: None)
+    how = _How(row_estimates, True, margin, report, processes, two_phases, reaches)
     held = held_out(len(samples))
     kept = [i for i in range(len(samples)) if i not in set(held)] if held else range(len(samples))
     measured = _measured(checkpoint, samples, kept, how)
     calibration = _made(measured, how)
     if held:
-        tested = [largest_excess(measured.ranges.of(held), calibration, two_phases=two_phases)]
+        tested = [_excess(measured, held, calibration, how)]
         return Survey(calibration, counted(HELD_OUT, tested))
     tested = [_fold(measured, made, test, how) for made, test in folds(len(samples))]
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
@@ -147,12 +151,13 @@ def _read(path: Path) -> str:
 class _How:
     """Options of a calibration."""
 
-    row_estimates: bool
+    row_estimates: Estimates
     temper: bool
     margin: float
     progress: Progress
     processes: int = 1
     two_phases: bool = False
+    reaches: Mapping[str, Interval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,20 +186,28 @@ def _samples(
 
 
 def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> _Measured:
-    ranges, rows = _walked(checkpoint, samples, kept, how)
-    config = checkpoint.config
-    share = 0.5 if how.two_phases else 1.0
-    temperatures = choose_temperatures(ranges.of(kept), config, share) if how.temper else untempered(config)
+    """The model is walked over once it is known what is tempered; to know it, its rows are enough, or ranges
+    where a packing takes nothing from scores or there are more samples than rows are kept of."""
+    seen = _row_samples(checkpoint, samples, kept, how)
+    rows = seen.fit(how.row_estimates) if seen else {}
+    temperatures, ranges = untempered(checkpoint.config), None
+    if how.temper:
+        share, looked = 0.5 if how.two_phases else 1.0, seen.log_means(rows) if seen else None
+        if looked is None or len(kept) > MOST_FOR_ROWS:
+            ranges = _walked(checkpoint, samples, rows, how)
+        means = ranges.of(kept) if ranges else looked
+        assert means is not None  # one of the two
+        temperatures = choose_temperatures(means, checkpoint.config, share, rows)
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        ranges, rows = _walked(model, samples, kept, how)
-    return _Measured(checkpoint, ranges, kept, rows, temperatures)
+        seen, ranges = _row_samples(model, samples, kept, how), None
+        rows = seen.fit(how.row_estimates) if seen else {}
+    return _Measured(checkpoint, ranges or _walked(model, samples, rows, how), kept, rows, temperatures)
 
 
-def _walked(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> tuple[Ranges, Rows]:
-    """Ranges of all samples and, if wanted and worth it, the row estimates that they are after."""
-    rows = _fitted_rows(model, samples, kept) if how.row_estimates else {}
+def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Ranges:
+    """Ranges of all samples after these row estimates."""
     count = len(samples)
-    found = walk(
+    return walk(
         model,
         samples.at(range(count)),
         count,
@@ -203,7 +216,6 @@ def _walked(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How)
         progress=how.progress,
         processes=how.processes,
     )
-    return found, rows
 
 
 def _weighted(config: Config) -> list[str]:
@@ -211,19 +223,23 @@ def _weighted(config: Config) -> list[str]:
     return [name for name, node in nodes(config).items() if function_of(node) in WEIGHTED]
 
 
-def _fitted_rows(model: Checkpoint, samples: Samples, kept: Sequence[int]) -> Rows:
-    """Of at most MOST_FOR_ROWS samples in the same distance."""
-    seen = RowSamples(model)
-    for hidden, mask in samples.at(kept[:: -(-len(kept) // MOST_FOR_ROWS)]):
-        seen.start(mask)
-        reference(model, hidden, mask, seen.see)
-    return seen.fit()
+def _row_samples(model: Checkpoint, samples: Samples, kept: Sequence[int], how: _How) -> RowSamples | None:
+    """Of at most MOST_FOR_ROWS samples in the same distance; None where nothing is taken from scores."""
+    if how.row_estimates == NONE or not any(map(foretold, attentions(model.config).values())):
+        return None
+    chosen = kept[:: -(-len(kept) // MOST_FOR_ROWS)]
+    return row_samples(model, samples.at(chosen), len(chosen), how.processes)
 
 
 def _fold(measured: _Measured, made: Sequence[int], test: Sequence[int], how: _How) -> Array:
     """Excesses of some samples over intervals of others."""
     calibration = _made(replace(measured, kept=made), how)
-    return largest_excess(measured.ranges.of(test), calibration, two_phases=how.two_phases)
+    return _excess(measured, test, calibration, how)
+
+
+def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, how: _How) -> Array:
+    ranges = measured.ranges.of(test)
+    return largest_excess(ranges, calibration, two_phases=how.two_phases, reaches=how.reaches)
 
 
 def _made(measured: _Measured, how: _How) -> Calibration:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+from tacita.approx.row_estimate import RowEstimate
 from tacita.calibrate.outwards import Interval
 from tacita.errors import PlanError
-from tacita.packings.columns.cells.row_estimate import RowEstimate
+from tacita.omitted import AT_DEFAULT
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM, of_kind
 from tacita.plans.typed_json import from_json, to_json
 
@@ -60,15 +61,19 @@ class FunctionCalibration:
     """Of a function, also of that inside a feed-forward. argument: interval of its input. result: bound.
 
     density: share of the inputs in equal parts of that interval, as half powers of two; empty for functions
-    whose fits do not ask.
+    whose fits do not ask. factor, product: of a gate, bounds of what the function's result is multiplied by
+    and of the product; 0 where there is no gate.
     """
 
     tag: ClassVar[str] = FUNCTION
     argument: Interval
     density: tuple[float, ...]
     result: float
+    factor: float = field(default=0.0, metadata=AT_DEFAULT)
+    product: float = field(default=0.0, metadata=AT_DEFAULT)
 
 
+GATED = ("factor", "product")  # fields of a function that are 0 without a gate
 NodeCalibration = AttentionCalibration | NormCalibration | FunctionCalibration
 
 

@@ -11,13 +11,14 @@ spoiled too (docs/threat-model.md, "Common fate").
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.calibrate.calibration import AttentionCalibration, Calibration
+from tacita.calibrate.calibration import GATED, AttentionCalibration, Calibration
 from tacita.calibrate.outwards import up
 from tacita.calibrate.ranges import INPUT, Interval, Ranges
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM
@@ -30,6 +31,7 @@ MANY = 500  # texts from which a fifth is held out
 FEW = 50  # texts below which nothing is estimated
 FAR = 1.2  # times an interval's half-width from its middle
 CONFIDENCE = 0.95
+NO_REACHES: Mapping[str, Interval] = MappingProxyType({})
 
 # what circuits rely on of a node's calibration: the fields have the names of the reference's records
 # (`blocks.floats`)
@@ -71,16 +73,30 @@ def counted(method: str, excesses: Sequence[Array]) -> Counts:
     return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()))
 
 
-def excesses(ranges: Ranges, calibration: Calibration, *, two_phases: bool = False) -> dict[str, Array]:
+def excesses(
+    ranges: Ranges,
+    calibration: Calibration,
+    *,
+    two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
+) -> dict[str, Array]:
     """Distance of each sample's values from an interval's middle in half-widths, by stage: above 1 is
-    outside. (samples,) each. two_phases: of softmax (`approx.softmax`)."""
+    outside. (samples,) each. two_phases: of softmax (`approx.softmax`). reaches: by node, where its function
+    is right besides (`Functions.reach`)."""
     with np.errstate(over="ignore"):
-        return dict(_excesses(ranges, calibration, two_phases))
+        return dict(_excesses(ranges, calibration, two_phases, reaches))
 
 
-def largest_excess(ranges: Ranges, calibration: Calibration, *, two_phases: bool = False) -> Array:
+def largest_excess(
+    ranges: Ranges,
+    calibration: Calibration,
+    *,
+    two_phases: bool = False,
+    reaches: Mapping[str, Interval] = NO_REACHES,
+) -> Array:
     """Over all stages: (samples,)."""
-    return np.asarray(np.max(list(excesses(ranges, calibration, two_phases=two_phases).values()), axis=0))
+    found = excesses(ranges, calibration, two_phases=two_phases, reaches=reaches)
+    return np.asarray(np.max(list(found.values()), axis=0))
 
 
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
@@ -117,15 +133,22 @@ def _any(share: float, batch: int) -> float:
     return float(1.0 - (1.0 - share) ** batch)
 
 
-def _excesses(ranges: Ranges, calibration: Calibration, two_phases: bool) -> Iterator[tuple[str, Array]]:
+def _excesses(
+    ranges: Ranges, calibration: Calibration, two_phases: bool, reaches: Mapping[str, Interval]
+) -> Iterator[tuple[str, Array]]:
     """What circuits bound: intervals and magnitudes of stored tensors."""
     yield INPUT, _above(ranges.each(INPUT), calibration.entry)
     for name, node in calibration.nodes.items():
         for key in INTERVALS[node.tag]:
-            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), getattr(node, key))
+            low, high = getattr(node, key)
+            if node.tag == FUNCTION:
+                least, most = reaches.get(name, (low, high))
+                low, high = min(low, least), max(high, most)
+            yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), (low, high))
         if isinstance(node, AttentionCalibration):
             yield from _mean_excesses(ranges, name, node, int(two_phases))
-        for key in BOUNDS[node.tag]:
+        gated = GATED if getattr(node, GATED[0], 0.0) else ()
+        for key in (*BOUNDS[node.tag], *gated):
             yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
     yield "answer", _above(ranges.each("answer"), calibration.answer)
 

@@ -75,7 +75,7 @@ class _Fronts:
         wider = 1.0 + 4.0 * margin
         centred, variance = (np.stack(self._seen[f"{name}.{part}"]) for part in ("centred", "variance"))
         interval = outwards((float(variance.min()) / wider, float(variance.max()) * wider))
-        gamma, _ = self._weights.affine(norm.name)
+        gamma, _ = self._weights.norm(norm)
         return NormBounds(up(float(np.abs(centred).max()) * wider), interval, power_above(gamma))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacita.approx.row_estimate import RowEstimate
 from tacita.calibrate.calibration import (
     AttentionCalibration,
     FunctionCalibration,
@@ -16,12 +17,15 @@ from tacita.calibrate.calibration import (
 from tacita.calibrate.outwards import outwards, up
 from tacita.calibrate.ranges import ROUNDS, Interval, Ranges
 from tacita.errors import PlanError
-from tacita.packings.columns.cells.row_estimate import RowEstimate
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM
 
-# margins more below the scores after a row estimate, which is too large on rows unlike the samples
-FALL = 5.0
-RISE = 5.0  # margins (nats) more above the means after one: 1/x diverges there and only saturates below
+# margins more below the scores after a row estimate, which is too large on rows unlike the samples; a linear
+# one is so by less
+FALL, FALL_LINEAR = 5.0, 1.0
+# margins (nats) more above the means after one: 1/x diverges there and only saturates below; a linear one has
+# room above in place of room below
+RISE, RISE_LINEAR = 5.0, 8.0
+RATIO = 2.0, 6.0  # least and most nats that a positive interval is taken to span when it is widened
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Intervals:
         return self._raised(self.ranges.bound(name))
 
     def _attention(self, node: str, row: RowEstimate | None) -> AttentionCalibration:
-        scores = self._signed(f"{node}.scores", FALL if row else 0.0)
+        scores = self._scores(node, row)
         shift = scores[1]
         return AttentionCalibration(
             input=self.bound(f"{node}.input"),
@@ -55,10 +59,20 @@ class Intervals:
             shift=shift,
             sums=positive(_exp(self.ranges.interval(f"{node}.log_sum_exp"), shift), self.margin),
             mixed=self._mixed(f"{node}.log_mixed", shift),
-            means=tuple(self._means(node, k, shift, RISE if row else 0.0) for k in ROUNDS),
+            means=tuple(self._means(node, k, shift, row) for k in ROUNDS),
             mixed_mean=self._mixed(f"{node}.log_mixed_mean", shift),
             context=self.bound(f"{node}.context"),
         )
+
+    def _scores(self, node: str, row: RowEstimate | None) -> Interval:
+        """After a linear estimate the upper end rises like that of the means: a score exceeds the log of its
+        row's mean by no more than that of the number of keys, however far down the others reach. The shift
+        follows from it, and each nat of that is one of precision."""
+        name = f"{node}.scores"
+        if row is None or not row.is_linear:
+            return self._signed(name, FALL if row else 0.0)
+        low, high = self._signed(name, FALL_LINEAR)[0], self.ranges.interval(name)[1]
+        return outwards((low, high + self.margin * (RATIO[1] + RISE_LINEAR)))
 
     def _norm(self, node: str) -> NormCalibration:
         return NormCalibration(
@@ -71,7 +85,9 @@ class Intervals:
     def _function(self, node: str) -> FunctionCalibration:
         argument = self._signed(f"{node}.argument")
         density = self.ranges.density(node, argument)
-        return FunctionCalibration(argument, density, self.bound(f"{node}.result"))
+        gate = (f"{node}.factor", f"{node}.product")
+        bounds = [self.bound(name) if name in self.ranges.names else 0.0 for name in gate]
+        return FunctionCalibration(argument, density, self.bound(f"{node}.result"), *bounds)
 
     def _signed(self, name: str, fall: float = 0.0) -> Interval:
         return signed(self.ranges.interval(name), self.margin, fall)
@@ -79,9 +95,12 @@ class Intervals:
     def _mixed(self, name: str, shift: float) -> float:
         return self._raised(math.exp(self.ranges.interval(name)[1] - shift))
 
-    def _means(self, node: str, k: int, shift: float, rise: float) -> Interval:
+    def _means(self, node: str, k: int, shift: float, row: RowEstimate | None) -> Interval:
         """Of exp((score - shift) / 2^k) over the real keys of a row."""
-        return positive(_exp(self.ranges.log_mean(node, 0.5**k), shift / 2**k), self.margin, rise)
+        seen = _exp(self.ranges.log_mean(node, 0.5**k), shift / 2**k)
+        if row is None or not row.is_linear:
+            return positive(seen, self.margin, RISE if row else 0.0)
+        return outwards((seen[0], positive(seen, self.margin, RISE_LINEAR)[1]))
 
     def _raised(self, largest: float) -> float:
         return up(largest * (1.0 + 2.0 * self.margin))
@@ -103,5 +122,5 @@ def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
     """By a factor, as `calibrate.calibrate` says; both ends above 0. rise: margins, in nats, that the upper
     end rises besides."""
     lo, hi = interval
-    factor = math.exp(margin * min(max(2.0, math.log(hi / lo)), 6.0))
+    factor = math.exp(margin * min(max(RATIO[0], math.log(hi / lo)), RATIO[1]))
     return outwards((lo / factor, hi * factor * math.exp(rise * margin)))

@@ -17,6 +17,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks import distances
+from tacita.blocks.base import EVERYWHERE, Reach
 from tacita.calibrate.outwards import share
 
 Array = NDArray[np.float64]
@@ -25,8 +27,10 @@ Estimate = Callable[[str, Array], Array | None]  # attention's name, its input -
 INPUT = "input"  # name of the hidden states that a model starts from, which belong to no node
 
 ROUNDS = (0, 1, 2, 3)  # square-and-normalise rounds for which the means of exp(score / 2^k) are kept
+EMPTY = -600.0  # log sum of a query that sees no real key is less (`blocks.floats`)
 BINS = 64  # of the density of a function's inputs
-TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)  # factors of the scores for which means are kept, by head
+# factors of the scores for which means are kept, by head
+TEMPERATURES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.35, 0.25, 0.125)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,10 @@ class Ranges:
         """Some of the samples."""
         rows, inputs = tuple(self.rows[i] for i in samples), tuple(self.inputs[i] for i in samples)
         return Ranges(self.heads, self.names, self.values[list(samples)], rows, inputs)
+
+    def seen(self, name: str) -> bool:
+        """Whether it was recorded."""
+        return name in self.names
 
     def each(self, name: str) -> Array:
         """(samples, 2): smallest and largest value of each sample."""
@@ -92,9 +100,9 @@ class Ranges:
 class Watch:
     """Collects (name, value) pairs of `models.reference` for one sample; pass `see` as its record.
 
-    heads: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of every row
-    before exp (`packings.columns.cells.row_estimate`), if anything. kept: how many inputs of which functions
-    are kept for the density, about.
+    heads, reaches: of each attention. mask: (tokens,). estimate: what a circuit takes from the scores of
+    every row before exp (`approx.row_estimate`), if anything. kept: how many inputs of which functions are
+    kept for the density, about.
     """
 
     def __init__(
@@ -103,8 +111,10 @@ class Watch:
         mask: Array,
         estimate: Estimate | None = None,
         kept: Mapping[str, int] = MappingProxyType({}),
+        reaches: Mapping[str, Reach] = MappingProxyType({}),
     ) -> None:
         self._heads, self._mask, self._estimate, self._kept = heads, mask, estimate, kept
+        self._reaches = {name: reach for name, reach in reaches.items() if reach != EVERYWHERE}
         self._taken: Array | None = None  # from the scores of the present attention: (heads, tokens)
         self._log_sums: Array = np.zeros((0, 0))  # of the present attention: (heads, tokens)
         self._inputs: dict[str, Array] = {}
@@ -126,8 +136,11 @@ class Watch:
             self._taken = self._estimate(node, value)
         elif key in ("scores", "log_sum_exp") and self._taken is not None:
             value = value - (self._taken[..., None] if key == "scores" else self._taken)
-        self._keep(name, value)
-        if key == "scores":
+        limited = node in self._reaches
+        self._keep(name, value[value > EMPTY] if limited and key == "log_sum_exp" else value)
+        if key == "scores" and limited:
+            self._means_within(node, value)
+        elif key == "scores":
             self._means(node, value[:, :, self._mask > 0.0])
         elif key == "log_sum_exp":
             self._log_sums = value
@@ -143,9 +156,19 @@ class Watch:
         self._seen[name] = (float(value.min()), float(value.max()))
 
     def _means(self, node: str, scores: Array) -> None:
-        top = scores.max(axis=-1, keepdims=True)
+        for t, logs in zip(TEMPERATURES, cooled(scores), strict=True):
+            for head, values in enumerate(logs):
+                self._keep(f"{node}.log_mean.{t}.{head}", values)
+
+    def _means_within(self, node: str, scores: Array) -> None:
+        """The same over the keys that a query sees, still divided by the number of real ones; of the queries
+        that see any."""
+        seen = distances.seen(scores.shape[1:], self._reaches[node]) * self._mask
+        rows, count = seen.any(axis=-1), self._mask.sum()
+        hidden = np.where(seen[rows] > 0.0, scores[:, rows], -np.inf)
+        top = hidden.max(axis=-1, keepdims=True)
         for t in TEMPERATURES:
-            logs = np.log(np.exp(t * (scores - top)).mean(axis=-1)) + t * top[..., 0]
+            logs = np.log(np.exp(t * (hidden - top)).sum(axis=-1) / count) + t * top[..., 0]
             for head, values in enumerate(logs):
                 self._keep(f"{node}.log_mean.{t}.{head}", values)
 
@@ -154,6 +177,14 @@ class Watch:
         tokens = len(context)
         largest = np.abs(context.reshape(tokens, heads, -1)).max(axis=-1)
         return np.asarray(np.log(np.maximum(largest, np.finfo(np.float64).tiny)) + self._log_sums.T)
+
+
+def cooled(scores: Array) -> Array:
+    """(heads, queries, keys) -> (factors, heads, queries): logs of the means over keys of exp(factor *
+    score), for all TEMPERATURES."""
+    top = scores.max(axis=-1, keepdims=True)
+    below = scores - top
+    return np.stack([np.log(np.exp(t * below).mean(axis=-1)) + t * top[..., 0] for t in TEMPERATURES])
 
 
 def _span(each: Array) -> Interval:

@@ -8,44 +8,77 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.options import REACH, RELATIVE, ROTARY, options
 from tacita.checkpoint import Checkpoint, embed
-from tacita.front.embed import Text, tokenize
+from tacita.front.embed import Text, length_of, parts_of, tokenize
+from tacita.models.registry import attentions
 
 Array = NDArray[np.float64]
 Sample = tuple[Array, Array]  # hidden states (tokens, hidden), mask (tokens,)
+POSITIONAL = frozenset({REACH, RELATIVE, ROTARY})
 
 
 @dataclass(frozen=True)
 class Samples:
     """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at
-    each use."""
+    each use.
+
+    padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
+    are like those of the first token, unless attention knows positions.
+    """
 
     checkpoint: Checkpoint
     texts: Sequence[Text]
     given: Sequence[Sample]
+    padded: int | None = None
 
     @staticmethod
     def of(checkpoint: Checkpoint, tokens: int, texts: Iterable[Text], given: Sequence[Sample]) -> Samples:
         """Texts over `tokens` tokens are cut at word boundaries. Errors: as `front.embed`."""
-        return Samples(checkpoint, [_cut(checkpoint, text, tokens) for text in texts], given)
+        known = any(options(a) & POSITIONAL for a in attentions(checkpoint.config).values())
+        cut = [_cut(checkpoint, text, tokens) for text in texts]
+        return Samples(checkpoint, cut, given, tokens if known else None)
 
     def __len__(self) -> int:
         return len(self.texts) + len(self.given)
 
     def at(self, numbers: Iterable[int]) -> Iterator[Sample]:
-        """Those with these numbers, without padding where they are texts."""
+        """Those with these numbers; texts without padding, unless it is asked for."""
         for i in numbers:
             yield self._text(self.texts[i]) if i < len(self.texts) else self.given[i - len(self.texts)]
 
     def _text(self, text: Text) -> Sample:
-        return embed(self.checkpoint, text, len(tokenize(self.checkpoint, text)[0]))
+        return embed(self.checkpoint, text, self.padded or length_of(self.checkpoint, text))
+
+
+def neighbours(texts: Sequence[Text]) -> list[Text]:
+    """Pairs to calibrate a model of pairs on where only single texts are at hand: each with the next one, and
+    with itself. Pairs stay as they are.
+
+    >>> neighbours(["a", "b"])
+    [('a', 'b'), ('a', 'a'), ('b', 'a'), ('b', 'b')]
+    """
+    found: list[Text] = []
+    for text, following in zip(texts, [*texts[1:], *texts[:1]], strict=True):
+        alike = isinstance(text, str) and isinstance(following, str)
+        found += [(text, following), (text, text)] if alike else [text]  # type: ignore[list-item]
+    return found
 
 
 def _cut(checkpoint: Checkpoint, text: Text, tokens: int) -> Text:
-    """The text without the last words that do not fit; a pair is refused by `embed` rather than cut."""
-    if not isinstance(text, str):
+    """The text without the last words that do not fit; of a pair, the longer one loses them first. An image
+    is left as it is."""
+    if checkpoint.config.image is not None:
         return text
-    words = text.split()
-    while (excess := len(tokenize(checkpoint, " ".join(words))[0]) - tokens) > 0 and len(words) > 1:
-        words = words[: max(1, len(words) - max(1, excess // 4))]
-    return " ".join(words)
+    parts = [part.split() for part in parts_of(text)]
+    while (excess := len(tokenize(checkpoint, _joined(parts))[0]) - tokens) > 0:
+        longest = max(parts, key=len)
+        if len(longest) < 2:
+            break
+        del longest[-min(len(longest) - 1, max(1, excess // 4)) :]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> Text:
+    first, *second = (" ".join(words) for words in parts)
+    return (first, second[0]) if second else first

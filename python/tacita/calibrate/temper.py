@@ -10,14 +10,16 @@ model, so it contains the difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
 from tacita.blocks.base import Attention, Powers
-from tacita.calibrate.ranges import TEMPERATURES, Ranges
+from tacita.calibrate.ranges import TEMPERATURES, Interval
 from tacita.checkpoint import Checkpoint
 from tacita.models.registry import Config, attentions
 from tacita.packings.specs import of_kind
@@ -25,6 +27,19 @@ from tacita.packings.specs import of_kind
 LIMIT = (
     11.5  # nats between the smallest and the largest mean of exponentials of an attention: 11 levels of 1/x
 )
+
+Exceeding = tuple[
+    int, float
+]  # the head that is to step down, and by how many nats the attention exceeds its limit
+# nats of a head after a row estimate; with the 1.4 by which its means may rise further, 12 levels of 1/x
+LIMIT_ESTIMATED = 12.4
+
+
+class LogMeans(Protocol):
+    """What tempering reads: `Ranges`, or `row_estimates.LogMeans`."""
+
+    def log_mean(self, node: str, temperature: float, head: int | None = None) -> Interval: ...
+
 
 Temperatures = Mapping[str, Sequence[float]]  # beta by attention and head
 
@@ -34,14 +49,28 @@ def untempered(config: Config) -> dict[str, tuple[float, ...]]:
     return {name: (1.0,) * a.heads for name, a in attentions(config).items()}
 
 
-def choose_temperatures(ranges: Ranges, config: Config, share: float = 1.0) -> dict[str, tuple[float, ...]]:
+def choose_temperatures(
+    ranges: LogMeans, config: Config, share: float = 1.0, estimated: Container[str] = ()
+) -> dict[str, tuple[float, ...]]:
     """beta of every head: 1 unless the attention exceeds LIMIT; then the head with the largest means steps
-    down through TEMPERATURES until it fits or no lower beta is left. An attention without exponentials keeps
-    1.
+    down through TEMPERATURES until it fits or no lower beta is left. An attention keeps 1 that has no
+    exponentials, or whose scores do not fall with its own queries' weights: they are shared with another
+    attention or normalised, or relative positions are added.
+
+    estimated: attentions with a row estimate, whose constants lay every head's means about zero: a head of
+    those exceeds LIMIT_ESTIMATED by itself, and steps down by itself.
 
     share: of a score, what exp is applied to (1/2 in two phases, `approx.softmax`).
     """
-    return {name: _betas(ranges, name, a, share) for name, a in attentions(config).items()}
+    found = attentions(config)
+    owners = Counter((a.query.name, a.query.part) for a in found.values())
+    fixed = {n for n, a in found.items() if a.normed or a.relative or owners[a.query.name, a.query.part] > 1}
+    return {
+        name: (1.0,) * a.heads
+        if name in fixed
+        else _betas(ranges, name, a, share, _alone if name in estimated else _together)
+        for name, a in found.items()
+    }
 
 
 def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
@@ -54,20 +83,39 @@ def tempered(checkpoint: Checkpoint, temperatures: Temperatures) -> Checkpoint:
     tensors, known = dict(checkpoint.tensors), attentions(checkpoint.config)
     for name, betas in temperatures.items():
         query = of_kind("temperatures", known, name, Attention).query
-        factors = np.repeat(np.asarray(betas, dtype=np.float64), known[name].head_size)
+        factors = np.ones(query.outputs * query.part[1])
+        first = query.part[0] * query.outputs
+        factors[first : first + query.outputs] = np.repeat(
+            np.asarray(betas, np.float64), known[name].head_size
+        )
         tensors[f"{query.name}.weight"] = tensors[f"{query.name}.weight"] * factors[:, None]
-        tensors[f"{query.name}.bias"] = tensors[f"{query.name}.bias"] * factors
+        if query.bias:
+            tensors[f"{query.name}.bias"] = tensors[f"{query.name}.bias"] * factors
     return replace(checkpoint, tensors=MappingProxyType(tensors))
 
 
-def _betas(ranges: Ranges, name: str, a: Attention, share: float) -> tuple[float, ...]:
+def _together(intervals: Sequence[Interval]) -> Exceeding:
+    """All heads with one shift: the one with the largest means reaches furthest from the lowest of all."""
+    highest = max(range(len(intervals)), key=lambda head: intervals[head][1])
+    return highest, intervals[highest][1] - min(lo for lo, _ in intervals) - LIMIT
+
+
+def _alone(intervals: Sequence[Interval]) -> Exceeding:
+    """Each head with a constant of its own: the widest."""
+    widths = [hi - lo for lo, hi in intervals]
+    widest = int(np.argmax(widths))
+    return widest, widths[widest] - LIMIT_ESTIMATED
+
+
+def _betas(
+    ranges: LogMeans, name: str, a: Attention, share: float, exceeding: Callable[..., Exceeding]
+) -> tuple[float, ...]:
     betas = [beta for beta in TEMPERATURES if beta * share in TEMPERATURES]
     steps = [0] * a.heads
     while not isinstance(a.weights, Powers):
         intervals = [ranges.log_mean(name, share * betas[step], head) for head, step in enumerate(steps)]
-        highest = max(range(a.heads), key=lambda head: intervals[head][1])
-        span = intervals[highest][1] - min(lo for lo, _ in intervals)
-        if span <= LIMIT or steps[highest] == len(betas) - 1:
+        head, excess = exceeding(intervals)
+        if excess <= 0.0 or steps[head] == len(betas) - 1:
             break
-        steps[highest] += 1
+        steps[head] += 1
     return tuple(betas[step] for step in steps)

@@ -1,9 +1,10 @@
 """The float model over many samples: in this process, or over processes with one thread of linear algebra
 each.
 
-Every sample runs by itself and leaves two numbers for each intermediate, so the result is the same however
-samples are dealt out. Texts of one length are not stacked: one text's products are as large as the caches
-like them, and the rest of the time goes into elementwise functions.
+Every sample runs by itself and leaves two numbers for each intermediate (and its queries, where row estimates
+are fitted), so the result is the same however samples are dealt out. Texts of one length are not stacked: one
+text's products are as large as the caches like them, and the rest of the time goes into elementwise
+functions.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tacita.calibrate.ranges import INPUT, Estimate, Ranges, Watch
-from tacita.calibrate.row_estimates import Rows, estimator
+from tacita.calibrate.row_estimates import Found, Rows, RowSamples, estimator
 from tacita.calibrate.samples import Array, Sample
 from tacita.checkpoint import Checkpoint
 from tacita.models.reference import reference
@@ -35,7 +37,10 @@ Progress = Callable[[int, int], None]
 Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
 
 CHUNK = 16  # samples that a process takes at a time
-WORTH = 400  # samples below which starting processes takes longer than it saves
+# products of floats below which starting processes takes longer than it saves: 400 short texts through the
+# default model's 400,000 weights, 70 through the ten million of twelve layers of width 256
+WORTH = 2e10
+ROWS = 40  # of a text, about
 AHEAD = 4  # chunks that wait for each process
 ROOM = 300 << 20  # bytes that a process takes beside the model
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -59,10 +64,35 @@ def walk(
     be importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as
     `models.reference`.
     """
-    chunks = _chunks(samples)
-    if processes > 1 and count >= WORTH:
-        return _collected(_dealt(model, chunks, rows, dict(kept), processes), count, progress)
-    return _collected((_ranges(model, chunk, rows, kept) for chunk in chunks), count, progress)
+    parts = _parts(model, samples, count, _ranges, (rows, dict(kept)), processes)
+    return _collected(parts, count, progress)
+
+
+def row_samples(model: Checkpoint, samples: Iterable[Sample], count: int, processes: int = 1) -> RowSamples:
+    """What row estimates are fitted to, of all samples in their order. Arguments: see `walk`."""
+    found = RowSamples(model)
+    for part in _parts(model, samples, count, _row_samples, (), processes):
+        found.take(part)
+    return found
+
+
+def _parts(
+    model: Checkpoint,
+    samples: Iterable[Sample],
+    count: int,
+    part: Callable[..., Any],
+    options: tuple[Any, ...],
+    processes: int,
+) -> Iterator[Any]:
+    """part(model, chunk, *options) of all chunks in their order."""
+    if processes > 1 and count * ROWS * _weights(model) >= WORTH:
+        return _dealt(model, _chunks(samples), part, options, processes)
+    return (part(model, chunk, *options) for chunk in _chunks(samples))
+
+
+def _weights(model: Checkpoint) -> int:
+    """Of what follows the embedding."""
+    return sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
 
 
 def _collected(parts: Iterable[Ranges], count: int, progress: Progress) -> Ranges:
@@ -84,16 +114,37 @@ def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept
     return Ranges.joined([_one(model, hidden, mask, estimate, kept) for hidden, mask in samples])
 
 
+def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, Found]:
+    seen = RowSamples(model)
+    for hidden, mask in samples:
+        seen.start(mask)
+        reference(model, hidden, mask, seen.see, all_rows=_all_rows(model))
+    return seen.found
+
+
 def _one(model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept) -> Ranges:
-    watch = Watch({name: a.heads for name, a in attentions(model.config).items()}, mask, estimate, kept)
+    found = attentions(model.config).items()
+    heads, reaches = {name: a.heads for name, a in found}, {name: a.reach for name, a in found}
+    watch = Watch(heads, mask, estimate, kept, reaches)
     watch.see(INPUT, hidden)
-    reference(model, hidden, mask, watch.see)
+    reference(model, hidden, mask, watch.see, all_rows=_all_rows(model))
     return watch.ranges()
 
 
+def _all_rows(model: Checkpoint) -> bool:
+    """Whether the last layer is watched in all rows where circuits compute the first alone. Of texts it is:
+    every row is a sample more. An image's patches are unlike its first token, and intervals for both would
+    cost precision that no answer needs."""
+    return model.config.image is None
+
+
 def _dealt(
-    model: Checkpoint, chunks: Iterable[list[Sample]], rows: Rows, kept: Kept, processes: int
-) -> Iterator[Ranges]:
+    model: Checkpoint,
+    chunks: Iterable[list[Sample]],
+    part: Callable[..., Any],
+    options: tuple[Any, ...],
+    processes: int,
+) -> Iterator[Any]:
     """Results in the order of the chunks; the encoder's weights travel once, in a file of this user's."""
     with tempfile.TemporaryDirectory(prefix="tacita-calibrate-") as folder, _one_thread_each():
         path = Path(folder) / "encoder.safetensors"
@@ -101,9 +152,9 @@ def _dealt(
         save_file({name: np.ascontiguousarray(model.tensors[name]) for name in encoder}, path)
         number = _affordable(processes, path.stat().st_size)
         with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
-            waiting: deque[Future[Ranges]] = deque()
+            waiting: deque[Future[Any]] = deque()
             for chunk in chunks:
-                waiting.append(pool.submit(_task, str(path), model.config, chunk, rows, kept))
+                waiting.append(pool.submit(_task, str(path), model.config, chunk, part, options))
                 if len(waiting) >= AHEAD * number:
                     yield waiting.popleft().result()
             while waiting:
@@ -115,8 +166,10 @@ def _affordable(processes: int, size: int) -> int:
     return processes if free is None else max(1, min(processes, free // (size + ROOM)))
 
 
-def _task(path: str, config: Config, samples: Sequence[Sample], rows: Rows, kept: Kept) -> Ranges:
-    return _ranges(_opened(path, config), samples, rows, kept)
+def _task(
+    path: str, config: Config, samples: Sequence[Sample], part: Callable[..., Any], options: tuple[Any, ...]
+) -> Any:
+    return part(_opened(path, config), samples, *options)
 
 
 @lru_cache(maxsize=1)

@@ -2,53 +2,71 @@
 
 >>> import tacita
 >>> plan = tacita.plan(scheme="bumblebee", tokens=16, texts=["a film of quiet beauty", "a waste of time"])
->>> judge(plan, np.array([-1.56149, 1.70552]))
-Answer(label='positive', logits=(-1.561, 1.706), warnings=())
+>>> answer = judge(plan, np.array([-1.56149, 1.70552]))
+>>> (answer.label, answer.logits, answer.warnings)
+('positive', (-1.561, 1.706), ())
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacita.client.rounding import rounded
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.front.front import Embedder
+from tacita.front.tokens import tokens_of
 from tacita.plans.head import Head
+from tacita.tasks.answer import Answer as Answer
+from tacita.tasks.read import about, read
+from tacita.tasks.task import EVERY_TOKEN
+from tacita.tasks.tokens.rows import Rows
+
+STEPS = 10  # of rounding that an answer should span at least
 
 
-@dataclass(frozen=True)
-class Answer:
-    """label: None for a model without classifier. logits: rounded to the plan's decimals. warnings: see
-    `judge`.
-    """
+def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: int | None = None) -> Answer:
+    """Rounds an answer, (outputs,) or (rows, outputs), reads it by the model's task, and says whether it can
+    be trusted.
 
-    label: str | None
-    logits: tuple[float, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def vector(self) -> NDArray[np.float64]:
-        """The logits as an array, (outputs,): the text's embedding, of a model without classifier."""
-        return np.array(self.logits)
-
-
-def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True) -> Answer:
-    """Rounds an answer, (outputs,), and says whether it can be trusted. sound: the response passed its own
-    checks.
+    Of a model that answers for every token the rows are those of tokens, of any other there is one. sound:
+    the response passed its own checks. real: tokens of the text; rows after them are padding's and dropped.
+    An answer about tokens is told by `understood`.
 
     The label is that of the largest *rounded* logit, of several equal ones the first: the unrounded logits
-    decide nothing that anybody sees.
+    decide nothing that anybody sees, and scores are computed from the rounded ones.
 
     An input that leaves the calibrated intervals makes polynomials grow. What is left of that after
     decoding shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits
-    beyond their calibrated bound.
+    beyond their calibrated bound. It is said too where the steps of rounding are hardly smaller than answers.
     """
-    doubt = next(_doubts(plan.answer, float(np.max(np.abs(values))), sound), None)
-    warnings = (f"outside the calibrated intervals: {doubt}; do not trust the answer",) if doubt else ()
-    logits = rounded(np.nan_to_num(values), plan.decimals, plan.normalise)
-    return Answer(plan.labels[int(np.argmax(logits))] if plan.labels else None, logits, warnings)
+    values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
+    doubts = islice(_doubts(plan.answer, float(np.max(np.abs(values))), sound), 1)
+    untrue = (f"outside the calibrated intervals: {doubt}; do not trust the answer" for doubt in doubts)
+    logits = rounded(np.nan_to_num(np.ravel(values)), plan.decimals, plan.normalise)
+    return read(plan, logits, (*untrue, *_coarse(plan)), len(values))
+
+
+def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | None) -> Answer:
+    """An answer about tokens, told by the text's; any other as it is, and any without a text.
+
+    Raises InputError for a text that the task cannot be about, or with other tokens than the answer has.
+    """
+    if not isinstance(answer, Rows) or front is None or text is None:
+        return answer
+    tokens = tokens_of(front, text)
+    if len(tokens) > len(answer.table):
+        raise InputError(
+            f"an answer for {len(answer.table)} tokens, the text has {len(tokens)}",
+            hint="give the text that was encrypted",
+        )
+    kept = answer.logits[: len(tokens) * answer.outputs]
+    return about(plan, replace(answer, logits=kept), tokens)
 
 
 def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
@@ -56,3 +74,13 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
         yield "the response fails its own checks"
     if not size <= bound:
         yield f"an answer of magnitude {size:.1f}, calibrated up to {bound:.1f}"
+
+
+def _coarse(plan: Head) -> Iterator[str]:
+    """Of a vector that is normalised the step is another one (`client.rounding`)."""
+    step = 10.0**-plan.decimals
+    if not plan.normalise and plan.answer < STEPS * step:
+        yield (
+            f"rounded to multiples of {step:g}, and no answer exceeds {plan.answer:.2g}: the plan's noise "
+            "leaves no more decimals; another preset or scheme may"
+        )

@@ -38,7 +38,8 @@ def generate(
         replacing(work.evaluation_keys) as public,
         engine.translated(FileError, "key generation"),
     ):
-        compiled.native.keygen(params, list(plan.rotations), str(secret), str(public), report)
+        native = compiled.native
+        native.keygen(params, list(plan.rotations), str(secret), str(public), report, plan.coefficients)
 
 
 def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.client import keystore
-from tacita.client.answer import Answer, judge
+from tacita.client.answer import Answer, judge, understood
 from tacita.errors import FileError, InputError
-from tacita.front.embed import Text, embed, pad_hidden
+from tacita.front.embed import Text, embed, length_of, pad_hidden
 from tacita.front.front import Embedder
+from tacita.packings.response import Answer as Decoded
 from tacita.placement.predict import file_bytes
 from tacita.plans.head import Head
 from tacita.protocol import compiled, engine, envelope
@@ -68,22 +70,32 @@ class Client:
             )
         return self._encrypt(samples)
 
-    def decrypt(self) -> Answer:
-        """The first answer of response.ct. Raises FileError when it is damaged, of another plan or of another
-        key."""
-        return self.decrypt_batch(1)[0]
+    def decrypt(self, text: Text | None = None) -> Answer:
+        """The first answer of response.ct. text: the one that was encrypted; where a model answers for every
+        token, the answer is told by its tokens (`understood`). Raises FileError when the file is damaged, of
+        another plan or of another key."""
+        return self.decrypt_batch(1, [] if text is None else [text])[0]
 
-    def decrypt_batch(self, count: int | None = None) -> list[Answer]:
-        """The first `count` answers of response.ct (default: all places of the batch), in the order of the
-        texts."""
+    def decrypt_batch(self, count: int | None = None, texts: Sequence[Text] = ()) -> list[Answer]:
+        """The first `count` answers of response.ct (default: one for each text, or all places of the batch),
+        in the order of the texts. texts: as of `decrypt`."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         cts = (
             data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id)
         )
         with engine.translated(FileError, str(self.work.response)):
             slots = list(_decrypt(secret, cts))
-        decoded = self.plan.layout.response.read(slots)[:count]
-        return [judge(self.plan, one.values, sound=one.sound()) for one in decoded]
+        decoded = self.plan.layout.response.read(slots)[: count or len(texts) or None]
+        return [
+            self._told(one, text) for one, text in zip_longest(decoded, texts[: len(decoded)], fillvalue=None)
+        ]
+
+    def _told(self, one: Decoded | None, text: Text | None) -> Answer:
+        assert one is not None  # there are no more texts than answers
+        front = self.public.front
+        real = length_of(front, text) if front and text else None
+        answer = judge(self.plan, one.values, sound=one.sound(), real=real)
+        return understood(self.plan, answer, front, text)
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tacita.client.answer import Answer, judge
+from tacita.client.answer import Answer, judge, understood
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text, embed, padded_words, tokenize
 from tacita.front.front import Embedder
@@ -57,7 +57,8 @@ class TwoPartyClient:
             known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
             ops = SharedTensors(self._party.native, known, watch)
             shared = plan.run(ops, self._entered(ops, given))
-            return judge(plan, ops.reveal(shared)[0])
+            answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
+        return understood(plan, answer, self.part.front, text)
 
     def _given(self, text: Text) -> tuple[Array | list[int], Array]:
         """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not
@@ -78,7 +79,8 @@ class TwoPartyClient:
         config = self.plan.config
         if self.plan.embedding is None:
             return None
-        return received_table(self.part.encrypted, (config.vocab, config.hidden), words_ring(self.plan))
+        shape = (config.vocab, self.plan.word_size)
+        return received_table(self.part.encrypted, shape, words_ring(self.plan))
 
     def _set_up(self, watch: Watch) -> None:
         """Keys and correlations, once a session."""
@@ -98,7 +100,10 @@ def rows_of(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]
     tokens."""
     ids, types = tokenize(front, text)
     if any(types):
-        raise InputError("a pair of texts, and the server hides its embedding", hint="pass a single text")
+        raise InputError(
+            "a pair of texts, and the server hides its embedding",
+            hint="pass a single text; the server can publish it: tacita serve --public-embeddings",
+        )
     if len(ids) > tokens:
         raise InputError(f"the text has {len(ids)} tokens, the server takes {tokens}", hint="shorten it")
     return padded_words(front, text, tokens)

@@ -17,7 +17,13 @@ import numpy as np
 
 from tacita.measure import traffic
 from tacita.measure.clock import best_ms
-from tacita.measure.prices import HOIST_STEPS, LIMBS_AT_LEVEL_0, bootstrap_prices, price_table
+from tacita.measure.prices import (
+    HOIST_STEPS,
+    LIMBS_AT_LEVEL_0,
+    bootstrap_prices,
+    price_table,
+    quick_bootstrap_prices,
+)
 from tacita.placement.cost import Sizes
 from tacita.protocol import compiled, engine
 from tacita.run.executor import Progress
@@ -99,8 +105,8 @@ def measure_prices(
         prepared = _prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
     bench = replace(prepared, repeats=QUICK_REPEATS)
     steps.enter("bootstrapping")
-    bench.all.bootstrap([bench.encrypt(0, 3)], [False])  # encodes the matrices once
-    bootstrap_ms = bootstrap_prices(bench, repeats=1)
+    bench.all.bootstrap([bench.encrypt(0, 3, real=True)], [True])  # encodes the matrices once
+    bootstrap_ms = quick_bootstrap_prices(bench)
     steps.enter("prices")
     yardstick_ms = compiled.native.yardstick_ms(bench.params.log_n, 50)
     table = price_table(bench, yardstick_ms, bootstrap_ms, source="tacita bench prices", part=steps.part)

@@ -24,7 +24,6 @@ from tacita.approx.activations import gelu
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.approx.spec import Spec
 from tacita.errors import InputError
-from tacita.packings.coefficients.layout import CoefficientLayout
 from tacita.packings.pairs import doubled_parts, joined
 from tacita.packings.rows.layout import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
@@ -32,6 +31,7 @@ from tacita.protocol import compiled, engine
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb, require_disk, threads
 from tacita.slots.base import Kind
+from tacita.slots.bootstraps.coefficients import CoefficientLayout
 from tacita.slots.ckks import CkksBackend
 
 Array = NDArray[np.float64]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tacita.checkpoint import Checkpoint
 from tacita.client import Answer, Client
 from tacita.measure.batch import StageClock, quality, stage_rows
+from tacita.measure.layers import LayerErrors
 from tacita.measure.worst import compared
 from tacita.models.reference import reference
 from tacita.planning.circuit import circuit_of
@@ -24,7 +25,7 @@ from tacita.protocol.public_folder import public_of
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.schemes.ciphertext_estimate import parameters
-from tacita.schemes.registry import scheme_of
+from tacita.schemes.ciphertexts import Ciphertexts
 from tacita.server import Server
 from tacita.server.session import MEMORY_GB
 
@@ -42,13 +43,18 @@ def unrounded(plan: Plan) -> Plan:
 
 @dataclass
 class Ran:
-    """What was measured so far. seconds: of steps done once; requests: seconds of each request by step."""
+    """What was measured so far. seconds: of steps done once; requests: seconds of each request by step.
+    layers: the error of each layer's output (`layers.LayerErrors`), and layers_from the backend that it is
+    of. peak_gb: of the process after the last request."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     requests: list[dict[str, float]] = field(default_factory=list)
     stages: list[dict[str, float]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     threads: int = 1
+    layers: dict[str, float] = field(default_factory=dict)
+    layers_from: str = "sim"
+    peak_gb: float = 0.0
 
     @contextmanager
     def timing(self, step: str, into: dict[str, float] | None = None) -> Iterator[None]:
@@ -88,20 +94,38 @@ def encrypted(
         with ran.timing("decrypt", steps):
             ran.answers.append(client.decrypt())
         ran.requests.append(steps)
+    ran.peak_gb = peak_memory_gb()
 
 
 def simulated(
     plan: Plan, model: Checkpoint, samples: Sequence[Sample], ran: Ran, backend: str, bar: Bar
 ) -> None:
-    """Each sample on plain or sim."""
-    scheme = scheme_of(plan.scheme)
+    """Each sample on plain or sim, layers compared."""
     with ran.timing("circuit"):
-        circuit_of(plan, model, texts=1)
+        errors = LayerErrors(plan, model)
     for seed, sample in enumerate(samples):
         steps: dict[str, float] = {}
+        errors.start(sample)
         with ran.timing("evaluate", steps):
-            ran.answers += scheme.in_the_clear(plan, model, [sample], backend, seed, _clocked(ran, bar))
+            ran.answers += _in_the_clear(plan, model, sample, backend, seed, _clocked(ran, bar), errors)
         ran.requests.append(steps)
+    ran.layers, ran.layers_from, ran.peak_gb = errors.worst, backend, peak_memory_gb()
+
+
+def compared_layers(plan: Plan, model: Checkpoint, sample: Sample, ran: Ran, bar: Bar) -> None:
+    """The layers of one sample on `sim`, which has the engine's noise: nobody sees those of an encrypted run
+    without its secret key, which no server has."""
+    errors = LayerErrors(plan, model)
+    errors.start(sample)
+    _in_the_clear(plan, model, sample, "sim", 0, bar, errors)
+    ran.layers, ran.layers_from = errors.worst, "sim"
+
+
+def _in_the_clear(
+    plan: Plan, model: Checkpoint, sample: Sample, backend: str, seed: int, bar: Bar, errors: LayerErrors
+) -> list[Answer]:
+    scheme = Ciphertexts(plan.scheme)
+    return scheme.in_the_clear(plan, model, [sample], backend, seed, bar, errors.see)
 
 
 def figures(
@@ -116,7 +140,8 @@ def figures(
 
     seconds: plan, keygen and the steps of the first request, as `tacita demo` has them; its evaluate includes
     the circuit and the reading of keys, which `setup` has apart. warm: the second request. stages: of the
-    last request, beside the estimate of a process that is warm; worst: those furthest off.
+    last request, beside the estimate of a process that is warm; worst: those furthest off. layer_errors: of
+    each layer's output, over its range, on the backend layer_errors_from.
     """
     wanted = np.array([reference(model, *sample).logits for sample in samples])
     found = np.array([answer.logits for answer in ran.answers])
@@ -148,7 +173,9 @@ def figures(
         "range": float(np.ptp(wanted)),
         "cosine": _least_cosine(found, wanted),
         "warnings": sum(bool(answer.warnings) for answer in ran.answers),
-        "peak_rss_gb": peak_memory_gb(),
+        "layer_errors": [{"name": name, "error": error} for name, error in ran.layers.items()],
+        "layer_errors_from": ran.layers_from,
+        "peak_rss_gb": ran.peak_gb,
         "bootstraps": plan.bootstraps,
         "parameters": parameters(plan) if held else None,
         "plan_hash": plan.hash,

@@ -80,6 +80,18 @@ def bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, floa
     return found
 
 
+def quick_bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
+    """As `bootstrap_prices`, from one call alone of each kind and one of a complex and a real ciphertext
+    together, whose time is divided as they are alone: four bootstraps in place of six."""
+    cts = {"complex": bench.encrypt(0, 3), "real": bench.encrypt(0, 4, real=True)}
+    alone = {
+        kind: best_ms(partial(bench.all.bootstrap, [ct], [kind == "real"]), 1) for kind, ct in cts.items()
+    }
+    both = best_ms(lambda: bench.all.bootstrap(list(cts.values()), [False, True]), 1)
+    share = both / sum(alone.values())
+    return {kind: {"alone": ms, "each": share * ms} for kind, ms in alone.items()}
+
+
 def _row(bench: Bench, level: int) -> dict[str, float]:
     be, a, b = bench.all, bench.encrypt(level, 1), bench.encrypt(level, 2)
     xs, ys = ([be.neg(ct) for _ in range(COLD)] for ct in (a, b))
@@ -90,17 +102,17 @@ def _row(bench: Bench, level: int) -> dict[str, float]:
         pairs = list(zip(xs, ys, strict=True))[:operands]
         return best_ms(lambda: [run(x, y) for x, y in pairs], bench.repeats) / operands
 
-    mul, rescale = each(be.mul), each(lambda x, _: be.mul_const(x, 0.5))
+    mul, add, rescale = each(be.mul), each(be.add), each(lambda x, _: be.mul_const(x, 0.5))
     tensor = (best_ms(lambda: be.dot(xs, ys), bench.repeats) - mul) / (COLD - 1)
     row = {
         "rotate": each(lambda x, _: be.rotate(x, 1)),
         "rotate_shared": (each(_many(be, 12), FEW) - each(_many(be, 4), FEW)) / 8,
         "conjugate": each(lambda x, _: be.conjugate(x)),
         "mul": mul,
-        "add": each(be.add),
+        "add": add,
         "tensor": tensor,
         "relin": mul - tensor - rescale,
-        "mul_scalar": each(be.add),
+        "mul_scalar": add,  # as many bytes
         "rescale": rescale,
     }
     row |= _linear_row(bench, a) | _column_row(bench, a, rescale)
@@ -131,14 +143,20 @@ def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
 def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
     """matmul_input, matmul and outer: the operations of column packing. A block of attention's products is
     timed whole."""
-    narrow, wide = (_matmul_ms(bench, a, outputs) - outputs * rescale for outputs in OUTPUTS)
+    rows, columns, count = PRODUCTS
+    cts = [bench.all.neg(a) for _ in range(count * (rows + columns))]  # distinct memory, as in a circuit
+    narrow, wide = (_matmul_ms(bench, cts[:INPUTS], outputs) - outputs * rescale for outputs in OUTPUTS)
     per_output = (wide - narrow) / (OUTPUTS[1] - OUTPUTS[0])
     entry = max(0.0, narrow - OUTPUTS[0] * per_output) / INPUTS
-    rows, columns, count = PRODUCTS
-    left, right = ([[bench.all.neg(a) for _ in range(n)] for _ in range(count)] for n in (rows, columns))
+    left, right = _terms(cts[: count * rows], rows), _terms(cts[count * rows :], columns)
     held = [bench.all.products(left, right, None)]
     outer = best_ms(lambda: _more(bench, left, right, held), bench.repeats) / (rows * columns * count)
     return {"matmul_input": entry, "matmul": max(0.0, per_output) / INPUTS, "outer": outer}
+
+
+def _terms(cts: list[Any], size: int) -> list[list[Any]]:
+    """So many ciphertexts a term."""
+    return [cts[first : first + size] for first in range(0, len(cts), size)]
 
 
 def _more(bench: Bench, left: Any, right: Any, held: list[Any]) -> None:
@@ -146,9 +164,8 @@ def _more(bench: Bench, left: Any, right: Any, held: list[Any]) -> None:
     held[0] = bench.all.products(left, right, held[0])
 
 
-def _matmul_ms(bench: Bench, a: Any, outputs: int) -> float:
-    weights = np.random.default_rng(1).uniform(-1.0, 1.0, (outputs, INPUTS, 1))
-    inputs = [bench.all.neg(a) for _ in range(INPUTS)]  # distinct memory, as in a circuit
+def _matmul_ms(bench: Bench, inputs: list[Any], outputs: int) -> float:
+    weights = np.random.default_rng(1).uniform(-1.0, 1.0, (outputs, len(inputs), 1))
     return best_ms(lambda: bench.all.matmul(inputs, weights, None), bench.repeats)
 
 

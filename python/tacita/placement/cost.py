@@ -23,6 +23,13 @@ from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
 BOOTSTRAPS = frozenset({"bootstrap", "bootstrap_real"})
+# For tables that have not measured them: complex bootstraps for one, and how many more for each level of its
+# operands, as on an AMD EPYC with two threads (decision 23).
+COEFFICIENTS = {
+    "to_coefficients": (0.12, 0.0),
+    "coefficient_product": (1e-5, 0.0),
+    "coefficient_refresh": (0.23, 0.038),
+}
 THROUGH = {"bootstrap_through": "complex", "bootstrap_through_real": "real"}  # and the bootstrap they contain
 # For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
 # pages), and that are packed, written to disk and read back.
@@ -163,6 +170,9 @@ class Prices:
             op == "rotate_shared" and op not in self._curves
         ):  # of rotate_many; the decomposition counts as a hoist
             return max(0.0, self.seconds("rotate", level) - self.seconds("hoist", level))
+        if op in COEFFICIENTS and op not in self._curves:
+            alone, more = COEFFICIENTS[op]
+            return (alone + more * level) * self.bootstrap_ms["complex"]["each"] / 1e3
         if op not in self._curves:
             raise PlanError(
                 f"price table {self.source} has no operation {op!r}", hint="rerun `tacita bench engine`"

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Sequence
 from tacita.placement.cost import Prices, Sizes
 from tacita.placement.leveled import prices_of
 from tacita.plans.plan import Plan, TensorInfo
+from tacita.slots.bootstraps.coefficients import INPUT_LEVEL
 
+COEFFICIENT_KEYS = 34  # of slots-to-coefficients 32, in place of smaller ones, and the small ring's
 CONJUGATION_AND_RELINEARISATION = 2  # keys at the top level beside the rotations
 
 
-def evaluation_key_bytes(rotations: Iterable[tuple[int, int]], top: int, prices: Prices) -> tuple[int, int]:
-    """(file, memory) bytes of all evaluation keys, those of bootstrapping included."""
+def evaluation_key_bytes(
+    rotations: Iterable[tuple[int, int]], top: int, prices: Prices, *, coefficients: bool = False
+) -> tuple[int, int]:
+    """(file, memory) bytes of all evaluation keys, those of bootstrapping included. coefficients: whether
+    those of coefficient products, too."""
     sizes, base = prices.sizes, prices.limbs_at_level_0
     keys = [sizes.key(level, base) for _, level in rotations]
+    if coefficients:  # the small ring's are less than two of these
+        keys += [sizes.key(INPUT_LEVEL, base)] * COEFFICIENT_KEYS
     keys += [sizes.key(top, base)] * CONJUGATION_AND_RELINEARISATION
     file = sizes.bootstrap_keys_file + sum(f for f, _ in keys)
     return file, sizes.bootstrap_keys_memory + sum(m for _, m in keys)
@@ -33,18 +40,22 @@ def run_bytes(
     top: int,
     working: int,
     prices: Prices,
+    *,
+    coefficients: bool = False,
 ) -> dict[str, int]:
     """Files (evaluation_keys, request, response) and peak memory (server_memory, client_memory).
 
-    working: bytes of the ciphertexts that the server holds at its peak.
+    working: bytes of the ciphertexts that the server holds at its peak. coefficients: see
+    `evaluation_key_bytes`; its matrices are taken for as large as a bootstrap's, an upper bound.
     """
     sizes = prices.sizes
-    keys_file, keys_memory = evaluation_key_bytes(rotations, top, prices)
+    keys_file, keys_memory = evaluation_key_bytes(rotations, top, prices, coefficients=coefficients)
+    matrices = sizes.bootstrap_matrices * (2 if coefficients else 1)
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half
         "response": ciphertext_bytes(response, prices)[0],
-        "server_memory": sizes.process + keys_memory + sizes.bootstrap_matrices + working,
+        "server_memory": sizes.process + keys_memory + matrices + working,
         "client_memory": sizes.process + _keygen_memory(sizes) + ciphertext_bytes(request, prices)[1],
     }
 
@@ -54,7 +65,8 @@ def file_bytes(plan: Plan) -> dict[str, int]:
     program's own table: what a party checks its disk with, since nothing holds a plan's prediction to the
     truth."""
     info = plan.parameters
-    found = run_bytes(plan.rotations, plan.request, plan.response, info.max_level, 0, prices_of(info))
+    tensors, more = (plan.request, plan.response), plan.coefficients is not None
+    found = run_bytes(plan.rotations, *tensors, info.max_level, 0, prices_of(info), coefficients=more)
     return {name: found[name] for name in ("evaluation_keys", "request", "response")}
 
 

@@ -53,6 +53,8 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     for stage in plan.stages:
         _same(f"bootstraps before {stage.name}", Counter(stage.kinds), _bootstraps(be, stage.name))
     _same("rotation keys", dict(plan.rotations), be.rotation_levels)
+    used = any(op == "coefficient_product" for op, _, _ in be.counts)
+    _same("tokens of coefficient keys", plan.coefficients, plan.tokens if used else None)
     if any(be.level(ct) < tensor.level for tensor in plan.response for ct in out[tensor.name]):
         raise PlanError("the plan's response is above the level that its circuit reaches", hint=REMAKE)
 

@@ -125,7 +125,15 @@ def _prediction(
         seconds=predict.run_seconds(
             placed.rotations, top, placed.placement.seconds, max(placed.stage_bytes), prices
         ),
-        bytes=predict.run_bytes(placed.rotations, request, response, top, max(placed.stage_bytes), prices),
+        bytes=predict.run_bytes(
+            placed.rotations,
+            request,
+            response,
+            top,
+            max(placed.stage_bytes),
+            prices,
+            coefficients=any("coefficient_product" in stage.counts for stage in placed.stages),
+        ),
         stage_bytes=placed.stage_bytes,
         max_abs_error=error,
     )

@@ -11,10 +11,12 @@ from typing import Any
 
 from tacita.approx.fit import Interval
 from tacita.approx.inverses.constant import is_constant
+from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, free_depth
-from tacita.blocks.base import Attention
-from tacita.blocks.shapes import Node
+from tacita.blocks.base import Attention, FeedForward
+from tacita.blocks.shapes import Node, function_of
 from tacita.calibrate.calibration import (
+    GATED,
     AttentionCalibration,
     Calibration,
     FunctionCalibration,
@@ -23,10 +25,9 @@ from tacita.calibrate.calibration import (
 from tacita.calibrate.ranges import BINS, ROUNDS
 from tacita.errors import TacitaError
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
-from tacita.packings.columns.cells.row_estimate import RowEstimate
 from tacita.packings.layouts import RULES
 from tacita.packings.lowered import inputs_of_sums
-from tacita.packings.specs import AttentionSpecs, CircuitSpecs, approximated
+from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.typed_json import from_json
@@ -67,7 +68,7 @@ def _rules(plan: Plan) -> Rules:
 
 def _config(model: ModelInfo) -> Config:
     """With the nodes that the calibration and the approximations must be of."""
-    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels")
+    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
     return outline(model.architecture, **{name: getattr(model, name) for name in fields})
 
 
@@ -78,6 +79,7 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     yield "bound of the request", 0.0 < calibration.entry <= MOST
     yield "bound of the answer", calibration.answer == plan.answer
     yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
+    yield "bounds of gates", _gated(calibration.nodes) == _gates(model)
     for name, node in calibration.nodes.items():
         yield from _node_rules(f"{name}:", node)
     attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
@@ -85,7 +87,20 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     estimated = calibration.row_estimates
     yield "row estimates", estimated.keys() <= attentions.keys()
     yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
-    yield "row estimates of one text", RULES[plan.packing].row_estimates or not estimated
+    takes = RULES[plan.packing].takes
+    yield "row estimates of this packing", all(takes(linear=rows.is_linear) for rows in estimated.values())
+
+
+def _gates(model: Mapping[str, Node]) -> dict[str, int]:
+    """Functions and how many bounds a gate adds to them."""
+    functions = {name: node for name, node in model.items() if function_of(node)}
+    return {n: 2 if isinstance(node, FeedForward) and node.gate else 0 for n, node in functions.items()}
+
+
+def _gated(found: Mapping[str, Any]) -> dict[str, int]:
+    """The same of a calibration or of approximations."""
+    functions = {name: node for name, node in found.items() if node.tag == FUNCTION}
+    return {name: bool(n.factor) + bool(n.product) for name, n in functions.items()}
 
 
 def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
@@ -100,7 +115,7 @@ def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Map
 
 
 def _node_rules(name: str, node: NodeCalibration) -> Rules:
-    values = vars(node)
+    values = {key: value for key, value in vars(node).items() if key not in GATED or value}
     bounds = [value for key, value in values.items() if isinstance(value, float) and key != "shift"]
     yield f"{name} a bound", all(0.0 < value <= MOST for value in bounds)
     for keys, above in ((SIGNED, -2.0 * MOST), (POSITIVE, 0.0)):
@@ -128,6 +143,7 @@ def _specs_rules(
     specs: CircuitSpecs, calibration: Calibration, model: Mapping[str, Node], plan: Plan
 ) -> Rules:
     yield "approximated nodes", _kinds(specs.nodes) == approximated(model)
+    yield "bounds of gates", _gated(specs.nodes) == _gates(model)
     yield "bound of the request", specs.entry == calibration.entry
     yield "bound of the answer", specs.answer == calibration.answer
     yield "bounds of the inputs", specs.inputs == calibration.inputs

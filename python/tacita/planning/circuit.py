@@ -9,15 +9,17 @@ from itertools import islice
 
 import numpy as np
 
-from tacita.approx.fit import FitError
+from tacita.approx.fit import FitError, Interval
+from tacita.blocks.shapes import function_of
 from tacita.calibrate.calibrate import Calibration, Sample, Survey, load_texts, survey
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
 from tacita.front.embed import Text
 from tacita.front.front import FrontConfig
-from tacita.models.registry import family_of
+from tacita.models.registry import family_of, nodes
 from tacita.packings.base import Circuit
+from tacita.packings.layouts import QUADRATIC, Estimates
 from tacita.packings.lowered import build
 from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
@@ -53,7 +55,7 @@ class Calibrated:
     phases: Phases
     processes: int = 1
     salt: str = field(default_factory=draw, repr=False)
-    _found: dict[bool, Survey] = field(default_factory=dict)
+    _found: dict[tuple[Estimates, tuple[str, ...]], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Calibrated:
         """The same for one scheme and one of its packings, by default its first."""
@@ -62,13 +64,19 @@ class Calibrated:
     def survey(self, shape: Shape) -> Survey:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
         scores."""
-        estimates = shape.rules.row_estimates
-        if estimates not in self._found:
-            self._found[estimates] = self._measured(estimates)
-        return self._found[estimates]
+        estimates, reaches = shape.rules.row_estimates, self._reaches()
+        if (key := (estimates, tuple(reaches))) not in self._found:
+            self._found[key] = self._measured(estimates, reaches)
+        return self._found[key]
 
-    def _measured(self, row_estimates: bool) -> Survey:
-        self.phases.enter("calibrate", "batch" if row_estimates else "rows")
+    def _reaches(self) -> dict[str, Interval]:
+        """By node, where its function is right whatever calibration says."""
+        kinds = {name: function_of(node) for name, node in nodes(self.model.config).items()}
+        found = {name: self.wish.variants.reach(kind) for name, kind in kinds.items() if kind}
+        return {name: interval for name, interval in found.items() if interval}
+
+    def _measured(self, row_estimates: Estimates, reaches: dict[str, Interval]) -> Survey:
+        self.phases.enter("calibrate", "batch" if row_estimates == QUADRATIC else "rows")
         return survey(
             self.model,
             self.wish.tokens,
@@ -77,6 +85,7 @@ class Calibrated:
             progress=self.phases.part,
             row_estimates=row_estimates,
             two_phases=self.wish.variants.two_phases,
+            reaches=reaches,
             processes=self.processes,
         )
 
@@ -217,6 +226,8 @@ def model_info(model: Checkpoint, commitment: str) -> ModelInfo:
         normalise=c.normalise,
         labels=c.labels,
         embeddings=FrontConfig.of(c) if c.embeddings else None,
+        task=c.task,
+        problem=c.problem,
     )
 
 

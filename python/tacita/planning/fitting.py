@@ -26,30 +26,37 @@ from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
 
+DEEPEST = 12  # levels of 1/x, of the 13 between two bootstraps: the map that follows it takes one
+
 
 @dataclass(frozen=True)
 class Accuracy:
     """Stated errors of the approximations; the defaults keep the logits of the default model within 0.01.
 
-    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. activation, tanh:
-    absolute.
+    exp: of each exponential, relative to the smallest row mean. inverse, rsqrt: relative. wide_inverse: the
+    same where row means span so much that 1/x to `inverse` would leave no level for what follows; only rows
+    whose means are next to the smallest have it. activation, tanh: absolute.
     limit: of each exponential of MOAI's form, relative to the largest. relu: root mean square over the
     calibrated inputs, relative to half their interval; chosen so that the probabilities of DASHformer move by
     0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
     (`evaluation/dashformer_functions.py`, with and without --chosen-on).
+    relu2: relative to the largest value on the interval, which grows with its square.
     """
 
     exp: float = 5e-4
     inverse: float = 1e-3
+    wide_inverse: float = 1e-2
     rsqrt: float = 1e-3
     activation: float = 2e-3
     tanh: float = 2e-3
     limit: float = 4e-4
     relu: float = 9e-5
+    relu2: float = 3e-4
 
-    def of(self, function: str) -> float:
+    def of(self, function: str, interval: Interval) -> float:
         """Of a function of features: `activation` for those without a field of their own."""
-        return {"tanh": self.tanh, "relu": self.relu}.get(function, self.activation)
+        relu2 = self.relu2 * max(interval[1], 1.0) ** 2
+        return {"tanh": self.tanh, "relu": self.relu, "relu2": relu2}.get(function, self.activation)
 
 
 def fit_circuit(
@@ -101,14 +108,22 @@ class _Fit:
         if chosen.two_phases:
             return self._two_phases(c)
         if chosen.exp != "moai":
-            exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift)
-            return AttentionSpecs(
-                exp, chosen.fit("inverse", c.means[0], goal.inverse), c.mixed_mean, c.context
-            )
+            exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift, least=c.means[0][0])
+            return AttentionSpecs(exp, self._inverse(name, c.means[0]), c.mixed_mean, c.context)
         exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
         low, high = _ratios(exp, c)
         means = c.means[0][0] * low, c.means[0][1] * high
         return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
+
+    def _inverse(self, name: str, means: Interval) -> Spec:
+        """Of row means; after a linear estimate in DEEPEST levels, else to `wide_inverse`."""
+        rows = self.calibration.row_estimates.get(name)
+        if rows is None or not rows.is_linear:
+            return self.chosen.fit("inverse", means, self.goal.inverse)
+        try:
+            return self.chosen.fit("inverse", means, self.goal.inverse, max_depth=DEEPEST)
+        except FitError:
+            return self.chosen.fit("inverse", means, self.goal.wide_inverse)
 
     def _two_phases(self, c: AttentionCalibration) -> AttentionSpecs:
         """The context is within its bound before it is normalised: the squares of a row add up to 1 at
@@ -125,18 +140,18 @@ class _Fit:
 
     def _functions(self, kind: str, c: FunctionCalibration) -> FunctionSpecs:
         """Where placement may choose, both; by a bootstrap alone where no polynomial follows so far."""
-        fit = self.chosen.refreshed(kind)
+        fit, gate = self.chosen.refreshed(kind), (c.factor or None, c.product or None)
         if fit is None:
-            return FunctionSpecs(self._function(kind, c))
-        refreshed = fit(c.argument, self.goal.of(kind))
+            return FunctionSpecs(self._function(kind, c), None, *gate)
+        refreshed = fit(c.argument, self.goal.of(kind, c.argument))
         try:
-            return FunctionSpecs(self._function(kind, c), refreshed)
+            return FunctionSpecs(self._function(kind, c), refreshed, *gate)
         except FitError:
-            return FunctionSpecs(refreshed)
+            return FunctionSpecs(refreshed, None, *gate)
 
     def _function(self, kind: str, c: FunctionCalibration) -> Spec:
         weights = {"density": c.density} if kind in WEIGHTED else {}
-        return self.chosen.fit(kind, c.argument, self.goal.of(kind), **weights)
+        return self.chosen.fit(kind, c.argument, self.goal.of(kind, c.argument), **weights)
 
 
 def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:

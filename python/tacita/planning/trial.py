@@ -67,7 +67,8 @@ def run_trial(
     ended = [
         finished(values, model.config.normalise) for values in noisy
     ]  # the noise is that before normalising
-    return Trial(up(_distance(ended, wanted)), up(_distance(noisy, quiet)))
+    masks = [mask for _, mask in samples]
+    return Trial(up(_distance(ended, wanted, masks)), up(_distance(noisy, quiet, masks)))
 
 
 def _answers(
@@ -91,5 +92,7 @@ def _answers(
     return found
 
 
-def _distance(found: Sequence[Array], wanted: Sequence[Array]) -> float:
-    return max(float(np.max(np.abs(a - b))) for a, b in zip(found, wanted, strict=True))
+def _distance(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
+    """Over the real rows, where an answer has a row for each token."""
+    pairs = zip(found, wanted, masks, strict=True)
+    return max(float(np.max(np.abs(a - b)[m > 0.0 if a.ndim == 2 else ...])) for a, b, m in pairs)

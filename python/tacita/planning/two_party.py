@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
+from tacita.blocks.weights import Weights
 from tacita.calibrate.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.calibrate.hidden_embedding import hidden_embedding, power_above
 from tacita.checkpoint import Checkpoint
@@ -13,9 +14,10 @@ from tacita.errors import CheckpointError, FileError, ShapeError
 from tacita.models.registry import Config, family_of, nodes
 from tacita.planning.wish import Wish
 from tacita.plans.strict_json import printable
-from tacita.plans.two_party.check import MOST_TOKENS, check, ordinary
+from tacita.plans.two_party.check import MOST_TOKENS, check, has_gate, lacking
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.base import (
+    KINDS,
     AttentionBounds,
     Bounds,
     EmbeddingBounds,
@@ -76,11 +78,13 @@ def _calibrated(
 
 
 def require_ordinary(config: Config) -> None:
-    """Raises CheckpointError for models with replaced softmax or LayerNorm."""
-    if not ordinary(config):
+    """Raises CheckpointError for models with replaced softmax or LayerNorm, or with a function that has no
+    protocol."""
+    if found := lacking(config):
         raise CheckpointError(
-            "two-party mode: a retrained model (bpmax or batch normalisation)",
-            hint="supported are softmax and LayerNorm; use `tacita classify` without --connect",
+            f"two-party mode: {found}",
+            hint=f"supported are softmax, LayerNorm and RMSNorm, and the functions {', '.join(KINDS)}; "
+            "use `tacita classify` without --connect",
         )
 
 
@@ -96,22 +100,25 @@ def node_bounds(
     checkpoint: Checkpoint, found: Calibration, norms: Mapping[str, NormBounds] | None = None
 ) -> Bounds:
     """What the two-party mode publishes of calibrated nodes. norms: of a hidden embedding."""
-    attention, functions, normed = {}, {}, dict(norms or {})
+    attention, functions, normed, gates = {}, {}, dict(norms or {}), {}
+    weights = Weights(checkpoint.tensors)
     for name, node in nodes(checkpoint.config).items():
         match node:
             case Attention():
                 scored = found.attention(name)
                 attention[name] = AttentionBounds(scored.scores, scored.context)
             case Norm():
-                c, gamma = found.norm(name), power_above(checkpoint.tensors[f"{node.name}.weight"])
+                c, gamma = found.norm(name), power_above(weights.norm(node)[0])
                 normed[name] = NormBounds(c.centred, c.variance, gamma)
             case FeedForward() | Function():
                 functions[name] = found.function(name).argument
-    return Bounds(attention, functions, normed)
+                if has_gate(node):
+                    gates[name] = found.function(name).product or 0.0
+    return Bounds(attention, functions, normed, gates)
 
 
 def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
-    """The largest value that an attention, a norm or a feed-forward takes or gives."""
+    """The largest value that an attention, a norm or a feed-forward takes or gives to a linear map."""
     largest: dict[str, float] = {}
     for name, node in nodes(config).items():
         match node:
@@ -120,5 +127,6 @@ def magnitudes(config: Config, found: Calibration) -> dict[str, float]:
             case Norm():
                 largest[name] = max(found.norm(name).sum, found.norm(name).result)
             case FeedForward():
-                largest[name] = found.function(name).result
+                seen = found.function(name)
+                largest[name] = (seen.product if has_gate(node) else seen.result) or 0.0
     return largest

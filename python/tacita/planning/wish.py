@@ -18,9 +18,10 @@ from enum import StrEnum
 from typing import TypedDict
 
 from tacita.approx.variants.functions import Functions
-from tacita.calibrate.calibrate import Sample
+from tacita.calibrate.calibrate import Sample, load_texts
+from tacita.calibrate.samples import neighbours
 from tacita.errors import InputError
-from tacita.front.embed import Text
+from tacita.front.embed import Text, parts_of
 from tacita.packings.layouts import RULES
 from tacita.packings.shape import rules_of
 from tacita.placement.cost import Prices
@@ -61,8 +62,9 @@ class Wish:
     client and server; without one auto cannot weigh bumblebee.
 
     preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
-    fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor, auto for the
-    quicker one. functions: approximations of "tacita", "moai", "arion", "leaf", "either" (of tacita's and
+    fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor,
+    coefficients (leaf's default) or rows for leaf, auto for the quicker one. functions: approximations of
+    "tacita", "moai", "arion", "leaf", "either" (of tacita's and
     leaf's activations the cheaper) or "thor", whose softmax takes packing multidiagonal. accuracy: stated
     errors of these.
     prices: used on the ring that they are of; default the shipped table for the ring, else formulas.
@@ -102,6 +104,16 @@ class Wish:
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
         _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
+
+    def calibrated_for(self, texts: Sequence[Text]) -> Wish:
+        """The same, for these texts: where there are pairs among them and only single texts to calibrate on,
+        those are paired with their neighbours. A second text has a token type of its own, which no single
+        text shows.
+        """
+        alone = not any(len(parts_of(text)) > 1 for text in texts)
+        if alone or (self.hidden_states and self.texts is None):
+            return self
+        return replace(self, texts=neighbours(load_texts() if self.texts is None else self.texts))
 
     def _set(self, **checked: object) -> None:
         for name, value in checked.items():

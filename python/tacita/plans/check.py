@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tacita.errors import ShapeError
-from tacita.front.front import FrontConfig
+from tacita.front.front import FrontConfig, limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.packings.layouts import RULES, Layout
 from tacita.plans.decimals import MOST, least_noise, quiet
@@ -22,6 +22,7 @@ from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
+from tacita.tasks.task import EVERY_TOKEN, PROBLEMS, TASKS, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
@@ -42,6 +43,7 @@ MOST_BYTES = 1 << 50
 KINDS = frozenset({"real", "complex"})
 REQUEST = frozenset({"hidden", "mask", "average"})
 RESPONSE = "answer"
+COEFFICIENTS = "coefficients"  # the packing whose plans may ask for keys to a small ring
 BYTES = frozenset({"evaluation_keys", "request", "response", "server_memory", "client_memory"})
 SECONDS = frozenset({"keygen", "evaluate"})
 PRICED = frozenset({"touch", "spill"})  # seconds that not every table of prices has
@@ -85,8 +87,11 @@ def _model_rules(model: ModelInfo) -> Rules:
     yield "heads", 1 <= model.heads <= model.hidden and model.hidden % model.heads == 0
     yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
     yield "labels", len(model.labels) <= MAX_CLASSES
+    yield "task", model.task in TASKS and model.problem in PROBLEMS
+    yield "labels of the task", labelled(model) and (model.task != WORDS or model.embeddings is not None)
     if model.embeddings is not None:
         yield from _embedding_rules(model.embeddings)
+    yield "numbers of an answer", 1 <= _outputs(model) <= MAX_CLASSES
 
 
 def _embedding_rules(front: FrontConfig) -> Rules:
@@ -94,6 +99,7 @@ def _embedding_rules(front: FrontConfig) -> Rules:
     yield "positions", 1 <= front.positions <= MAX_POSITIONS
     yield "token types", 0 <= front.types <= MAX_TYPES
     yield "epsilon of the embedding's norm", 0.0 <= front.norm_eps <= 0.1
+    yield from limits(front)
 
 
 def _shape_rules(plan: Plan) -> Rules:
@@ -142,6 +148,10 @@ def _key_rules(plan: Plan) -> Rules:
         )
         live = {**live, **stage.out_levels}
     turns = sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATING)
+    yield (
+        "coefficient products outside their packing",
+        plan.coefficients is None or plan.packing == COEFFICIENTS,
+    )
     yield "levels of the rotations", all(level <= highest for _, level in plan.rotations)
     yield "rotations beyond those that the stages count", len(plan.rotations) <= turns
     yield "level of the response", all(tensor.level <= live.get(tensor.name, -1) for tensor in plan.response)
@@ -174,7 +184,9 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
     yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
     yield "layout: hidden size", request.size == model.hidden
-    yield "layout: size of the answer", response.size == (len(model.labels) or model.hidden)
+    yield "layout: size of the answer", response.size == _outputs(model)
+    rows = plan.tokens if model.task in EVERY_TOKEN else 1
+    yield "layout: rows of the answer", response.rows == rows
     yield (
         "layout: bounds",
         all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer)),
@@ -188,6 +200,13 @@ def _layout_rules(plan: Plan) -> Rules:
             [tensor.count for tensor in plan.response],
         ),
     )
+
+
+def _outputs(model: ModelInfo) -> int:
+    """Numbers of an answer, or of a token's."""
+    if model.task == WORDS and model.embeddings is not None:
+        return model.embeddings.vocab
+    return len(model.labels) or model.hidden
 
 
 def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:

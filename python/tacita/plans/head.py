@@ -19,7 +19,8 @@ class Head(Protocol):
     """scheme: a name in `plans.scheme`. name, family, hidden (its width): of the model. labels: none for a
     model without a classifier.
 
-    normalise: whether the client divides an answer by its length. tokens: of every text. batch: texts in a
+    normalise: whether the client divides an answer by its length. task, problem: what an answer means
+    (`tasks.task`). tokens: of every text. batch: texts in a
     request. answer: bound of an answer's magnitude, by calibration. decimals: to which answers are rounded
     before anyone sees them. hash: sha256, hex, by which both sides know that they hold the same plan.
     """
@@ -36,6 +37,10 @@ class Head(Protocol):
     def labels(self) -> tuple[str, ...]: ...
     @property
     def normalise(self) -> bool: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def problem(self) -> str: ...
     @property
     def tokens(self) -> int: ...
     @property

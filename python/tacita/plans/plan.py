@@ -17,6 +17,7 @@ from typing import Any
 
 from tacita.errors import FileError, PlanError
 from tacita.front.front import FrontConfig
+from tacita.omitted import AT_DEFAULT
 from tacita.packings.layouts import Layout
 from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
@@ -28,6 +29,8 @@ FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
 VERSION = 4
 MAX_BYTES = 64 << 20
+# Counted operations after which tensors are higher than before
+THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")
 REMAKE = "make it again with `tacita plan`"
 
 
@@ -37,7 +40,8 @@ class ModelInfo:
 
     commitment: salted hash of its weights and configuration, hex (see `plans.commitment`). embeddings: how a
     client embeds a text; None for a model that starts from hidden states.
-    normalise: whether the client divides the decrypted answer by its length.
+    normalise: whether the client divides the decrypted answer by its length. task, problem: see
+    `models.base`.
     """
 
     name: str
@@ -52,6 +56,8 @@ class ModelInfo:
     normalise: bool
     labels: tuple[str, ...]
     embeddings: FrontConfig | None
+    task: str = field(default="text", metadata=AT_DEFAULT)
+    problem: str = field(default="single_label", metadata=AT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,8 @@ class PlacedStage:
 
     @property
     def through(self) -> int:
-        """Bootstraps through a function inside the stage, after which tensors are higher than before."""
-        return self.counts.get("bootstrap_through", 0) + self.counts.get("bootstrap_through_real", 0)
+        """Bootstraps inside the stage, after which tensors are higher than before."""
+        return sum(self.counts.get(op, 0) for op in THROUGH)
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,16 @@ class Plan:
         return self.model.normalise
 
     @property
+    def task(self) -> str:
+        """What the model's answer is about (`tasks.task`)."""
+        return self.model.task
+
+    @property
+    def problem(self) -> str:
+        """How its numbers are read (`tasks.task`)."""
+        return self.model.problem
+
+    @property
     def packing(self) -> str:
         """Of the circuit: that of its layouts."""
         return self.layout.request.tag
@@ -197,6 +213,13 @@ class Plan:
     def predicted_bytes(self) -> int:
         """Of request and response; the evaluation keys are sent once."""
         return self.prediction.bytes["request"] + self.prediction.bytes["response"]
+
+    @property
+    def coefficients(self) -> int | None:
+        """Tokens of the products of coefficients that its stages count, for which there are keys of their
+        own; None for no such products."""
+        found = any(stage.counts.get("coefficient_product", 0) for stage in self.stages)
+        return self.tokens if found else None
 
     @property
     def bootstraps(self) -> int:

@@ -29,7 +29,7 @@ class Scheme:
 
 SCHEMES: Mapping[str, Scheme] = {
     "thor": Scheme(("rows", "multidiagonal"), "hoisted", several=False),
-    "leaf": Scheme(("rows",), "hoisted", several=False, activation="leaf"),
+    "leaf": Scheme(("coefficients", "rows"), "hoisted", several=False, activation="leaf"),
     "arion": Scheme(("columns",), "double", several=True),
     "moai": Scheme(("columns",), "single", several=True),
 }

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from tacita.omitted import AT_DEFAULT, omitted
+
 NOT_STORED = {"stored": False}
 LEAVES = frozenset((str, int, float, bool))
 
@@ -32,7 +34,9 @@ def to_json(value: Any) -> Any:
         return value
     if dataclasses.is_dataclass(value):
         tag = getattr(type(value), "tag", None)
-        named = {name: to_json(getattr(value, name)) for name in stored_names(typing.cast(type, type(value)))}
+        fields = _stored(typing.cast(type, type(value)))
+        kept = {field.name: getattr(value, field.name) for field in fields}
+        named = {f.name: to_json(kept[f.name]) for f in fields if not omitted(f, kept[f.name])}
         return {"kind": tag, **named} if tag else named
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
@@ -41,16 +45,21 @@ def to_json(value: Any) -> Any:
     return value
 
 
-@lru_cache
 def stored_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass but those with `field(metadata=NOT_STORED)`."""
-    return tuple(field.name for field in dataclasses.fields(kind) if field.metadata != NOT_STORED)
+    return tuple(field.name for field in _stored(kind))
+
+
+@lru_cache
+def _stored(kind: type) -> tuple[dataclasses.Field[Any], ...]:
+    return tuple(field for field in dataclasses.fields(kind) if field.metadata != NOT_STORED)
 
 
 def from_json(kind: Any, data: Any) -> Any:
     """The inverse of `to_json` for the types used in a plan.
 
-    Raises KeyError, TypeError or ValueError on a missing, unknown or mistyped field.
+    Raises KeyError, TypeError or ValueError on a missing, unknown or mistyped field, and for one that holds
+    the default at which it is left out.
     """
     if kind is Any or (kind in LEAVES and type(data) is kind):
         return data
@@ -73,7 +82,11 @@ def _dataclass_from_json(kind: type, data: Any) -> Any:
     names = set(stored_names(kind))
     if unknown := set(_expect(dict, data)) - names:
         raise ValueError(f"unknown field {min(unknown)!r:.60} in {kind.__name__}")
-    return kind(**{name: _field_from_json(hints[name], name, data[name]) for name in names})
+    left_out = {f.name for f in _stored(kind) if f.metadata == AT_DEFAULT and f.name not in data}
+    made = {name: _field_from_json(hints[name], name, data[name]) for name in names - left_out}
+    if spelled := [f.name for f in _stored(kind) if f.name in made and omitted(f, made[f.name])]:
+        raise ValueError(f"{spelled[0]} of {kind.__name__} is left out at its default")
+    return kind(**made)
 
 
 def _field_from_json(kind: Any, name: str, value: Any) -> Any:

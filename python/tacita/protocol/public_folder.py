@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacita.errors import CheckpointError, FileError
-from tacita.front.front import Embedder, Front, table_shapes
+from tacita.front.front import Embedder, EmbeddingConfig, Front, table_shapes
 from tacita.front.tensors import Array, check_tensors, decode, parse_raw, to_bytes
 from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
 from tacita.plans import plan as plans
@@ -30,6 +30,9 @@ from tacita.plans import strict_json
 from tacita.plans.plan import ModelInfo, Plan
 from tacita.plans.typed_json import canonical
 from tacita.protocol.files import replacing, require
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 FORMAT, VERSION = "tacita-public", 1
 MANIFEST, PLAN, TOKENIZER, EMBEDDING = "public.json", "plan.json", "tokenizer.json", "embedding.safetensors"
@@ -56,12 +59,13 @@ class Public:
 def public_of(plan: Plan, model: Embedder) -> Public:
     """What may be known of a model under this plan: of a checkpoint the embedding tables alone.
 
-    Raises CheckpointError where the plan starts from texts and the model has no tokenizer.
+    Raises CheckpointError where the plan starts from texts and the model has no tokenizer. A model of images
+    needs none: the file is then empty.
     """
     plan, embeddings = replace(plan, salt=""), plan.model.embeddings
     if embeddings is None:
         return Public(plan, None)
-    if model.tokenizer is None:
+    if model.tokenizer is None and embeddings.image is None:
         raise CheckpointError("publish: the model has no tokenizer", hint="its folder needs tokenizer.json")
     tables = {name: model.tensors[name] for name in table_shapes(embeddings, plan.model.hidden)}
     return Public(plan, Front(embeddings, MappingProxyType(tables), model.tokenizer))
@@ -107,10 +111,10 @@ def _contents(public: Public) -> dict[str, bytes]:
     plan = {PLAN: public.plan.to_text().encode()}
     if public.front is None:
         return plan
-    assert public.front.tokenizer is not None  # `public_of` saw to it
+    tokenizer = public.front.tokenizer
     return {
         **plan,
-        TOKENIZER: public.front.tokenizer.to_str().encode(),
+        TOKENIZER: tokenizer.to_str().encode() if tokenizer else b"",
         EMBEDDING: to_bytes(public.front.tensors),
     }
 
@@ -186,14 +190,22 @@ def _front(folder: Path, model: ModelInfo, contents: Mapping[str, bytes]) -> Fro
     if model.embeddings is None:
         return None
     try:
-        text = _text(folder / TOKENIZER, contents[TOKENIZER])
-        tokenizer = parse_tokenizer(text, model.embeddings.vocab, str(folder / TOKENIZER))
+        tokenizer = _tokenizer(folder / TOKENIZER, model.embeddings, contents[TOKENIZER])
         tables = parse_tables(
             str(folder / EMBEDDING), contents[EMBEDDING], table_shapes(model.embeddings, model.hidden)
         )
     except CheckpointError as error:
         raise FileError(str(error), hint=REMAKE) from error
     return Front(model.embeddings, tables, tokenizer)
+
+
+def _tokenizer(path: Path, config: EmbeddingConfig, content: bytes) -> Tokenizer | None:
+    """None for a model of images, whose file is empty. Raises CheckpointError, FileError."""
+    if config.image is None:
+        return parse_tokenizer(_text(path, content), config.vocab, str(path))
+    if content:
+        raise FileError(f"{path}: {len(content)} bytes, of a model of images", hint=REMAKE)
+    return None
 
 
 def parse_tables(where: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Array]:

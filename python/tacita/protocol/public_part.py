@@ -45,8 +45,8 @@ HINT = "the server is not a tacita server of this release, or the copy is damage
 
 @dataclass(frozen=True)
 class PublicPart:
-    """plan; tokenizer: content of tokenizer.json; tables: embedding tensors by Hugging Face's names, none
-    when they are hidden.
+    """plan; tokenizer: content of tokenizer.json, empty of a model of images; tables: embedding tensors by
+    Hugging Face's names, none when they are hidden.
 
     encrypted: the word table as the engine encrypts it, when it is hidden.
     """
@@ -61,6 +61,8 @@ class PublicPart:
         """The client's part of the model: tokenizer and embedding, no encoder. Raises FileError for a bad
         tokenizer."""
         config = self.plan.config
+        if config.image is not None:
+            return Front(config, MappingProxyType(dict(self.tables)), None)
         try:
             tokenizer = parse_tokenizer(self.tokenizer, config.vocab, "the server's tokenizer")
         except CheckpointError as error:
@@ -73,12 +75,13 @@ def public_part(plan: TwoPartyPlan, checkpoint: Embedder, encrypted: bytes = b""
 
     encrypted: the word table, for a plan that hides it.
     """
-    if checkpoint.tokenizer is None:
+    if checkpoint.tokenizer is None and plan.config.image is None:
         raise CheckpointError(
             "two-party mode: the model has no tokenizer", hint="its folder needs tokenizer.json"
         )
     tables = {name: checkpoint.tensors[name] for name in table_shapes(plan)}
-    return PublicPart(plan, checkpoint.tokenizer.to_str(), tables, encrypted)
+    tokenizer = checkpoint.tokenizer.to_str() if checkpoint.tokenizer else ""
+    return PublicPart(plan, tokenizer, tables, encrypted)
 
 
 def table_shapes(plan: TwoPartyPlan) -> dict[str, tuple[int, ...]]:

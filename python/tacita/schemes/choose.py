@@ -14,7 +14,7 @@ from math import ceil, inf
 
 from tacita.approx.fit import FitError
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, PlanError, ShapeError
+from tacita.errors import CheckpointError, InputError, PlanError, ShapeError
 from tacita.planning.circuit import Calibrated
 from tacita.planning.phases import Phases, phase_label
 from tacita.planning.wish import Objective, Wish, objective_of
@@ -89,6 +89,8 @@ def choose_plan(model: Checkpoint, wish: Wish, progress: Report = silent, proces
     than one needs `if __name__ == "__main__"`. Cost: see `planning.phases`; a minute at full size for all.
     Raises CheckpointError, InputError, ShapeError (sizes that the scheme does not admit), PlanError.
     """
+    if model.config.image is not None and not (wish.texts or wish.hidden_states):
+        raise InputError("a model of images is calibrated on images", hint="--texts with a file name a line")
     auto = AUTO in (wish.scheme_name, wish.packing)
     weighed = wish.link is not None or wish.scheme_name != AUTO  # what needs a connection
     pairs = [pair for pair in wish.wanted if weighed or not scheme_of(pair[0]).connected]

@@ -10,7 +10,7 @@ from typing import Any
 from tacita.plans.link import LinkSpeed
 from tacita.plans.plan import PlacedStage, Plan
 from tacita.run.resources import GB, available_memory
-from tacita.server.budget import predicted_spill
+from tacita.server.budget import fixed_bytes, predicted_spill
 from tacita.server.session import MEMORY_GB
 
 KEY_SWITCHES = ("rotate", "rotate_shared", "rotate_hoisted", "conjugate", "relin", "mul")
@@ -122,10 +122,10 @@ def too_large(plan: Plan, memory: float = MEMORY_GB) -> list[str]:
     """What does not fit: what must be in memory at once against the limit and this machine, stages against
     the limit.
     """
-    free, fixed = available_memory(), _fixed_bytes(plan)
+    free, fixed = available_memory(), fixed_bytes(plan)
     found = []
     for what, need in (
-        ("keys and matrices", fixed),
+        ("keys, matrices and circuit", fixed),
         ("key generation", plan.prediction.bytes["client_memory"]),
     ):
         limit = memory * GB if free is None else min(free, memory * GB)
@@ -154,12 +154,7 @@ def parameters(plan: Plan) -> dict[str, Any]:
 
 def _room(plan: Plan, memory: float) -> int:
     """Bytes that the memory limit leaves for ciphertexts."""
-    return max(0, int(memory * GB) - _fixed_bytes(plan))
-
-
-def _fixed_bytes(plan: Plan) -> int:
-    """Memory beside ciphertexts: keys, bootstrapping matrices, process."""
-    return plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes, default=0)
+    return max(0, int(memory * GB) - fixed_bytes(plan))
 
 
 def _gb(count: float) -> str:

@@ -35,6 +35,13 @@ from tacita.server.session import MEMORY_GB, Server
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
+Read = Callable[[str], Sequence[np.ndarray]]  # a live tensor by its name -> slot vectors
+See = Callable[[str, Read], None]  # a stage that has run
+
+
+def unseen(stage: str, read: Read) -> None:
+    """Looks at nothing."""
+
 
 @dataclass(frozen=True)
 class Ciphertexts:
@@ -79,8 +86,10 @@ class Ciphertexts:
         backend: str,
         seed: int,
         progress: Report,
+        see: See = unseen,
     ) -> list[Answer]:
-        """On the plan's circuit with no more sequences than hold the samples."""
+        """On the plan's circuit with no more sequences than hold the samples. see: told of every stage that
+        has run, with a function that reads the slots of a tensor that is alive then."""
         shape = shape_of(plan).shrunk(len(samples))
         circuit, be = circuit_of(plan, model, texts=len(samples)), _backend(plan, backend, seed, shape.slots)
         levels = {tensor.name: tensor.level for tensor in plan.request}
@@ -91,9 +100,20 @@ class Ciphertexts:
         with np.errstate(
             all="ignore"
         ):  # far outside the intervals polynomials overflow; the response's checks say so
-            out = executor.run(plan.stages, circuit.stages, be, live, predicted=predicted, progress=progress)
+            out = executor.run(
+                plan.stages,
+                circuit.stages,
+                be,
+                live,
+                predicted=predicted,
+                progress=progress,
+                inspect=lambda stage, now: see(stage, lambda name: [be.decrypt(ct) for ct in now[name]]),
+            )
             found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        return [judge(plan, one.values, sound=one.sound()) for one in found[: len(samples)]]
+        return [
+            judge(plan, one.values, sound=one.sound(), real=int(mask.sum()))
+            for one, (_, mask) in zip(found, samples, strict=False)
+        ]
 
     @contextmanager
     def private(self, plan: Plan, model: Checkpoint, place: Place) -> Iterator[Private]:
@@ -117,7 +137,7 @@ def _answered(
     with place.bar(f"{title}evaluate") as report:
         seconds["evaluate"] = _timed(lambda: server.evaluate(report))
     answers: list[Answer] = []
-    seconds["decrypt"] = _timed(lambda: answers.extend(client.decrypt_batch(len(texts))))
+    seconds["decrypt"] = _timed(lambda: answers.extend(client.decrypt_batch(texts=texts)))
     return answers, seconds
 
 

@@ -113,12 +113,12 @@ def _together(
 
 
 def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
-    return judge(plan, reference(model, *sample).trace["answer"])
+    return judge(plan, reference(model, *sample).trace["answer"], real=int(sample[1].sum()))
 
 
 def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
     """Not sound where a value left its ring."""
     hidden, mask = sample
     ops = FixedTensors(plan.formats, plan.bounds, Weights(model.tensors), mask)
-    values = plan.run(ops, ops.input(hidden)).floats[0]
-    return judge(plan, values, sound=not ops.overflows)
+    values = plan.run(ops, ops.input(hidden)).floats
+    return judge(plan, values, sound=not ops.overflows, real=int(mask.sum()))

@@ -8,6 +8,11 @@ from tacita.plans.plan import Plan
 from tacita.run.resources import GB
 
 RESULTS = 8  # one part in so many is free for results
+NUMBER = 8  # bytes of a weight in a model: float64
+# bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
+# and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
+# weights, packing rows): 18.4 of them in the diagonals
+IN_CIRCUIT = 25
 
 
 def ciphertext_budget(plan: Plan, memory: float) -> int:
@@ -17,7 +22,7 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
     An eighth of what is left is kept free for the results of the running operation, before others make room
     for them. Raises ResourceError when it leaves nothing.
     """
-    fixed = plan.prediction.bytes["server_memory"] - _working(plan)
+    fixed = fixed_bytes(plan)
     budget = int(memory * GB) - fixed
     if budget <= 0:
         raise ResourceError(
@@ -27,9 +32,34 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
     return budget - budget // RESULTS
 
 
+def server_bytes(plan: Plan) -> int:
+    """Bytes of an evaluation without a limit: what the plan predicts, and model and circuit, whose size
+    follows from the sizes of the model and so needs no place in the plan."""
+    return plan.prediction.bytes["server_memory"] + circuit_bytes(plan)
+
+
+def fixed_bytes(plan: Plan) -> int:
+    """Of these, all but ciphertexts: keys, matrices of bootstrapping, process, model and circuit."""
+    return server_bytes(plan) - _working(plan)
+
+
+def circuit_bytes(plan: Plan) -> int:
+    """Bytes of the model's numbers and of the circuit built from them; BERT-base's take 2.8 GB."""
+    m = plan.model
+    weights = m.layers * (4 * m.hidden**2 + 2 * m.hidden * m.intermediate)
+    tables = m.embeddings.vocab + m.embeddings.positions + m.embeddings.types if m.embeddings else 0
+    return weights * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER
+
+
 def predicted_memory(plan: Plan, memory: float) -> int:
     """Bytes of the evaluation's peak: the limit, or the plan's need where that is less."""
-    return min(plan.prediction.bytes["server_memory"], int(memory * GB))
+    return min(server_bytes(plan), int(memory * GB))
+
+
+def working_bytes(plan: Plan, memory: float) -> int:
+    """Bytes of ciphertexts that are in memory at the peak of an evaluation, by the plan's prediction; 0 where
+    the limit leaves none."""
+    return max(0, min(_working(plan), int(memory * GB) - fixed_bytes(plan)))
 
 
 def predicted_spill(plan: Plan, budget: int) -> int:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
-from tacita.blocks.shapes import Function, Mean, Node
+from tacita.blocks.shapes import Function, Mean, Node, function_of
 from tacita.errors import CheckpointError, FileError, PlanError
+from tacita.front.front import limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_VOCAB
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
@@ -32,6 +33,7 @@ from tacita.two_party.base import (
     MEAN_RING,
     MEAN_VALUE,
     MEAN_WEIGHT,
+    TURN,
     AttentionBounds,
     EmbeddingBounds,
     Formats,
@@ -39,13 +41,16 @@ from tacita.two_party.base import (
     NormBounds,
     range_bits,
 )
+from tacita.two_party.base import KINDS as FUNCTIONS
 from tacita.two_party.functions import norm_layout
 
 MAX_NAME, MAX_LABEL, MAX_TYPES = 200, 200, 16
 MOST_TOKENS = 512
 MOST = 2.0**20  # magnitude that no interval of a model that works comes near
 MOST_TABLE_RING = 32
+MOST_BASE = 1e9  # of rotary positions; below 1 angles would grow
 MOST_MEAN = 2.0 ** (MEAN_RING - 2 - MEAN_WEIGHT - MEAN_VALUE)
+LEAST_TURNED = 12  # bits for queries and keys in the ring in which they are turned
 LEAST_MIXED = 8  # fewest fraction bits of mixed values before they are normalised
 
 
@@ -89,7 +94,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "vocabulary", 1 <= config.vocab <= MAX_VOCAB and 1 <= config.positions <= MAX_POSITIONS
     yield "types", 0 <= config.types <= MAX_TYPES
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
-    yield "options", _known(config) and ordinary(config)
+    yield from limits(config)  # before the family is asked for its nodes
+    yield "options", _known(config) and not lacking(config)
+    yield "numbers of an answer", 1 <= config.outputs <= MAX_CLASSES
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield (
         "labels",
@@ -118,13 +125,19 @@ def _known(config: Config) -> bool:
     return True
 
 
-def ordinary(config: Config) -> bool:
-    """Whether there are protocols for every option of its nodes."""
-    found = nodes(config).values()
-    return not any(
-        isinstance(getattr(node, "weights", None), Powers) or getattr(node, "deviation", None) is not None
-        for node in found
-    )
+def lacking(config: Config) -> str:
+    """The first option of its nodes that has no protocol; empty where all have one."""
+    for name, node in nodes(config).items():
+        if isinstance(getattr(node, "weights", None), Powers) or getattr(node, "deviation", None) is not None:
+            return "a retrained model (bpmax or batch normalisation)"
+        if (kind := function_of(node)) is not None and kind not in FUNCTIONS:
+            return f"{name} has the function {kind!r:.40}"
+    return ""
+
+
+def has_gate(node: Node) -> bool:
+    """Whether its function's result is multiplied by another tensor."""
+    return isinstance(node, FeedForward) and node.gate is not None
 
 
 def _node_rules(plan: TwoPartyPlan) -> Rules:
@@ -134,20 +147,26 @@ def _node_rules(plan: TwoPartyPlan) -> Rules:
     yield "bounds of attention", set(bounds.attention) == _of(known, Attention)
     yield "bounds of norms", set(bounds.norms) == _of(known, Norm)
     yield "bounds of functions", set(bounds.functions) == _of(known, FeedForward, Function)
+    yield "bounds of gates", set(bounds.gates) == {name for name in known if has_gate(known[name])}
     yield "magnitudes", set(plan.magnitudes) == _of(nodes(plan.config), Attention, FeedForward, Norm)
     room = 2.0 ** (formats.ring - 2 - formats.fraction - formats.weight)
     for name, magnitude in plan.magnitudes.items():
         yield f"{name}: magnitude {magnitude:.3g}", 0.0 < magnitude < room
+    for name, node in known.items():
+        if isinstance(node, Attention):
+            yield from _position_rules(name, node, formats)
     for name, attention in bounds.attention.items():
         yield from _attention_rules(name, attention, formats)
     for name, interval in bounds.functions.items():
-        yield f"{name}: argument {interval}", _interval(interval)
-        inner = range_bits(*interval) + formats.fraction + 2
-        yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
+        yield from _function_rules(name, interval, function_of(known[name]), formats)
+    for name, bound in bounds.gates.items():
+        held = 0.0 < bound <= MOST**2 and formats.gate_ring(bound) <= formats.ring
+        yield f"{name}: product {bound:.3g}", held
     for name, norm in bounds.norms.items():
-        yield from _norm_rules(name, norm, plan.config.hidden)
+        yield from _norm_rules(name, norm, typing.cast(Norm, known[name]).size)
     if _of(known, Mean):
-        last = plan.magnitudes[[name for name, node in known.items() if isinstance(node, Norm)][-1]]
+        before = list(known)[: [isinstance(node, Mean) for node in known.values()].index(True)]
+        last = plan.magnitudes[[name for name in before if isinstance(known[name], Norm)][-1]]
         yield "mean", last < MOST_MEAN
 
 
@@ -166,12 +185,28 @@ def _format_rules(formats: Formats) -> Rules:
     yield "normal ring", formats.inverse + 8 <= formats.normal_ring <= formats.ring
 
 
+def _position_rules(name: str, node: Attention, formats: Formats) -> Rules:
+    yield f"{name}: reach {node.reach}", all(s is None or 0 <= s <= MOST for s in node.reach)
+    if node.rotary:
+        yield f"{name}: heads of {node.head_size}", node.head_size % 2 == 0
+        yield f"{name}: base {node.rotary.base}", 1.0 <= node.rotary.base <= MOST_BASE
+        yield f"{name}: turns", formats.fraction + TURN + LEAST_TURNED <= formats.turn_ring
+
+
+def _function_rules(name: str, interval: Interval, kind: str | None, formats: Formats) -> Rules:
+    yield f"{name}: argument {interval}", _interval(interval)
+    inner = range_bits(*interval) + formats.fraction + 2
+    yield f"{name}: argument {interval}", inner <= formats.ring - formats.weight
+    if kind == "relu2":
+        yield f"{name}: squares of {interval}", formats.square_ring(interval) <= formats.ring
+
+
 def _embedding_rules(bounds: EmbeddingBounds, formats: Formats) -> Rules:
     yield "embedding's entries", 0.0 < bounds.entry <= MOST and formats.table_ring(bounds) <= MOST_TABLE_RING
 
 
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
-    yield f"{name} {norm}", _interval(norm.variance) and norm.variance[0] > 0.0
+    yield f"{name} {norm}", 0.0 < norm.variance[0] < norm.variance[1] <= MOST**2
     yield f"{name} {norm}", 0.0 < norm.centred <= MOST and 0.0 < norm.gamma <= MOST
     yield f"{name} {norm}", made(lambda: norm_layout(size, norm), ValueError) is not None
 

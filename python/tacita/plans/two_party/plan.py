@@ -75,6 +75,11 @@ class TwoPartyPlan:
         return int(self.config.hidden)
 
     @property
+    def word_size(self) -> int:
+        """Features of a row of the word table, which some models map to their hidden states."""
+        return int(getattr(self.config, "embedding_size", 0) or self.config.hidden)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The model's; none where it has no classifier."""
         return tuple(self.config.labels)
@@ -84,6 +89,16 @@ class TwoPartyPlan:
         """Whether the client divides an answer by its length."""
         return bool(self.config.normalise)
 
+    @property
+    def task(self) -> str:
+        """What the model's answer is about (`tasks.task`)."""
+        return str(self.config.task)
+
+    @property
+    def problem(self) -> str:
+        """How its numbers are read (`tasks.task`)."""
+        return str(self.config.problem)
+
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of one text; see `cost.seconds`."""
         return cost.seconds(counted(self), int(self.config.layers), link)
@@ -91,6 +106,11 @@ class TwoPartyPlan:
     def predicted_bytes(self) -> int:
         """Of one text, without the set-up of the session."""
         return int(counted(self).bits / 8)
+
+    @property
+    def numbers(self) -> int:
+        """Those that the client learns of one text: a row of them, or one for every token."""
+        return counted(self).numbers
 
     def for_link(self, bits_per_second: float) -> TwoPartyPlan:
         """With the correlated transfers that are quicker over such a link, for a session of one text."""
@@ -102,16 +122,17 @@ class TwoPartyPlan:
 
     def run(self, operations: Operations[T, W], x: T) -> T:
         """The model on an interpreter: hidden states, or rows of a hidden word table, (tokens, hidden) ->
-        answer (1, outputs)."""
+        answer (1, outputs), or (tokens, outputs) of a model that answers for every token."""
         blocks = Meaning(operations)
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 
 def counted(plan: TwoPartyPlan) -> Cost:
     """What one text costs. Takes a millisecond."""
-    ops, hidden = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.config.hidden
-    x = (plan.tokens, hidden) if plan.embedding is None else ops.words(plan.tokens, hidden, words_ring(plan))
-    plan.run(ops, x)
+    ops, tokens = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.tokens
+    hidden = plan.embedding is not None
+    x = ops.words(tokens, plan.word_size, words_ring(plan)) if hidden else (tokens, plan.hidden)
+    ops.answer(*plan.run(ops, x))
     return ops.cost
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from tacita.server.spill.pool import Codec, Handle, Pool
 from tacita.server.spill.store import SpillStore
 from tacita.slots.base import Backend, Ct, Kind, Vector
+from tacita.slots.bootstraps.coefficients import CoefficientMatrix
 from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = (
@@ -86,6 +87,17 @@ class SpillingBackend:
         self, cts: Sequence[Handle], kinds: Sequence[Kind], harmonics: Vector
     ) -> list[Handle]:
         return self._in_groups("bootstrap_through", cts, kinds, harmonics)
+
+    def coefficient_product(
+        self,
+        xs: Sequence[Handle],
+        matrix: CoefficientMatrix,
+        harmonics: Vector | None = None,
+        level: int | None = None,
+    ) -> list[Handle]:
+        """As the contract says; operands and results of one product in memory at once."""
+        found: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
+        return found
 
     def _in_groups(
         self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any

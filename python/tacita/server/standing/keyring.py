@@ -1,8 +1,9 @@
 """Evaluators by client: what stays in memory between the requests of one plan.
 
 An evaluator is a client's evaluation keys, the threads, and the encoded matrices of bootstrapping (1 GB at
-N = 2^16), which are made at the first bootstrap and shared by all clients. The circuit is kept beside them by
-`planning.circuit.circuit_of`, with its weights as vectors; these are encoded in each request (decision 19).
+N = 2^16), which are made when the first keys are loaded and shared by all clients. The circuit is kept beside
+them by `planning.circuit.circuit_of`, with its weights as vectors; these are encoded in each request
+(decision 19).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tacita.errors import FileError, KeyMissingError
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.run.resources import GB, require_memory
-from tacita.server.budget import predicted_memory
+from tacita.server.budget import predicted_memory, server_bytes, working_bytes
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -60,7 +61,8 @@ class KeyRing:
         return self._held.get(key_id)
 
     def load(self, path: Path) -> Held:
-        """Reads a file of evaluation keys. Cost: about 5 s a GB.
+        """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
+        share, and have the memory that one works in provided.
 
         Raises ResourceError before it starts when memory is short, KeyMissingError and FileError for another
         file than the plan's keys.
@@ -74,7 +76,7 @@ class KeyRing:
 
     def _make_room(self) -> None:
         """For one more client's keys."""
-        spare = max(0, int(self._memory * GB) - self._plan.prediction.bytes["server_memory"])
+        spare = max(0, int(self._memory * GB) - server_bytes(self._plan))
         while self._held and sum(held.nbytes for held in self._held.values()) > spare:
             self._held.popitem(last=False)
 
@@ -82,14 +84,17 @@ class KeyRing:
         try:
             with engine.translated(FileError, str(path)):
                 rotations = list(self._plan.rotations)
-                return compiled.native.EvaluationKeys.load(str(path), self.params, rotations)
+                load = compiled.native.EvaluationKeys.load
+                return load(str(path), self.params, rotations, self._plan.coefficients)
         except FileError as error:
             raise _naming_rotations(error, self._plan) from error
 
     def _evaluator(self, keys: EvaluationKeys) -> Evaluator:
         for held in self._held.values():
             return held.evaluator.with_keys(keys)
-        return compiled.native.Evaluator(self.params, keys, self._threads)
+        evaluator = compiled.native.Evaluator(self.params, keys, self._threads)
+        evaluator.prepare(self._plan.bootstraps > 0, working_bytes(self._plan, self._memory))
+        return evaluator
 
 
 def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:

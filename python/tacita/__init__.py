@@ -21,7 +21,8 @@ from tacita.version import __version__
 
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, Server, Wish, load, plan, publish
-    from tacita.ask import classify, embed
+    from tacita.ask import answer, classify, embed, fill, search, tag
+    from tacita.pipeline import pipeline
 
 __all__ = [
     "Answer",
@@ -30,15 +31,21 @@ __all__ = [
     "TacitaError",
     "Wish",
     "__version__",
+    "answer",
     "classify",
     "embed",
     "errors",
+    "fill",
     "load",
+    "pipeline",
     "plan",
     "publish",
+    "search",
+    "tag",
 ]
 
-_HOMES = {"classify": "tacita.ask", "embed": "tacita.ask"}  # of the names that are not in tacita.api
+_ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
+_HOMES = {**dict.fromkeys(_ASKING, "tacita.ask"), "pipeline": "tacita.pipeline"}  # not in tacita.api
 
 
 def __getattr__(name: str) -> Any:

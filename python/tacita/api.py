@@ -32,6 +32,7 @@ from tacita import checkpoint
 from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
 from tacita.client import Answer, Client
+from tacita.client.answer import understood
 from tacita.client.session import embedded
 from tacita.client.two_party import TwoPartyClient
 from tacita.data import DEFAULT_MODEL
@@ -175,9 +176,11 @@ def describe(preset: str) -> ParameterInfo:
 def reference_logits(
     plan: AnyPlan, model: Checkpoint, text: Text | None = None, *, hidden_states: Array | None = None
 ) -> Array:
-    """The float64 model's answer, shape (outputs,)."""
+    """The float64 model's answer, shape (outputs,), or of a model that answers for every token (real tokens,
+    outputs)."""
     hidden, mask = embedded(plan, model, text, hidden_states)
-    return reference(model, hidden, mask).logits
+    found = reference(model, hidden, mask).logits
+    return found[: int(mask.sum())] if found.ndim > 1 else found
 
 
 def classify_locally(
@@ -196,7 +199,8 @@ def classify_locally(
     the steps.
     """
     samples = [embedded(plan, model, text, hidden_states)]
-    return _locally(plan, model, samples, backend, seed, progress)[0]
+    (answer,) = _locally(plan, model, samples, backend, seed, progress)
+    return understood(plan, answer, model, text)
 
 
 def classify_batch_locally(
@@ -216,7 +220,9 @@ def classify_batch_locally(
         raise InputError(
             f"classify: {len(samples)} texts, a batch holds 1 to {plan.batch}", hint="split them"
         )
-    return _locally(plan, model, samples, backend, seed, progress)
+    answers = _locally(plan, model, samples, backend, seed, progress)
+    told = [*texts, *[None] * len(hidden_states)]
+    return [understood(plan, answer, model, text) for answer, text in zip(answers, told, strict=True)]
 
 
 def _locally(

@@ -36,6 +36,8 @@ from tacita.run.executor import Progress
 from tacita.run.resources import GB
 from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, silent
 from tacita.schemes.registry import scheme_of
+from tacita.server.budget import server_bytes
+from tacita.tasks.kinds import require_kind
 
 REAL = "ckks"  # the backend that stands for the real thing of any scheme
 KEPT = 4  # plans
@@ -72,10 +74,7 @@ def classify(
     Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
     ResourceError.
     """
-    call = _Call.of(model, how)
-    if not call.model.config.labels:
-        raise InputError("classify: the model answers with a vector, not a label", hint="tacita.embed")
-    return _asked(call, text)
+    return _asked("classify", model, text, how)
 
 
 @overload
@@ -84,12 +83,45 @@ def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
 def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
 def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
     """As `classify`, of a model without labels: the embedding of a text is the answer's `vector`,
-    (outputs,).
+    (outputs,), and `similarity` compares two answers.
     """
-    call = _Call.of(model, how)
-    if call.model.config.labels:
-        raise InputError("embed: the model answers with a label, not a vector", hint="tacita.classify")
-    return _asked(call, text)
+    return _asked("embed", model, text, how)
+
+
+@overload
+def search(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+@overload
+def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
+def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+    """As `classify`, of a model with documents (`tacita.documents`): the answer's `scores`, the nearest
+    first.
+    """
+    return _asked("search", model, text, how)
+
+
+@overload
+def tag(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+@overload
+def tag(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
+def tag(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+    """As `classify`, of a token classifier: the answer's `spans`, and all its `tokens`."""
+    return _asked("tag", model, text, how)
+
+
+def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Answer:
+    """As `classify`, of a model for extractive question answering: the answer's `span` of the context."""
+    found = _asked("answer", model, (question, context), how)
+    assert not isinstance(found, list)  # one pair was asked
+    return found
+
+
+@overload
+def fill(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+@overload
+def fill(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
+def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+    """As `classify`, of a model for masked words: the answer's `masks`, each with its `best` pieces."""
+    return _asked("fill", model, text, how)
 
 
 @dataclass(frozen=True)
@@ -112,18 +144,25 @@ class _Call:
         return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
 
 
-def _asked(call: _Call, text: Text | Texts) -> Answer | list[Answer]:
-    if not isinstance(text, list):
-        return _answered(call, [text])[0]
-    if not text:
-        raise InputError("classify: no text", hint="pass a text, or a list of them")
-    return _answered(call, text)
+def _asked(verb: str, model: Model, text: Text | Texts, how: How) -> Answer | list[Answer]:
+    return ask_all(verb, model, text, how) if isinstance(text, list) else ask_all(verb, model, [text], how)[0]
+
+
+def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:
+    """Answers of a model that can be asked with this verb, a key of `tasks.kinds.GIVES`. Raises InputError
+    for a model of another kind, or no text; and see `classify`."""
+    call = _Call.of(model, how)
+    require_kind(verb, call.model.config)
+    if not texts:
+        raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
+    return _answered(call, texts)
 
 
 def _answered(call: _Call, texts: Sequence[Text]) -> list[Answer]:
     _require_allowed(call)
     if call.wish.scheme_name == AUTO and call.wish.inputs is None:
         call = replace(call, wish=replace(call.wish, inputs=len(texts)))
+    call = replace(call, wish=call.wish.calibrated_for(texts))
     calibrated_on_arrays = bool(call.wish.hidden_states)  # which have no equality to keep a plan by
     plan = _planned.__wrapped__(call) if calibrated_on_arrays else _planned(call)
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
@@ -167,7 +206,7 @@ def cost_of(plan: AnyPlan, requests: int) -> Progress:
     once, each = 0.0, plan.predicted_seconds()
     words = f"{plan.scheme}: {requests} x {each:.1f} s"
     if isinstance(plan, Plan):
-        once, sizes = plan.prediction.seconds["keygen"], plan.prediction.bytes
-        memory, keys = (sizes[name] / GB for name in ("server_memory", "evaluation_keys"))
+        once, keys = plan.prediction.seconds["keygen"], plan.prediction.bytes["evaluation_keys"] / GB
+        memory = server_bytes(plan) / GB
         words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
     return Progress(words, 0, requests, 0.0, once + requests * each)

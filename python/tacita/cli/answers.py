@@ -1,21 +1,33 @@
-"""How an answer looks on screen: a label and numbers, or what is worth knowing of an embedding."""
+"""How an answer looks on screen: what it says, and the first of its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import hypot
 
 from tacita.cli.console import shown
+from tacita.front.embed import Text, parts_of
+from tacita.tasks.answer import Answer
 
 FEW = 4  # numbers of an answer that a line has room for
+WORDS = 400  # characters of what an answer says
 
 
-def label_of(label: str | None, values: Sequence[float]) -> str:
-    """The label, escaped; of a model without classifier dimension and norm of its vector."""
-    return f"{len(values)} numbers, norm {hypot(*values):.3f}" if label is None else shown(label)
+def said(answer: Answer) -> str:
+    """What the answer says, escaped."""
+    return shown(answer.told, WORDS)
 
 
 def numbers(values: Sequence[float], most: int = FEW) -> str:
     """The first values, signed, to three decimals."""
     first = " ".join(f"{value:+.3f}" for value in values[:most])
     return first + (" ..." if len(values) > most else "")
+
+
+def text_of(text: Text, most: int = 200) -> str:
+    """A text or both of a pair, escaped."""
+    return shown(" | ".join(parts_of(text)), most)
+
+
+def as_json(text: Text) -> str | list[str]:
+    """A text, or both of a pair."""
+    return text if isinstance(text, str) else list(text)

@@ -13,7 +13,7 @@ thor 16
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -35,10 +35,11 @@ class Asked:
     folder: Path
     pooling: PoolingName | None
     wish: Wish
+    documents: Path | None = None
 
     def load(self) -> Checkpoint:
-        """The model. Raises CheckpointError."""
-        return load_model(self.folder, self.pooling)
+        """The model, with its documents. Raises what `load_model` raises."""
+        return load_model(self.folder, self.pooling, self.documents)
 
 
 @dataclass(frozen=True)
@@ -63,26 +64,46 @@ SHARED: Mapping[str, Shared] = {
     "prices": Shared(options.Prices, None, "prices", read_prices),
     "link": Shared(options.Link, None, "link", lambda given: link_of(given) if given else None),
 }
+DOCUMENTS = "documents"
 MODEL = (("model", options.Model, options.MODEL_DEFAULT), ("pooling", options.Pooling, None))
 
 
 def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command: the options of these names (default: all) and of the model become its parameter
-    `asked`.
-
-    Typer reads a command's signature, so the options are put there in the place of that parameter. Raises
-    what `Wish` and the readers of the options raise, when the command is called.
+    """Decorates a command: the options of these names (default: all; "documents" is one) and of the model
+    become its parameter `asked`. When it is called, raises what `Wish` and the readers of the options raise.
     """
-    chosen = names or tuple(SHARED)
+    chosen = tuple(name for name in names or SHARED if name != DOCUMENTS)
+    documents = [(DOCUMENTS, options.Documents, None)] if not names or DOCUMENTS in names else []
+
+    def build(given: dict[str, Any]) -> Asked:
+        wished = {SHARED[name].field: SHARED[name].read(given.pop(name)) for name in chosen}
+        model, pooling = given.pop("model"), given.pop("pooling")
+        return Asked(model, pooling, Wish(**wished), given.pop(DOCUMENTS, None))
+
+    declared = [(name, SHARED[name].declared, SHARED[name].default) for name in chosen]
+    return standing_for(ASKED, [*MODEL, *documents, *declared], build)
+
+
+def standing_for(
+    parameter: str, declared: Sequence[tuple[str, Any, Any]], build: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: options (name, declaration, default) stand in its signature in the place of one
+    parameter, which it gets built from them. build: takes its own out of what was given, by name.
+
+    Typer reads a command's signature, so that is where the options are put.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options_ = [
+        inspect.Parameter(name, keyword, default=value, annotation=kind) for name, kind, value in declared
+    ]
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
-            wished = {SHARED[name].field: SHARED[name].read(given.pop(name)) for name in chosen}
-            given[ASKED] = Asked(given.pop("model"), given.pop("pooling"), Wish(**wished))
+            given[parameter] = build(given)
             command(**given)
 
-        signature = _signature(command, chosen)
+        signature = _signature(command, parameter, options_)
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
         return run
@@ -90,19 +111,11 @@ def asking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorated
 
 
-def _signature(command: Callable[..., None], chosen: tuple[str, ...]) -> inspect.Signature:
-    """The command's own, `asked` replaced by its options; all by keyword, as Typer calls it."""
+def _signature(
+    command: Callable[..., None], parameter: str, options_: Sequence[inspect.Parameter]
+) -> inspect.Signature:
+    """The command's own, with the options in the parameter's place; all by keyword, as Typer calls it."""
     found: list[inspect.Parameter] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        found += (
-            _options(chosen) if each.name == ASKED else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        )
+        found += options_ if each.name == parameter else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
     return inspect.Signature(found)
-
-
-def _options(chosen: tuple[str, ...]) -> list[inspect.Parameter]:
-    declared = [*MODEL, *((name, SHARED[name].declared, SHARED[name].default) for name in chosen)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(name, keyword, default=value, annotation=kind) for name, kind, value in declared
-    ]

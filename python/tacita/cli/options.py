@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,13 @@ import typer
 
 from tacita.api import DEFAULT_MODEL, Objective
 from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.documents import with_documents
+from tacita.cli.ask.columns import texts_of
 from tacita.errors import InputError
+from tacita.front.embed import Text
 from tacita.placement import cost
 from tacita.plans.scheme import AUTO, NAMES
+from tacita.tasks.index import Index
 
 # without a default that a help text could show: what stands in its place, the help says
 option = partial(typer.Option, show_default=False)
@@ -35,6 +40,7 @@ class PackingName(StrEnum):
 
     auto = "auto"
     rows = "rows"
+    coefficients = "coefficients"
     multidiagonal = "multidiagonal"
 
 
@@ -54,6 +60,13 @@ Pooling = Annotated[
         help="What an embedding is read from: pooler (tanh layer on [CLS]), cls ([CLS] itself), mean (of "
         "all tokens) "
         "(default: what the model's folder says).",
+    ),
+]
+Documents = Annotated[
+    Path | None,
+    option(
+        "--documents",
+        help="Answer with scores of these documents, as `tacita embed --index` wrote them with the model.",
     ),
 ]
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
@@ -105,6 +118,14 @@ TextFile = Annotated[
     Path | None,
     option("--file", help="A file of texts, one a line (-: standard input)."),
 ]
+Pair = Annotated[
+    bool,
+    option(
+        "--pair",
+        help="Texts come in pairs: two by two on the command line, or in two columns of the --file, a tab "
+        "between them.",
+    ),
+]
 Scheme = Annotated[
     str | None,
     option(
@@ -128,8 +149,9 @@ Packing = Annotated[
     PackingName | None,
     option(
         "--packing",
-        help="How thor lays one text into slots: rows, multidiagonal (THOR's own), or auto, the quicker by "
-        "estimate (default: rows).",
+        help="How one text lies in slots: of thor rows (default) or multidiagonal (THOR's own), of leaf "
+        "coefficients (default: feed-forward blocks by products of coefficients) or rows (by rotations); "
+        "auto: the quicker by estimate.",
     ),
 ]
 Inputs = Annotated[
@@ -154,21 +176,25 @@ PRESET_DEFAULT = "n16"
 VARIANT_DEFAULT = "tacita"
 
 
-def load_model(folder: Path, pooling: PoolingName | None) -> Checkpoint:
-    """The model of a folder, with the user's pooling where one was given. Raises CheckpointError."""
-    return load(folder, pooling=pooling.value if pooling else None)
+def load_model(folder: Path, pooling: PoolingName | None, documents: Path | None = None) -> Checkpoint:
+    """The model of a folder, with the user's pooling and documents where they were given. Raises
+    CheckpointError, FileError, InputError for documents of another model."""
+    model = load(folder, pooling=pooling.value if pooling else None)
+    return with_documents(model, Index.load(documents)) if documents else model
 
 
-def read_texts(path: Path | None) -> list[str] | None:
-    """The non-empty lines of a file of sentences; of a .tsv file the first column, its header left out."""
+def read_texts(path: Path | None) -> Sequence[Text] | None:
+    """The non-empty lines of a file of sentences; of a .tsv file the texts or the pairs that its header names
+    (`columns`)."""
     if path is None:
         return None
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as text ({error})", hint="one sentence per line") from error
-    lines = [line.split("\t")[0] for line in lines[1:]] if path.suffix == ".tsv" else lines
-    if not (texts := [line.strip() for line in lines if line.strip()]):
+    lines = [line.strip() for line in lines if line.strip()]
+    texts: Sequence[Text] = texts_of(lines) if lines and path.suffix == ".tsv" else lines
+    if not texts:
         raise InputError(f"{path}: holds no text", hint="one sentence per line")
     return texts
 

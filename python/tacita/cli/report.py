@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from tacita.api import Answer
-from tacita.cli.answers import label_of, numbers
+from tacita.cli.answers import as_json, numbers, said, text_of
 from tacita.cli.console import duration, out, several, shown, size
 from tacita.errors import FileError
+from tacita.front.embed import Text
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertext_estimate import parameters
@@ -30,7 +32,7 @@ class Classified:
     request: from 1.
     """
 
-    text: str
+    text: Text
     answer: Answer
     reference: tuple[float, ...]
     seconds: Mapping[str, float]
@@ -44,21 +46,20 @@ class Classified:
 
     @property
     def agrees(self) -> bool:
-        """Whether the largest logit is the float model's."""
-        return _largest(self.answer.logits) == _largest(self.reference)
+        """Whether the largest logit is the float model's, of an answer about tokens that of each token."""
+        rows = self.answer.rows
+        return _largest(self.answer.logits, rows) == _largest(self.reference, rows)
 
     def to_json(self) -> dict[str, Any]:
         """The fields of one result."""
         return {
             "line": self.line,
             "request": self.request,
-            "text": self.text,
-            "label": self.answer.label,
-            "logits": list(self.answer.logits),
+            "text": as_json(self.text),
+            **self.answer.to_json(),
             "reference_logits": list(self.reference),
             "max_abs_error": self.max_abs_error,
             "seconds": dict(self.seconds),
-            "warnings": list(self.answer.warnings),
         }
 
 
@@ -108,13 +109,12 @@ def run_report(
 
 
 def show_results(results: Sequence[Classified]) -> None:
-    """Label and logits beside the float model's, one text per row, warnings below."""
-    table = Table("text", "label", "logits", "float model", "error")
+    """Answer and logits beside the float model's, one text per row, warnings below."""
+    table = Table("text", "answer", "logits", "float model", "error")
     for result in results:
         answer = result.answer
         logits, reference = numbers(answer.logits), numbers(result.reference)
-        label = label_of(answer.label, answer.logits)
-        table.add_row(_short(result.text), label, logits, reference, f"{result.max_abs_error:.4f}")
+        table.add_row(_short(result.text), said(answer), logits, reference, f"{result.max_abs_error:.4f}")
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
@@ -122,12 +122,11 @@ def show_results(results: Sequence[Classified]) -> None:
 
 
 def show_lines(results: Sequence[Classified]) -> None:
-    """One line for each line of the file: number, label, logits, warnings."""
+    """One line for each line of the file: number, answer, logits, warnings."""
     for result in results:
         answer = result.answer
         warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
-        label = label_of(answer.label, answer.logits)
-        out.print(f"{result.line}: {label}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
+        out.print(f"{result.line}: {said(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
 
 
 def show_run(report: Mapping[str, Any]) -> None:
@@ -175,9 +174,11 @@ def read_report(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: not a report ({error})", hint="did the step finish?") from error
 
 
-def _largest(values: Sequence[float]) -> int:
-    return max(range(len(values)), key=values.__getitem__)
+def _largest(values: Sequence[float], rows: int) -> list[int]:
+    """Its place in each row."""
+    found: list[int] = np.reshape(values, (rows, -1)).argmax(axis=1).tolist()
+    return found
 
 
-def _short(text: str) -> str:
-    return shown(text, 60)
+def _short(text: Text) -> str:
+    return text_of(text, 60)

@@ -1,5 +1,5 @@
-"""The client's part of the model: text -> tokens -> hidden states after the embedding tables and their
-LayerNorm, if any.
+"""The client's part of the model: text -> tokens -> hidden states after the embedding tables, their LayerNorm
+and the map to the width of the hidden states, if any.
 
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError, InputError
-from tacita.front.front import WORDS
+from tacita.front.front import POSITIONS, PROJECTION, WORDS
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tacita.front.front import Embedder
 
 Array = NDArray[np.float64]
-Text = str | tuple[str, str]  # one sentence, or a pair as in RTE and QNLI
+# one sentence, or a pair as in RTE and QNLI; of a model of images the name of a file
+Text = str | tuple[str, str]
 
 MAX_CHARACTERS = 1 << 20
 
@@ -33,8 +34,13 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
     tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers
     of two.
     Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
-    CheckpointError for a front without a tokenizer.
+    CheckpointError for a front without a tokenizer. Of a model of images the text is a file's name; see
+    `images.embed_image`.
     """
+    if front.config.image is not None:
+        from tacita.front.images import embed_image  # which pads as this module does
+
+        return embed_image(front, named(text), tokens)
     positions = front.config.positions
     if not 1 <= tokens <= 1 << (positions - 1).bit_length():
         raise InputError(
@@ -46,18 +52,44 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
         raise InputError(
             f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
         )
-    return pad_hidden(_embedding(front, ids, types), tokens)
+    return pad_hidden(embedded(front, ids, types), tokens)
 
 
 def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
     """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or
     huge text, or on a word that a closed vocabulary lacks; CheckpointError.
     """
+    encoding = encoded(front, text)
+    return list(encoding.ids), list(encoding.type_ids)
+
+
+def length_of(front: Embedder, text: Text) -> int:
+    """Tokens of a text or an image, those that the tokenizer adds included. Errors: as `tokenize`."""
+    image = front.config.image
+    return image.tokens if image is not None else len(tokenize(front, text)[0])
+
+
+def named(text: Text) -> str:
+    """The name of an image's file. Raises InputError for a pair."""
+    if not isinstance(text, str):
+        raise InputError("a pair, and the model takes images", hint="pass the name of one file")
+    return text
+
+
+def parts_of(text: Text) -> tuple[str, ...]:
+    """A text as the only one of its parts, or both of a pair."""
+    return (text,) if isinstance(text, str) else text
+
+
+def encoded(front: Embedder, text: Text) -> Encoding:
+    """What the tokenizer makes of a text. Errors: as `tokenize`."""
+    if front.config.image is not None:
+        raise InputError("embed: the model takes images, not texts", hint="see front.images.embed_image")
     if front.tokenizer is None:
         raise CheckpointError(
             "embed: the model has no tokenizer", hint="load it with embeddings, or pass hidden states"
         )
-    parts = (text,) if isinstance(text, str) else text
+    parts = parts_of(text)
     if not all(part.strip() for part in parts):
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
@@ -69,7 +101,7 @@ def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
         raise CheckpointError(
             "embed: the tokenizer adds no [CLS] token", hint="its post-processor is missing"
         )
-    return list(encoding.ids), list(encoding.type_ids)
+    return encoding
 
 
 def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
@@ -97,18 +129,22 @@ def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], A
     return ids + [ids[0]] * (tokens - len(ids)), mask
 
 
-def _embedding(front: Embedder, ids: list[int], types: list[int]) -> Array:
-    """Sum of the tables, then LayerNorm where the model has one."""
+def embedded(front: Embedder, ids: list[int], types: list[int]) -> Array:
+    """Sum of the tables, then LayerNorm and a linear map, each where the model has it."""
     table, config = front.tensors, front.config
     x = table[WORDS][ids]
-    x = x + table["embeddings.position_embeddings.weight"][: len(ids)]
+    if config.position_table:
+        x = x + table[POSITIONS][config.first_position : config.first_position + len(ids)]
     if config.types:
         x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]
-    if not config.embedding_norm:
-        return np.asarray(x)
-    x = x - x.mean(axis=-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + config.norm_eps)
-    return np.asarray(x * table["embeddings.LayerNorm.weight"] + table["embeddings.LayerNorm.bias"])
+    if config.embedding_norm:
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + config.norm_eps)
+        x = x * table["embeddings.LayerNorm.weight"]
+        x = x + table["embeddings.LayerNorm.bias"] if config.embedding_beta else x
+    if config.embedding_size:
+        x = x @ table[f"{PROJECTION}.weight"].T + table[f"{PROJECTION}.bias"]
+    return np.asarray(x)
 
 
 def _encoding(tokenizer: Any, parts: tuple[str, ...]) -> Encoding:

@@ -1,1 +1,1 @@
-"""What an answer means."""
+"""What an answer means: one file a task, and what they share."""

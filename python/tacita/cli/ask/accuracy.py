@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import typer
 from rich.table import Table
 
@@ -25,6 +26,8 @@ from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
 from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.errors import InputError
+from tacita.front.embed import Text
 from tacita.plans.plan import Plan
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
@@ -32,8 +35,14 @@ from tacita.run.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private
 from tacita.schemes.ciphertext_estimate import parameters
 from tacita.schemes.registry import scheme_of
+from tacita.tasks.kinds import require_kind
+from tacita.tasks.task import REGRESSION, SINGLE_LABEL
+from tacita.tasks.task import Asked as Model
 
-Data = Annotated[Path, typer.Option("--data", help="A .tsv file: header, then sentence, tab, label number.")]
+Data = Annotated[
+    Path,
+    typer.Option("--data", help="A .tsv file: header, then sentence or two, label number; tabs between."),
+]
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many sentences (0: all).", min=0)]
 Keep = Annotated[
     Path | None,
@@ -43,10 +52,10 @@ Keep = Annotated[
 
 @dataclass(frozen=True)
 class Row:
-    """One sentence: label number, the float model's logits, the circuit's logits, seconds, number of
-    warnings."""
+    """One sentence: label number (or number), the float model's logits, the circuit's logits, seconds, number
+    of warnings."""
 
-    label: int
+    label: float
     reference: tuple[float, ...]
     logits: tuple[float, ...]
     seconds: float
@@ -71,11 +80,14 @@ def run(
     Lines that are malformed or over the limit are named and left out; the exit status is then 1.
     """
     checkpoint = asked.load()
-    examples = fitted(checkpoint, read_labelled(data)[: limit or None], asked.wish.tokens)
+    problem = measured(checkpoint.config)
+    labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
+    examples = fitted(checkpoint, labelled, asked.wish.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(UNTRUSTED)
-    plan, texts = planned(checkpoint, asked.wish), [example.line.text for example in good]
+    texts = [example.line.text for example in good]
+    plan = planned(checkpoint, asked.wish.calibrated_for(texts))
     with (
         nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
@@ -91,7 +103,8 @@ def run(
             answers = stack.enter_context(local)
         with progress(f"accuracy on {backend.value}") as report:
             rows = _rows(good, answers, report)
-    figures = {**summary(rows), "backend": backend.value, "encrypted": backend is BackendName.ckks}
+    measure = regression if problem == REGRESSION else summary
+    figures = {**measure(rows), "backend": backend.value, "encrypted": backend is BackendName.ckks}
     figures |= {"tokens": plan.tokens, "model": checkpoint.name, "plan_hash": plan.hash}
     figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
     figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None
@@ -103,17 +116,56 @@ def run(
         raise typer.Exit(UNTRUSTED)
 
 
+def measured(model: Model) -> str:
+    """Its problem. Raises InputError for one whose answers no label number or number of a file is about."""
+    require_kind("classify", model)
+    if model.problem not in (SINGLE_LABEL, REGRESSION):
+        raise InputError(
+            f"accuracy: a model of problem {model.problem}",
+            hint=f"it measures {SINGLE_LABEL} and {REGRESSION}",
+        )
+    return model.problem
+
+
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Shares and errors over all sentences."""
     found = np.array([np.argmax(row.logits) for row in rows])
     wanted = np.array([np.argmax(row.reference) for row in rows])
     labels = np.array([row.label for row in rows])
-    errors = np.array([np.max(np.abs(np.subtract(row.logits, row.reference))) for row in rows])
     return {
-        "sentences": len(rows),
         "accuracy": float(np.mean(found == labels)),
         "reference_accuracy": float(np.mean(wanted == labels)),
         "agreement": float(np.mean(found == wanted)),
+        **_errors(rows),
+    }
+
+
+def regression(rows: Sequence[Row]) -> dict[str, Any]:
+    """Pearson's correlations of the first number, None where one side does not vary; errors over all
+    sentences."""
+    found, wanted = (np.array([each[0] for each in both]) for both in zip(*map(_numbers, rows), strict=True))
+    labels = np.array([row.label for row in rows])
+    return {
+        "correlation": _correlation(found, labels),
+        "reference_correlation": _correlation(wanted, labels),
+        "correlation_with_reference": _correlation(found, wanted),
+        **_errors(rows),
+    }
+
+
+def _numbers(row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return row.logits, row.reference
+
+
+def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float | None:
+    """None where one of both does not vary."""
+    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0.0 and np.ptp(y) > 0.0 else None
+
+
+def _errors(rows: Sequence[Row]) -> dict[str, Any]:
+    errors = np.array([np.max(np.abs(np.subtract(row.logits, row.reference))) for row in rows])
+    return {
+        "sentences": len(rows),
         "max_abs_error": float(errors.max()),
         "mean_abs_error": float(errors.mean()),
         "warnings": sum(row.warnings > 0 for row in rows),
@@ -123,14 +175,14 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 @contextmanager
 def _privately(
-    plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[str], place: Place
+    plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], place: Place
 ) -> Iterator[Iterator[Answered]]:
     """One text a request, both sides on this machine."""
     with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
         yield (_answered(private, plan, checkpoint, text) for text in texts)
 
 
-def _answered(private: Private, plan: AnyPlan, checkpoint: Checkpoint, text: str) -> Answered:
+def _answered(private: Private, plan: AnyPlan, checkpoint: Checkpoint, text: Text) -> Answered:
     (answer,), seconds = private.answer([text], "")
     return Answered(answer, api.reference_logits(plan, checkpoint, text), sum(seconds.values()))
 
@@ -153,7 +205,11 @@ def _rows(
 def _show(figures: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     for name in ("accuracy", "reference_accuracy", "agreement"):
-        table.add_row(name.replace("_", " "), f"{100 * figures[name]:.2f} %")
+        if "accuracy" in figures:
+            table.add_row(name.replace("_", " "), f"{100 * figures[name]:.2f} %")
+    for name in ("correlation", "reference_correlation", "correlation_with_reference"):
+        if figures.get(name) is not None:
+            table.add_row(name.replace("_", " "), f"{figures[name]:.4f}")
     for name in ("max_abs_error", "mean_abs_error"):
         table.add_row(name.replace("_", " "), f"{figures[name]:.5f}")
     warned = f"{figures['sentences']}, {figures['warnings']} with a warning"

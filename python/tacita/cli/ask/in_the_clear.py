@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tacita import api
 from tacita.checkpoint import load
+from tacita.front.embed import Text
 from tacita.schemes.base import AnyPlan
 
 BLAS_THREADS = (
@@ -41,7 +42,7 @@ class Answered:
 
 @contextmanager
 def answered_locally(
-    plan: AnyPlan, model: Path, pooling: str | None, texts: Sequence[str], *, backend: str, processes: int
+    plan: AnyPlan, model: Path, pooling: str | None, texts: Sequence[Text], *, backend: str, processes: int
 ) -> Iterator[Iterator[Answered]]:
     """Answers in the order of the texts, as they come. The processes end with the block."""
     work = partial(_answered, plan, str(model), pooling, backend)
@@ -67,7 +68,7 @@ _opened = lru_cache(maxsize=1)(load)  # the model of a process
 
 
 def _answered(
-    plan: AnyPlan, model: str, pooling: str | None, backend: str, numbered: tuple[int, str]
+    plan: AnyPlan, model: str, pooling: str | None, backend: str, numbered: tuple[int, Text]
 ) -> Answered:
     seed, text = numbered
     checkpoint = _opened(model, pooling=pooling)

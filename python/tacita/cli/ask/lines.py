@@ -1,4 +1,4 @@
-"""A file of texts, one a line: what can be classified, and by number what cannot."""
+"""A file of texts or pairs, one a line: what can be classified, and by number what cannot."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tacita.cli.ask.columns import PAIR, Columns, columns_of, is_header
 from tacita.cli.console import err, shown
 from tacita.errors import InputError
-from tacita.front.embed import tokenize
+from tacita.front.embed import Text, length_of
 from tacita.front.front import Embedder
 
 MAX_BYTES = 1 << 28  # of a file of texts
@@ -17,11 +18,11 @@ MAX_BYTES = 1 << 28  # of a file of texts
 
 @dataclass(frozen=True)
 class Line:
-    """number: from 1, as editors count. text: stripped; empty when `problem` says why it cannot be
-    classified."""
+    """number: from 1, as editors count. text: stripped, or both of a pair; empty when `problem` says why it
+    cannot be classified."""
 
     number: int
-    text: str
+    text: Text
     problem: str = ""
 
 
@@ -35,6 +36,26 @@ def read_lines(path: Path) -> list[Line]:
     if not lines:
         raise InputError(f"{path}: holds no text", hint="one text a line")
     return lines
+
+
+def read_pairs(path: Path) -> list[Line]:
+    """As `read_lines`, of a file of two texts a line with a tab between; a first line that names columns says
+    which (`columns`)."""
+    lines = read_lines(path)
+    first, columns = str(lines[0].text), PAIR
+    if is_header(first):
+        columns, lines = columns_of(first), lines[1:]
+    if len(columns.texts) != 2:
+        raise InputError(f"{path}: one column of texts", hint="--pair takes two, with a tab between them")
+    return [_paired(line, columns) for line in lines]
+
+
+def in_pairs(texts: Sequence[str]) -> list[Line]:
+    """Texts of a command line, two by two. Raises InputError for an odd number."""
+    if len(texts) % 2:
+        raise InputError(f"--pair: {len(texts)} texts", hint="two texts for each pair")
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return [Line(number, pair) for number, pair in enumerate(pairs, 1)]
 
 
 def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
@@ -72,9 +93,18 @@ def _decoded(number: int, raw: bytes) -> Line:
         return Line(number, "", f"not UTF-8 ({error.reason} at byte {error.start})")
 
 
+def _paired(line: Line, columns: Columns) -> Line:
+    if line.problem:
+        return line
+    text = columns.text(str(line.text))
+    if text is None:
+        return Line(line.number, "", "not two texts with a tab between")
+    return Line(line.number, text)
+
+
 def _fitted(model: Embedder, line: Line, tokens: int) -> Line:
     try:
-        found = len(tokenize(model, line.text)[0])
+        found = length_of(model, line.text)
     except InputError as error:
         return Line(line.number, "", str(error))
     positions = model.config.positions

@@ -41,11 +41,12 @@ from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.steps.figures import usage_fields
 from tacita.errors import InputError
-from tacita.front.embed import tokenize
+from tacita.front.embed import Text, length_of
 from tacita.measure.batch import StageClock, operation_counts, quality, stage_rows
 from tacita.measure.dashformer import split
 from tacita.measure.own_prices import prices_here
 from tacita.measure.worst import compared
+from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -88,9 +89,9 @@ class Task:
     planned."""
 
     model: Checkpoint
-    texts: Sequence[str]
+    texts: Sequence[Text]
     labels: Sequence[int] | None
-    calibration: Sequence[str] | None
+    calibration: Sequence[Text] | None
     tokens: int
     scheme: str
     preset: str
@@ -148,10 +149,10 @@ def batch(
     """
     checkpoint = load_model(model, pooling)
     examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
-    fitting = [(text, label) for text, label in examples if len(tokenize(checkpoint, text)[0]) <= tokens]
+    fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
     chosen = _repeated(fitting, inputs)
     labels = [label for _, label in chosen] if texts else None
-    calibration = None if texts else load_texts()[::2]
+    calibration = Wish().calibrated_for([text for text, _ in chosen]).texts if texts else load_texts()[::2]
     task = Task(checkpoint, [text for text, _ in chosen], labels, calibration, tokens, scheme, preset)
     figures = _measured(task, Machine(backend, threads, memory, allow_insecure), work)
     with reporting(json, figures):
@@ -194,7 +195,7 @@ def dashformer(
         _show(figures)
 
 
-def _repeated(examples: Sequence[tuple[str, int]], count: int | None) -> list[tuple[str, int]]:
+def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> list[tuple[Text, int]]:
     """`count` examples (default: all), from the beginning again when there are fewer."""
     if not examples:
         raise InputError("bench: the file holds no text", hint="a header line, then text, tab, label number")
@@ -282,7 +283,7 @@ def _locally(plan: Plan, task: Task, machine: Machine, _: Workdir) -> Ran:
     return ran
 
 
-def _groups(texts: Sequence[str], size: int) -> list[Sequence[str]]:
+def _groups(texts: Sequence[Text], size: int) -> list[Sequence[Text]]:
     return [texts[at : at + size] for at in range(0, len(texts), size)]
 
 

@@ -37,16 +37,25 @@ from tacita.cli.options import (
 from tacita.cli.report import security_of
 from tacita.cli.steps.evaluate import Memory
 from tacita.errors import InputError
-from tacita.front.embed import tokenize
-from tacita.measure.one import Ran, Sample, encrypted, figures, simulated, unrounded
+from tacita.front.embed import Text, length_of
+from tacita.measure.one import (
+    Ran,
+    Sample,
+    compared_layers,
+    encrypted,
+    figures,
+    simulated,
+    unrounded,
+)
 from tacita.measure.own_prices import prices_here
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
+from tacita.run.resources import threads as processors
 from tacita.server.session import MEMORY_GB
 
-CALIBRATING, MEASURED = 16, 2  # inputs: random ones of a shape, and how many are timed
+CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
 SEEDS = 2, 3  # of these
 
 OneModel = Annotated[
@@ -120,7 +129,8 @@ def one(
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
         paid = read_prices(prices) or prices_here(preset)
-        plan = api.plan(chosen.model, scheme="thor", prices=paid, progress=report, **options)
+        options |= {"prices": paid, "progress": report, "processes": processors()}
+        plan = api.plan(chosen.model, scheme="thor", **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     plan = unrounded(plan)
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
@@ -130,6 +140,7 @@ def one(
                 engine.require_secure(plan.parameters, allow_insecure=allow_insecure)
                 how: dict[str, Any] = {"threads": threads, "memory": memory, "allow_insecure": allow_insecure}
                 encrypted(plan, chosen.model, chosen.samples, ran, files, report, **how)
+                compared_layers(plan, chosen.model, chosen.samples[0], ran, report)
             else:
                 simulated(plan, chosen.model, chosen.samples, ran, backend.value, report)
     found = figures(plan, chosen.model, chosen.samples, ran, backend.value, memory)
@@ -146,9 +157,9 @@ def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measur
     return Measured(model, measured, {"hidden_states": calibrating})
 
 
-def _of_model(model: Checkpoint, tokens: int, texts: Sequence[str], inputs: int) -> Measured:
+def _of_model(model: Checkpoint, tokens: int, texts: Sequence[Text], inputs: int) -> Measured:
     """The first so many that fit of every second text; the others calibrate."""
-    fitting = [text for text in texts[1::2] if len(tokenize(model, text)[0]) <= tokens]
+    fitting = [text for text in texts[1::2] if length_of(model, text) <= tokens]
     if len(fitting) < inputs:
         found = f"{len(fitting)} of {len(texts[1::2])} texts have up to {tokens} tokens"
         raise InputError(f"bench one: {found}, {inputs} wanted", hint="fewer --inputs, more --texts")
@@ -167,6 +178,10 @@ def _show(found: dict[str, Any]) -> None:
     estimate = f"estimate {duration(found['predicted_seconds'])}"
     table.add_row("second request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
     table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")
+    if found["layer_errors"]:
+        worst = max(found["layer_errors"], key=lambda row: row["error"])
+        where = f"of {worst['name']}'s range, on {found['layer_errors_from']}"
+        table.add_row("largest error of a layer", f"{100 * worst['error']:.2f} % {where}")
     table.add_row("same label as float", f"{100 * found['agreement']:.0f} %, cosine {found['cosine']:.6f}")
     table.add_row("peak memory", f"{found['peak_rss_gb']:.2f} GB")
     table.add_row("prices", shown(found["prices"]))

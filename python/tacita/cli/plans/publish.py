@@ -45,7 +45,7 @@ def run(
     encoder."""
     with step("publish", json) as timed:
         if planned_before:
-            plan, checkpoint, _ = opened(work, asked.folder)
+            plan, checkpoint, _ = opened(work, asked.folder, asked.documents)
         else:
             plan, checkpoint = _made(asked, Workdir(work).plan)
         whole = api.publish(plan, checkpoint, output)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tacita.cli.answers import label_of, numbers
+from tacita.cli.answers import numbers, said
 from tacita.cli.console import err, out, shown
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, Work, option
+from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Pair, Public, Work, option
+from tacita.cli.steps.encrypt import fitting, one_text
 from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
+from tacita.errors import InputError
+from tacita.front.embed import Text
 
 UNTRUSTED = 1  # exit status when a decoded result must not be trusted
 SHOWN = 16  # numbers of an answer
@@ -20,21 +24,35 @@ Count = Annotated[
     int | None,
     option("--count", help="Texts in the request (default: all places of its batch).", min=1),
 ]
+Given = Annotated[
+    list[str] | None,
+    option("--text", help="The text that was encrypted (of a pair both, with --pair)."),
+]
+GivenFile = Annotated[Path | None, option("--file", help="The file of texts that was encrypted.")]
 
 
 def run(
     public: Public = PUBLIC_DEFAULT,
     work: Work = WORK_DEFAULT,
     count: Count = None,
+    text: Given = None,
+    file: GivenFile = None,
+    pair: Pair = False,
     json: Json = None,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Decrypt the answers, check them, round them."""
+    """Decrypt the answers, check them, round them.
+
+    An answer about tokens (`tag`, `answer`, `fill`) is told by the text that was encrypted, which no file of
+    a run holds: give it again.
+    """
+    if text and file:
+        raise InputError("decrypt: --text and --file", hint="one of the two: what was encrypted")
     with step("decrypt", json) as timed:
         client = Client(public, work, allow_insecure=allow_insecure)
-        answers = client.decrypt_batch(count)
-        timed.fields |= to_json(answers[0])
-        timed.fields["answers"] = [to_json(answer) for answer in answers]
+        answers = client.decrypt_batch(count, _given(client, text or [], file, pair=pair))
+        timed.fields |= answers[0].to_json()
+        timed.fields["answers"] = [answer.to_json() for answer in answers]
     for number, answer in enumerate(answers, 1):
         place = f"{number}: " if client.plan.batch > 1 else ""
         _show(answer, place)
@@ -42,16 +60,20 @@ def run(
         raise typer.Exit(UNTRUSTED)
 
 
-def to_json(answer: Answer) -> dict[str, str | Sequence[float] | Sequence[str] | None]:
-    """The fields of one answer."""
-    return {"label": answer.label, "logits": list(answer.logits), "warnings": list(answer.warnings)}
+def _given(client: Client, texts: Sequence[str], file: Path | None, *, pair: bool) -> list[Text]:
+    """The texts that were encrypted, as `tacita encrypt` took them."""
+    if file is not None:
+        return [line.text for line in fitting(client, file, pair=pair) if not line.problem]
+    one = one_text(texts, pair=pair)
+    return [] if one is None else [one]
 
 
 def _show(answer: Answer, place: str) -> None:
-    what = "vector" if answer.label is None else "label"
-    label, logits = label_of(answer.label, answer.logits), numbers(answer.logits, SHOWN)
+    what = "answer" if answer.label is None else "label"
+    logits = numbers(answer.logits, SHOWN)
     out.print(
-        f"{place}{what}: {label}   {'first' if answer.label is None else 'logits'}: {logits}", soft_wrap=True
+        f"{place}{what}: {said(answer)}   {'first' if answer.label is None else 'logits'}: {logits}",
+        soft_wrap=True,
     )
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

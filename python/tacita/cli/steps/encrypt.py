@@ -1,7 +1,8 @@
-"""`tacita encrypt`: a text, a file of texts or hidden states into request.ct."""
+"""`tacita encrypt`: a text or a pair, a file of these, or hidden states into request.ct."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tacita.cli.ask.lines import Line, checked, read_lines, report_problems
+from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.console import duration, out, shown, size
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Public, TextFile, Work, option
+from tacita.cli.options import (
+    PUBLIC_DEFAULT,
+    WORK_DEFAULT,
+    Insecure,
+    Json,
+    Pair,
+    Public,
+    TextFile,
+    Work,
+    option,
+)
 from tacita.cli.steps.step import step
 from tacita.client import Client
 from tacita.errors import InputError
+from tacita.front.embed import Text
 from tacita.protocol.files import Workdir
 
 HiddenStates = Annotated[
@@ -25,8 +37,12 @@ REJECTED = 1  # exit status when lines of the file were left out
 
 
 def run(
-    text: Annotated[str | None, typer.Argument(help="The text to classify.", show_default=False)] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]", help="The text, or with --pair two.", show_default=False),
+    ] = None,
     file: TextFile = None,
+    pair: Pair = False,
     hidden_states: HiddenStates = None,
     public: Public = PUBLIC_DEFAULT,
     work: Work = WORK_DEFAULT,
@@ -34,7 +50,8 @@ def run(
     allow_insecure: Insecure = False,
 ) -> None:
     """Tokenise, embed, pack and encrypt; the lengths of the texts are encrypted too."""
-    if sum(given is not None for given in (text, file, hidden_states)) != 1:
+    one = one_text(text or [], pair=pair)
+    if sum(given is not None for given in (one, file, hidden_states)) != 1:
         raise InputError(
             "encrypt: give a text, a --file of texts or --hidden-states", hint="exactly one of the three"
         )
@@ -43,13 +60,13 @@ def run(
         folder = Workdir(work)
         client = Client(public, folder, allow_insecure=allow_insecure)
         if file is not None:
-            lines = _fitting(client, file)
+            lines = fitting(client, file, pair=pair)
             spoiled = report_problems(file, lines)
             numbers = [line.number for line in lines if not line.problem]
             client.encrypt_batch([line.text for line in lines if not line.problem])
             timed.fields["lines"] = numbers
         else:
-            client.encrypt(text, hidden_states=read_states(hidden_states) if hidden_states else None)
+            client.encrypt(one, hidden_states=read_states(hidden_states) if hidden_states else None)
         written = folder.request.stat().st_size
         timed.fields["bytes"] = {"request": written}
     out.print(
@@ -60,7 +77,15 @@ def run(
         raise typer.Exit(REJECTED)
 
 
-def _fitting(client: Client, file: Path) -> list[Line]:
+def one_text(texts: Sequence[str], *, pair: bool) -> Text | None:
+    """The text or the pair of a command line, if any. Raises InputError for more."""
+    if len(texts) > (2 if pair else 1):
+        raise InputError(f"{len(texts)} texts", hint="one, two with --pair, or a --file of many")
+    found = [line.text for line in in_pairs(texts)] if pair else list(texts)
+    return found[0] if found else None
+
+
+def fitting(client: Client, file: Path, *, pair: bool) -> list[Line]:
     """The lines of a file, those that cannot be encrypted with a problem. Raises InputError for a model
     without a tokenizer."""
     front = client.public.front
@@ -68,7 +93,7 @@ def _fitting(client: Client, file: Path) -> list[Line]:
         raise InputError(
             "encrypt: the model starts from hidden states", hint="pass --hidden-states in place of --file"
         )
-    return checked(front, read_lines(file), client.plan.tokens)
+    return checked(front, read_pairs(file) if pair else read_lines(file), client.plan.tokens)
 
 
 def read_states(path: Path) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ import typer
 
 from tacita.api import Server
 from tacita.cli.console import MESSAGE, duration, err, out, progress, shown, size
-from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Insecure, Json, Model, Threads, Work
+from tacita.cli.options import MODEL_DEFAULT, WORK_DEFAULT, Documents, Insecure, Json, Model, Threads, Work
 from tacita.cli.steps.figures import StageTimes, figures_of, forecast_text
 from tacita.cli.steps.standing import ask, stay
 from tacita.cli.steps.step import opened, step
@@ -60,6 +60,7 @@ Waiting = Annotated[
 def run(
     work: Work = WORK_DEFAULT,
     model: Model = MODEL_DEFAULT,
+    documents: Documents = None,
     threads: Threads = 0,
     memory: Memory = MEMORY_GB,
     resume: Resume = True,
@@ -72,18 +73,20 @@ def run(
 ) -> None:
     """Run the model on the ciphertexts."""
     _require_one_role(listen, connect, requests)
+    if connect is not None and documents is not None:
+        raise InputError("--connect with --documents", hint="the server that stays was started with its own")
     if connect is not None:
         ask(connect, Workdir(work), json)
         return
     if listen is not None:
-        plan, checkpoint, _ = opened(work, model)
+        plan, checkpoint, _ = opened(work, model, documents)
         root = work if requests is None else requests
         options: dict[str, Any] = {"threads": threads, "memory": memory, "resume": resume}
         standing = Standing(plan, checkpoint, root, allow_insecure=allow_insecure, **options)
         stay(standing, listen, waiting)
         return
     with step("evaluate", json) as timed, progress("evaluate") as report:
-        plan, checkpoint, folder = opened(work, model)
+        plan, checkpoint, folder = opened(work, model, documents)
         server = Server(
             plan,
             checkpoint,

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from tacita.checkpoint import Checkpoint, load
+from tacita.checkpoint.documents import with_documents
 from tacita.cli.console import write_report
 from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir, require
 from tacita.run.resources import peak_memory_gb
+from tacita.tasks.index import Index
 
 
-def opened(work: Path, model: Path) -> tuple[Plan, Checkpoint, Workdir]:
+def opened(work: Path, model: Path, documents: Path | None = None) -> tuple[Plan, Checkpoint, Workdir]:
     """Plan, checkpoint and files of a step; hidden-state models load without embeddings."""
     folder = Workdir(work)
     plan = Plan.load(require(folder.plan, "plan"))
-    return plan, load(model, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None), folder
+    found = load(model, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None)
+    return plan, with_documents(found, Index.load(documents)) if documents else found, folder
 
 
 @dataclass

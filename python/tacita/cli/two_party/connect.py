@@ -1,17 +1,17 @@
-"""`tacita classify --connect`: texts classified together with a server that does not see them."""
+"""`tacita classify --connect` and its like: texts answered together with a server that does not see them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 
-from tacita.cli.answers import label_of
+from tacita.cli.answers import said, text_of
 from tacita.cli.ask.lines import Line, checked, report_problems
 from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.steps.decrypt import UNTRUSTED
@@ -21,10 +21,11 @@ from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError, TacitaError
-from tacita.front.embed import tokenize
+from tacita.front.embed import length_of
 from tacita.protocol.party import Identity, Party, dial
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
+from tacita.tasks.kinds import require_kind
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,31 @@ class Result:
         return sum(self.steps.values())
 
 
-def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Path | None) -> None:
-    """Connects, classifies every text and shows what it cost. Exit status 1 when an answer must not be
-    trusted."""
+class Asking(Protocol):
+    """What is asked: see `cli.ask.core.Question`."""
+
+    @property
+    def verb(self) -> str: ...
+    @property
+    def lines(self) -> Sequence[Line]: ...
+    @property
+    def file(self) -> Path | None: ...
+    @property
+    def others(self) -> tuple[str, ...]: ...
+    @property
+    def suits(self) -> Callable[[str, str], None]: ...
+
+
+def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Result], bool, str]:
+    """Connects, asks every text and shows what it cost: all answers, whether there is one for each line and
+    each can be trusted, and the model's name. Raises InputError for a model of another kind."""
     began = time.monotonic()
     session = RenewableSession(lambda: _dialled(how), _greeted)
     try:
-        good, spoiled = _fitting(session.client, lines, file)
+        plan = session.client.plan
+        require_kind(question.verb, plan, *question.others)
+        question.suits(plan.name, "")
+        good, spoiled = _fitting(session.client, question.lines, question.file)
         results = _classified(session, good, json, began)
         with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
             session.client.end()
@@ -83,8 +102,7 @@ def classify(lines: Sequence[Line], file: Path | None, how: Connection, json: Pa
         out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
         if how.profile:
             show_profile(figures["profile"])
-    if spoiled or any(result.answer.warnings for result in results):
-        raise typer.Exit(UNTRUSTED)
+    return results, not spoiled and not any(result.answer.warnings for result in results), plan.name
 
 
 def _dialled(how: Connection) -> Party:
@@ -128,7 +146,7 @@ def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -
     front, tokens = client.part.front, client.plan.tokens
     if file is None:
         for line in lines:
-            if (count := len(tokenize(front, line.text)[0])) > tokens:
+            if (count := length_of(front, line.text)) > tokens:
                 raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
         return list(lines), False
     lines = checked(front, lines, tokens)
@@ -168,8 +186,8 @@ def _show(result: Result) -> None:
     answer = result.answer
     logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
     more = ", ..." if len(answer.logits) > 8 else ""
-    label = label_of(answer.label, answer.logits)
-    out.print(f"[bold]{label}[/bold]  \\[{logits}{more}]  {shown(result.line.text)}", soft_wrap=True)
+    text = text_of(result.line.text)
+    out.print(f"[bold]{said(answer)}[/bold]  \\[{logits}{more}]  {text}", soft_wrap=True)
     out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
@@ -194,9 +212,7 @@ def _row(result: Result) -> dict[str, Any]:
     answer = result.answer
     return {
         "line": result.line.number,
-        "label": answer.label,
-        "logits": list(answer.logits),
-        "warnings": list(answer.warnings),
+        **answer.to_json(),
         "seconds": result.seconds,
         "steps": result.steps,
         **result.cost,

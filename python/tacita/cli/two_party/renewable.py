@@ -9,6 +9,7 @@ from typing import Any
 from tacita.client.answer import Answer
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import PeerError, RefusedError
+from tacita.front.embed import Text
 from tacita.protocol.party import Party
 from tacita.protocol.refusal import Reason
 from tacita.two_party.shares import Watch
@@ -26,7 +27,7 @@ class RenewableSession:
         self._party = connect()
         self.client = self._greeted()
 
-    def classify(self, text: str, watch: Watch) -> Answer:
+    def classify(self, text: Text, watch: Watch) -> Answer:
         """As `TwoPartyClient.classify`, under a new key of the server's table if need be."""
         for _ in range(TRIES - 1):
             try:

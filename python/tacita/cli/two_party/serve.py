@@ -40,7 +40,7 @@ from tacita.server.two_party import TwoPartyServer
 BANDWIDTH = 1000.0
 
 
-@asking("scheme", "tokens", "calibration")
+@asking("scheme", "tokens", "calibration", "documents")
 def run(
     asked: Asked,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
@@ -166,7 +166,7 @@ def _require_known_clients(public_embeddings: bool, client_ca: Path | None, anyb
 def _texts_of_a_key(plan: TwoPartyPlan, given: int | None) -> int | None:
     if plan.embedding is None:
         return None
-    return texts_of_a_key(plan.config.outputs) if given is None else given or None
+    return texts_of_a_key(plan.numbers) if given is None else given or None
 
 
 def _receive(
@@ -216,9 +216,9 @@ def _warn(plan: TwoPartyPlan, host: str, client_ca: Path | None) -> None:
             "learns the weights far faster than answers tell them (--client-ca admits clients that you know)",
             soft_wrap=True,
         )
-    if plan.embedding and plan.config.outputs > LONGEST_SAFE:
+    if plan.embedding and plan.numbers > LONGEST_SAFE:
         err.print(
-            f"[yellow]warning:[/yellow] an answer of {plan.config.outputs} numbers can carry the hidden "
+            f"[yellow]warning:[/yellow] an answer of {plan.numbers} numbers can carry the hidden "
             "table's key to "
             "a client that deviates from the protocol, in one or two texts",
             soft_wrap=True,

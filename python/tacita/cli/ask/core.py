@@ -1,0 +1,211 @@
+"""What all commands that ask a model have in common: from lines of texts to answers, on the interpreter of
+choice or with a server, shown and reported."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from tacita import api
+from tacita.checkpoint import Checkpoint
+from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
+from tacita.cli.ask.running import Running
+from tacita.cli.asked import Asked
+from tacita.cli.console import out, progress, reporting
+from tacita.cli.options import BackendName
+from tacita.cli.plans.making import planned
+from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
+from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.cli.two_party import connect as connection
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.planning.wish import Wish
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol.files import Workdir
+from tacita.run.resources import peak_memory_gb
+from tacita.run.resources import threads as all_threads
+from tacita.schemes.base import AnyPlan, Place, Seconds
+from tacita.schemes.loopback import listening
+from tacita.schemes.plan_files import save
+from tacita.schemes.registry import scheme_of
+from tacita.tasks.kinds import require_kind
+
+PLANNED = ("scheme", "packing", "objective", "tokens", "preset", "functions", "calibration", "link")
+Answerer = Callable[
+    [Sequence[Text], str], tuple[list[api.Answer], Seconds]
+]  # texts of one request, title of its bar
+
+
+@dataclass(frozen=True)
+class Question:
+    """verb: the command, a key of `tasks.kinds.GIVES`. lines: texts. file: they are from, if any. others:
+    kinds of models that the command takes besides its own. suits: called with the model's name and sha256
+    (empty of a server's) before anything is asked, to refuse it.
+    """
+
+    verb: str
+    lines: Sequence[Line]
+    file: Path | None = None
+    others: tuple[str, ...] = ()
+    suits: Callable[[str, str], None] = lambda name, sha256: None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """answers: beside their lines. model: name, and sha256 where the model is here. trusted: whether every
+    line has an answer, and every answer can be trusted."""
+
+    answers: Sequence[tuple[Line, api.Answer]]
+    model: str
+    sha256: str
+    trusted: bool
+
+    def end(self) -> None:
+        """Ends the command: exit status 1 unless all is well."""
+        if not self.trusted:
+            raise typer.Exit(UNTRUSTED)
+
+
+def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool = False) -> list[Line]:
+    """Texts of the command line or of a file. Raises InputError for both or none, or an empty text."""
+    if bool(texts) == (file is not None):
+        raise InputError(f"{verb}: give texts or a --file of them", hint="exactly one of the two")
+    if file is not None:
+        return read_pairs(file) if pair else read_lines(file)
+    if not all(text.strip() for text in texts):
+        raise InputError(f"{verb}: the text is empty", hint="pass at least one word")
+    return in_pairs(texts) if pair else [Line(number, text) for number, text in enumerate(texts, 1)]
+
+
+def ask(question: Question, asked: Asked, running: Running) -> Outcome:
+    """All answers, shown and reported. Raises typer.Exit where no line can be asked; what planning and
+    running raise."""
+    if how := running.connection:
+        return _connected(question, how, running.json)
+    checkpoint = asked.load()
+    require_kind(question.verb, checkpoint.config, *question.others)
+    question.suits(checkpoint.name, checkpoint.sha256)
+    file, lines = question.file, question.lines
+    lines = checked(checkpoint, lines, asked.wish.tokens) if file else lines
+    spoiled = report_problems(file, lines) if file else False
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
+    began = time.monotonic()
+    plan = planned(checkpoint, _wish(asked.wish, good, several=file is not None))
+    seconds = {"plan": time.monotonic() - began}
+    if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks:
+        with _own_server(plan, checkpoint, running.threads) as (target, whom):
+            found = _connected(replace(question, lines=good), running.connected(target, whom), running.json)
+        return replace(found, sha256=checkpoint.sha256, trusted=found.trusted and not spoiled)
+    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds)
+    trusted = not spoiled and not any(result.answer.warnings for result in results)
+    answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
+    return Outcome(answers, checkpoint.name, checkpoint.sha256, trusted)
+
+
+def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
+    """For so many texts."""
+    wish = wish.calibrated_for([line.text for line in lines])
+    return replace(wish, inputs=len(lines) if several or wish.scheme else None)
+
+
+def _connected(question: Question, how: connection.Connection, json: Path | None) -> Outcome:
+    results, trusted, name = connection.ask(question, how, json)
+    return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
+
+
+def _on_this_machine(
+    plan: AnyPlan,
+    checkpoint: Checkpoint,
+    lines: Sequence[Line],
+    question: Question,
+    running: Running,
+    seconds: Seconds,
+) -> list[Classified]:
+    """Answers beside the float model's; shows them and the run's figures."""
+    work, backend = running.work, running.backend
+    with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+        place = Place(Path(folder), running.threads, running.memory, running.allow_insecure, bar=progress)
+        save(plan, Workdir(Path(folder)).plan) if work else None
+        with _answerer(backend, plan, checkpoint, place, seconds) as answerer:
+            results = _answered(plan, checkpoint, [line for line in lines if not line.problem], answerer)
+        sizes = _sizes(Workdir(Path(folder)))
+    figures = run_report(
+        plan,
+        results,
+        backend=backend.value,
+        seconds=seconds,
+        sizes=sizes,
+        peak_rss_gb=peak_memory_gb(),
+        threads=running.threads or all_threads(),
+    )
+    figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
+    with reporting(running.json, figures):
+        show_lines(results) if question.file else show_results(results)
+        show_run(figures)
+    return results
+
+
+def _answered(
+    plan: AnyPlan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer
+) -> list[Classified]:
+    """The texts, as many a request as the plan holds."""
+    groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
+    results: list[Classified] = []
+    for index, group in enumerate(groups, 1):
+        title = f"request {index} of {len(groups)}, " if len(groups) > 1 else ""
+        answers, seconds = answerer([line.text for line in group], title)
+        for line, answer in zip(group, answers, strict=True):
+            reference = tuple(np.ravel(api.reference_logits(plan, checkpoint, line.text)).tolist())
+            results.append(Classified(line.text, answer, reference, seconds, line.number, index))
+    return results
+
+
+@contextmanager
+def _own_server(
+    plan: TwoPartyPlan, checkpoint: Checkpoint, threads: int
+) -> Iterator[tuple[str, connection.Trusted]]:
+    """A server on this machine, for want of one to connect to, and whom to trust there."""
+    with listening(scheme_of(plan.scheme).server(plan, checkpoint), threads) as address:
+        target = f"{address.host}:{address.port}"
+        out.print(
+            f"no --connect: both parties run here; a server of our own listens on {target}, "
+            f"certificate SHA-256 {address.fingerprint}",
+            soft_wrap=True,
+        )
+        yield target, connection.Trusted(None, address.fingerprint, None, False)
+
+
+@contextmanager
+def _answerer(
+    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, place: Place, seconds: Seconds
+) -> Iterator[Answerer]:
+    """In the clear, or with both sides on this machine; what is done once is added to the seconds."""
+    if backend is not BackendName.ckks:
+        yield lambda texts, title: _locally(backend, plan, checkpoint, texts, title)
+        return
+    with scheme_of(plan.scheme).private(plan, checkpoint, place) as private:
+        seconds |= private.seconds
+        yield private.answer
+
+
+def _locally(
+    backend: BackendName, plan: AnyPlan, checkpoint: Checkpoint, texts: Sequence[Text], title: str
+) -> tuple[list[api.Answer], Seconds]:
+    began = time.monotonic()
+    with progress(f"{title}{backend.value}") as report:
+        answers = api.classify_batch_locally(plan, checkpoint, texts, backend=backend.value, progress=report)
+    return answers, {"evaluate": time.monotonic() - began}
+
+
+def _sizes(files: Workdir) -> dict[str, int]:
+    """Bytes of the files that pass between the parties; 0 where none was made."""
+    paths = {"evaluation_keys": files.evaluation_keys, "request": files.request, "response": files.response}
+    return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}

@@ -1,0 +1,122 @@
+"""How a command that asks a model runs: options that all of them have, declared once. A command takes
+`running: Running` in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacita.cli.asked import standing_for
+from tacita.cli.options import BackendName, Insecure, Json, Threads, option
+from tacita.cli.steps.evaluate import Memory
+from tacita.cli.two_party.connect import Connection, Trusted
+from tacita.cli.two_party.connection import (
+    TIMEOUT_DEFAULT,
+    Certificate,
+    Key,
+    Plain,
+    Profile,
+    Timeout,
+    identity_of,
+)
+from tacita.server.session import MEMORY_GB
+
+RUNNING = "running"  # the parameter that the options stand for
+Backend = Annotated[BackendName, typer.Option("--backend", help="plain and sim encrypt nothing.")]
+Keep = Annotated[
+    Path | None,
+    option("--work", help="Keep plan, keys and ciphertexts here (ckks only)."),
+]
+Connect = Annotated[
+    str | None,
+    option(
+        "--connect",
+        metavar="HOST:PORT",
+        help="Ask a `tacita serve` by the two-party protocol; no model folder is needed.",
+    ),
+]
+Trust = Annotated[
+    Path | None,
+    option("--trust", help="With --connect: PEM file of the server's certificate, or its signer's."),
+]
+Fingerprint = Annotated[
+    str | None,
+    option(
+        "--fingerprint",
+        metavar="SHA256",
+        help="With --connect: trust exactly the server whose certificate has this hash.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    option(
+        "--name", help="With --connect and --trust: the name in the server's certificate (default: the host)."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Running:
+    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine. The others: of a
+    connection to a server."""
+
+    backend: BackendName
+    threads: int
+    memory: float
+    work: Path | None
+    json: Path | None
+    allow_insecure: bool
+    connect: str | None
+    trust: Path | None
+    fingerprint: str | None
+    name: str | None
+    certificate: Path | None
+    key: Path | None
+    insecure_plain_tcp: bool
+    timeout: float
+    profile: bool
+
+    @property
+    def connection(self) -> Connection | None:
+        """To the server that --connect names. Raises InputError for half an identity."""
+        if self.connect is None:
+            return None
+        whom = Trusted(self.trust, self.fingerprint, self.name, self.insecure_plain_tcp)
+        return self.connected(self.connect, whom, own=True)
+
+    def connected(self, target: str, whom: Trusted, *, own: bool = False) -> Connection:
+        """To another one. own: with the identity that the options name."""
+        identity = identity_of(self.certificate, self.key) if own else None
+        return Connection(target, whom, identity, self.timeout, self.threads, self.profile)
+
+
+DECLARED = (
+    ("backend", Backend, BackendName.ckks),
+    ("threads", Threads, 0),
+    ("memory", Memory, MEMORY_GB),
+    ("work", Keep, None),
+    ("json", Json, None),
+    ("allow_insecure", Insecure, False),
+    ("connect", Connect, None),
+    ("trust", Trust, None),
+    ("fingerprint", Fingerprint, None),
+    ("name", Name, None),
+    ("certificate", Certificate, None),
+    ("key", Key, None),
+    ("insecure_plain_tcp", Plain, False),
+    ("timeout", Timeout, TIMEOUT_DEFAULT),
+    ("profile", Profile, False),
+)
+
+
+def running(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorates a command: the options become its parameter `running`."""
+    return standing_for(RUNNING, DECLARED, _built)(command)
+
+
+def _built(given: dict[str, Any]) -> Running:
+    return Running(**{field.name: given.pop(field.name) for field in fields(Running)})

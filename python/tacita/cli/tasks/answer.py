@@ -1,0 +1,65 @@
+"""`tacita answer`: a question and a context in, the part of the context that answers it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacita.cli.ask.core import PLANNED, Question, ask
+from tacita.cli.ask.lines import Line
+from tacita.cli.ask.running import Running, running
+from tacita.cli.asked import Asked, asking
+from tacita.cli.console import out, shown
+from tacita.cli.options import option
+from tacita.errors import InputError
+from tacita.front.embed import MAX_CHARACTERS
+from tacita.tasks.tokens.extract import Extract
+
+Context = Annotated[str, option("--context", help="The text that holds the answer, or a file with it.")]
+
+
+@asking(*PLANNED)
+@running
+def run(
+    asked: Asked,
+    running: Running,
+    question: Annotated[str, typer.Argument(help="What to answer.", show_default=False)],
+    context: Context,
+) -> None:
+    """Answer a question by a part of a context, neither of which the server sees."""
+    if not question.strip():
+        raise InputError("answer: the question is empty", hint="pass at least one word")
+    found = ask(Question("answer", [Line(1, (question, read_context(context)))]), asked, running)
+    for _, answer in found.answers:
+        if isinstance(answer, Extract):
+            show(answer)
+    found.end()
+
+
+def read_context(given: str) -> str:
+    """The content of a file of this name, else the text itself. Raises InputError for a file that cannot be
+    read, is huge, or is empty."""
+    path = Path(given)
+    try:
+        if not path.is_file():
+            return given
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1).strip()
+    except OSError as error:
+        if not path.suffix or " " in given:  # a text may be too long for the name of a file
+            return given
+        raise InputError(f"{path}: cannot be read ({error})", hint="a file of text") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 ({error.reason})", hint="a file of text") from error
+    if not text or len(text) > MAX_CHARACTERS:
+        raise InputError(f"{path}: empty, or over {MAX_CHARACTERS} characters", hint="split it")
+    return text
+
+
+def show(answer: Extract) -> None:
+    """The span, where it stands, and how sure the model is."""
+    span = answer.span
+    where = f"characters {span.start} to {span.end} of the context"
+    out.print(f"[bold]{shown(span.text)}[/bold]   {where}, score {span.score:.3f}", soft_wrap=True)

@@ -1,0 +1,78 @@
+"""`tacita embed`: texts in, vectors out, into a file of vectors or an index to search."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tacita.cli.ask.core import PLANNED, Outcome, Question, ask, lines_of
+from tacita.cli.ask.running import Running, running
+from tacita.cli.asked import Asked, asking
+from tacita.cli.console import out, several, shown
+from tacita.cli.options import Pair, TextFile, option
+from tacita.errors import FileError, InputError
+from tacita.front.embed import parts_of
+from tacita.protocol.files import replacing
+from tacita.tasks.index import Index
+
+Output = Annotated[
+    Path | None,
+    option("--output", help="Write the vectors here: .npy (texts, numbers), or .json (a list of lists)."),
+]
+Made = Annotated[
+    Path | None,
+    option("--index", help="Write vectors and texts here, for `tacita search --index`."),
+]
+SUFFIXES = (".npy", ".json")
+
+
+@asking(*PLANNED)
+@running
+def run(
+    asked: Asked,
+    running: Running,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT...]", help="Texts to embed.", show_default=False)
+    ] = None,
+    file: TextFile = None,
+    pair: Pair = False,
+    output: Output = None,
+    index: Made = None,
+) -> None:
+    """Turn texts into vectors, with a model that has no classifier."""
+    if output and output.suffix not in SUFFIXES:
+        raise InputError(f"--output {output}: neither .npy nor .json", hint="name the file by its format")
+    found = ask(Question("embed", lines_of("embed", texts or [], file, pair=pair), file), asked, running)
+    if output:
+        write_vectors(output, found)
+    if index:
+        made = index_of(found)
+        made.save(index)
+        out.print(f"index: {shown(str(index))}, {several(len(made.texts), 'document')}", soft_wrap=True)
+    found.end()
+
+
+def write_vectors(path: Path, found: Outcome) -> None:
+    """The file of `--output`, whole or not at all. Raises FileError."""
+    vectors = np.stack([answer.vector for _, answer in found.answers])
+    try:
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            if path.suffix == ".npy":
+                np.save(file, vectors)
+            else:
+                file.write(json.dumps(vectors.tolist()).encode())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written ({error})", hint="choose another file") from error
+
+
+def index_of(found: Outcome) -> Index:
+    """Documents and vectors of an outcome; those of an answer that must not be trusted are left out."""
+    kept = [(line, answer) for line, answer in found.answers if not answer.warnings]
+    if not kept:
+        raise InputError("embed: no vector can be trusted", hint="see the warnings above")
+    texts = tuple(" | ".join(parts_of(line.text)) for line, _ in kept)
+    return Index(found.model, found.sha256, texts, np.stack([answer.vector for _, answer in kept]))

@@ -1,0 +1,69 @@
+"""Where each token stands in a text: what an answer about tokens is told by.
+
+>>> import tacita
+>>> found = tokens_of(tacita.load(), "Quiet beauty")
+>>> [(token.piece, token.start, token.end) for token in found.tokens if token.part is not None]
+[('quiet', 0, 5), ('beauty', 6, 12)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tacita.front.embed import Text, encoded, parts_of
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+    from tacita.front.front import Embedder
+
+MASKS = ("[MASK]", "<mask>")  # what tokenizers call the token that stands for an unknown one
+
+
+@dataclass(frozen=True)
+class Token:
+    """piece: as the vocabulary spells it. part: 0 for the text or the first of a pair, 1 for the second, None
+    for what the tokenizer adds. start, end: characters of that part. word: (start, end) of its whole word."""
+
+    piece: str
+    id: int
+    part: int | None
+    start: int
+    end: int
+    word: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text as its tokens, those that the tokenizer adds included. parts: the text, or both of a pair.
+    named: id -> piece of the vocabulary. mask: id of the token that `fill` is about, None without one."""
+
+    parts: tuple[str, ...]
+    tokens: tuple[Token, ...]
+    named: Callable[[int], str | None] = field(repr=False, compare=False)
+    mask: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def piece(self, id_: int) -> str:
+        """Of a vocabulary with holes, the number where there is no piece."""
+        return self.named(id_) or str(id_)
+
+
+def tokens_of(front: Embedder, text: Text) -> Tokens:
+    """The tokens of a text in the order in which the model sees them. Errors: as `embed.tokenize`."""
+    encoding, tokenizer = encoded(front, text), front.tokenizer
+    assert tokenizer is not None  # or `encoded` would have refused
+    mask = next((found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None), None)
+    tokens = tuple(_token(encoding, i) for i in range(len(encoding.ids)))
+    return Tokens(parts_of(text), tokens, tokenizer.id_to_token, mask)
+
+
+def _token(encoding: Encoding, i: int) -> Token:
+    start, end = encoding.offsets[i]
+    part, word = encoding.sequence_ids[i], encoding.word_ids[i]
+    whole = encoding.word_to_chars(word, part) if part is not None and word is not None else None
+    return Token(encoding.tokens[i], encoding.ids[i], part, start, end, whole or (start, end))

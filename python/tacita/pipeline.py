@@ -1,0 +1,176 @@
+"""Private inference under the names and with the answers that users of transformers' `pipeline` know.
+
+>>> import tacita
+>>> small = {"tokens": 16, "preset": "insecure_toy_n11", "texts": ["a fine film", "so dull"]}
+>>> classifier = tacita.pipeline("text-classification", backend="plain", **small)
+>>> classifier("a film of quiet beauty")[0]["label"]
+'positive'
+
+What differs: inputs are private by the scheme and backend of the keywords, which are those of
+`tacita.classify`; a word of a span is spelled as in the text, not as in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Unpack
+
+from tacita.api import Answer, Model
+from tacita.ask import How, ask_all
+from tacita.checkpoint import Checkpoint, load
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.tasks.classes import Classes
+from tacita.tasks.kinds import require_kind
+from tacita.tasks.regression import Regression
+from tacita.tasks.several import Several
+from tacita.tasks.tokens.extract import Extract
+from tacita.tasks.tokens.fill import KEPT, Candidate, Fill, Mask
+from tacita.tasks.tokens.tags import NOTHING, Tags
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A model and how it is asked. Call it with an input or a list of inputs; see the module for what of
+    transformers' keywords a task takes.
+
+    text-classification: a text or {"text", "text_pair"}; top_k (1; None: all).
+    token-classification: a text; aggregation_strategy ("simple", or "none": every token).
+    question-answering: question=, context=, or a list of both in dicts.
+    image-classification: the name of an image's file; top_k (5).
+    feature-extraction: a text -> its vector; fill-mask: a text; top_k (5).
+    """
+
+    task: str
+    model: Checkpoint
+    how: How = field(default_factory=How, repr=False)
+
+    def __call__(self, inputs: Any = None, **options: Any) -> Any:
+        """Raises what `tacita.classify` raises, TypeError for an option that the task does not have."""
+        task = TASKS[self.task]
+        if inputs is None:  # question= and context=
+            inputs = {name: options.pop(name) for name in task.named if name in options}
+        many = isinstance(inputs, list)
+        texts = [task.text(one) for one in (inputs if many else [inputs])]
+        found = [task.row(answer, **options) for answer in ask_all(task.verb, self.model, texts, self.how)]
+        if many and task.joined and not options:  # the best label of each text: one list
+            return [row for rows in found for row in rows]
+        return found if many else found[0]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """verb: of `tasks.kinds`. row: an answer as transformers gives it. text: what is asked of an input.
+    named: keywords that stand for the input. joined: whether a list of inputs gives one list of rows."""
+
+    verb: str
+    row: Callable[..., Any]
+    text: Callable[[Any], Text]
+    named: tuple[str, ...] = ()
+    joined: bool = False
+
+
+def pipeline(task: str, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Pipeline:
+    """A callable for a task, one of `TASKS`. how: the keywords of `tacita.classify` (scheme, backend, tokens,
+    ...).
+
+    Raises InputError for an unknown task or a model of another one, CheckpointError.
+    """
+    if task not in TASKS:
+        raise InputError(f"pipeline: no task {task!r:.80}", hint=f"one of {', '.join(TASKS)}")
+    loaded = model if isinstance(model, Checkpoint) else load(model)
+    require_kind(TASKS[task].verb, loaded.config)
+    return Pipeline(task, loaded, how)
+
+
+def _text(given: Any) -> Text:
+    """A text, a pair, or a dict of both as transformers takes it."""
+    if isinstance(given, dict) and set(given) <= {"text", "text_pair"} and "text" in given:
+        second = given.get("text_pair")
+        return str(given["text"]) if second is None else (str(given["text"]), str(second))
+    pair = isinstance(given, tuple) and len(given) == 2
+    if isinstance(given, str) or (pair and all(isinstance(part, str) for part in given)):
+        return given  # type: ignore[no-any-return]
+    raise InputError(
+        f"pipeline: an input of type {type(given).__name__}", hint="a text, or text and text_pair"
+    )
+
+
+def _question(given: Any) -> Text:
+    if isinstance(given, dict) and set(given) == {"question", "context"}:
+        return str(given["question"]), str(given["context"])
+    raise InputError("pipeline: not a question and its context", hint="question=..., context=...")
+
+
+def _labels(answer: Answer, *, top_k: int | None = 1) -> list[Row]:
+    """The likeliest labels; of a regression every number, under its name."""
+    if isinstance(answer, Regression):
+        return [{"label": name, "score": value} for name, value in answer.values.items()]
+    assert isinstance(answer, Classes | Several)  # the other kinds of a classifier
+    return [score.to_json() for score in answer.scores[:top_k]]
+
+
+def _images(answer: Answer, *, top_k: int | None = 5) -> list[Row]:
+    return _labels(answer, top_k=top_k)
+
+
+def _name(given: Any) -> Text:
+    """The name of an image's file."""
+    if isinstance(given, str | Path):
+        return str(given)
+    raise InputError(f"pipeline: an input of type {type(given).__name__}", hint="the name of an image's file")
+
+
+def _entities(answer: Answer, *, aggregation_strategy: str = "simple") -> list[Row]:
+    assert isinstance(answer, Tags)  # what `tag` answers
+    if aggregation_strategy == "none":
+        marked = ((i, token) for i, token in enumerate(answer.tokens, 1) if token.label != NOTHING)
+        return [
+            {"entity": t.label, "score": t.score, "index": i, "word": t.piece, "start": t.start, "end": t.end}
+            for i, t in marked
+        ]
+    if aggregation_strategy != "simple":
+        raise InputError(f"aggregation_strategy {aggregation_strategy!r:.40}", hint='"simple" or "none"')
+    return [
+        {"entity_group": s.label, "score": s.score, "word": s.text, "start": s.start, "end": s.end}
+        for s in answer.spans
+    ]
+
+
+def _span(answer: Answer) -> Row:
+    assert isinstance(answer, Extract)  # what `answer` answers
+    span = answer.span
+    return {"score": span.score, "start": span.start, "end": span.end, "answer": span.text}
+
+
+def _vector(answer: Answer) -> list[list[float]]:
+    """One row, where transformers has one for each token unless it pools."""
+    return [list(answer.logits)]
+
+
+def _words(answer: Answer, *, top_k: int = KEPT) -> Any:
+    """A list of candidates, of several masks a list for each."""
+    assert isinstance(answer, Fill)  # what `fill` answers
+    masks = [[_word(answer, mask, one) for one in mask.best(top_k)] for mask in answer.masks]
+    return masks[0] if len(masks) == 1 else masks
+
+
+def _word(answer: Fill, mask: Mask, one: Candidate) -> Row:
+    """With the text in which it stands in the place of its mask."""
+    sequence = answer.filled([(mask, one)])
+    return {"score": one.score, "token": one.token, "token_str": one.label, "sequence": sequence}
+
+
+TASKS = {
+    "text-classification": _Task("classify", _labels, _text, joined=True),
+    "token-classification": _Task("tag", _entities, _text),
+    "question-answering": _Task("answer", _span, _question, ("question", "context")),
+    "image-classification": _Task("classify", _images, _name),
+    "feature-extraction": _Task("embed", _vector, _text),
+    "fill-mask": _Task("fill", _words, _text),
+}

@@ -1,0 +1,75 @@
+"""What all answers have. Each task has a class of its own beside this file, with what its numbers mean.
+
+>>> answer = Answer("positive", (-1.561, 1.706), ())
+>>> answer.told
+'positive'
+>>> answer.to_json()
+{'label': 'positive', 'logits': [-1.561, 1.706], 'warnings': []}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """label: None where the answer is not one label. logits: the model's numbers, rounded to the plan's
+    decimals; of a model that answers for every token, row by row. warnings: reasons not to trust them.
+    """
+
+    label: str | None
+    logits: tuple[float, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def vector(self) -> Array:
+        """The logits as an array, (outputs,): the text's embedding, of a model without classifier."""
+        return np.array(self.logits)
+
+    @property
+    def rows(self) -> int:
+        """Of the logits: 1, or one for every token."""
+        return 1
+
+    @property
+    def told(self) -> str:
+        """The answer in a few words, for people. It may hold text of anybody: escape it for a terminal."""
+        if self.label is not None:
+            return self.label
+        return f"{len(self.logits)} numbers, norm {np.linalg.norm(self.vector):.3f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain data; a task's class adds its own."""
+        return {"label": self.label, "logits": list(self.logits), "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True)
+class Score:
+    """A label and how likely it is, from 0 to 1 (of a search: how near the document is)."""
+
+    label: str
+    score: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields."""
+        return {"label": self.label, "score": self.score}
+
+
+def ordered(labels: Sequence[str], scores: Sequence[float]) -> tuple[Score, ...]:
+    """The highest score first; of equal ones the first label."""
+    found = [Score(label, float(score)) for label, score in zip(labels, scores, strict=True)]
+    return tuple(sorted(found, key=lambda each: -each.score))
+
+
+def softmax(values: Array) -> Array:
+    """exp(x_i) / sum_j exp(x_j) over the last axis, of finite values."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))

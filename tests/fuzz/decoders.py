@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import struct
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 import tiny
 from random_checkpoint import make_random_checkpoint
 
+from tacita.checkpoint.formats import pickles
 from tacita.errors import PeerError, TacitaError
 from tacita.front.front import table_shapes
 from tacita.front.tensors import to_bytes
@@ -34,6 +37,7 @@ from tacita.plans.typed_json import canonical
 from tacita.protocol import envelope, handshake, lines, public_folder, public_part
 from tacita.server import resume
 
+TORCH_FILE = Path(__file__).parents[1] / "vectors" / "torch" / "state.bin"  # written by torch 1.13.1
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 
@@ -168,6 +172,18 @@ def asked_line(data: bytes) -> None:
     _tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
 
 
+def torch_pickle(data: bytes) -> None:
+    """The pickle of a weight file of torch: whatever it says, tensors inside their storages come of it."""
+
+    def read() -> None:
+        for tensor in pickles.described(data, "data.pkl").values():
+            room, reach = tensor.storage.count, zip(tensor.shape, tensor.strides, strict=True)
+            assert math.prod(tensor.shape) <= room
+            assert not all(tensor.shape) or tensor.offset + sum((n - 1) * s for n, s in reach) < room
+
+    _tacita_errors(read)
+
+
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
@@ -180,6 +196,7 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "response_file": response_file,
     "resume_manifest": resume_manifest,
     "asked_line": asked_line,
+    "torch_pickle": torch_pickle,
 }
 
 # Whose lines are counted as covered, by target.
@@ -195,6 +212,7 @@ MODULES: dict[str, list[str]] = {
     "response_file": ["protocol/envelope.py"],
     "resume_manifest": ["server/resume.py"],
     "asked_line": ["protocol/lines.py"],
+    "torch_pickle": ["checkpoint/formats/pickles.py"],
 }
 
 
@@ -228,6 +246,9 @@ def seeds(name: str) -> list[bytes]:
         return [_manifest()]
     if name == "asked_line":
         return [json.dumps({"tacita": lines.VERSION, "evaluate": "/folder"}).encode()]
+    if name == "torch_pickle":
+        with zipfile.ZipFile(TORCH_FILE) as file:
+            return [file.read("state/data.pkl")]
     kind = name.split("_")[0]
     return [_envelope(kind, PLAN.request if kind == "request" else PLAN.response)]
 

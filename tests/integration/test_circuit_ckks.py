@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
 from circuits import build_circuit
 from greedy import run_greedily
 
+from tacita.approx.inverses import inverse
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.sim import SimBackend
 
@@ -54,3 +57,26 @@ def test_encrypted_circuit_equals_the_reference(shape, tmp_path):
     tolerance = 0.1 if "relu" in SHAPES[shape].values() else 0.01
     assert np.max(np.abs(answer.values - reference.logits)) < tolerance
     assert answer.sound()
+
+
+def test_encrypted_division_in_two_parts_equals_the_reference(tmp_path):
+    model = tiny.checkpoint(hidden=32, heads=2, ff=32, layers=1, pooling="mean", classes=3)
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
+    hidden, mask = tiny.inputs(model, TOKENS, 11)
+    reference = tiny.run_reference(model, hidden, mask)
+    specs = tiny.specs(model, reference, mask, 1e-3)
+    node = specs.attention("layer0.attention")
+    high = node.inverse.interval[1]
+    wide = replace(node, inverse=inverse.fit((5e-6 * high, high), 1e-2))
+    circuit = build_circuit(
+        model, replace(specs, nodes={**specs.nodes, "layer0.attention": wide}), params.slots, TOKENS
+    )
+    assert "layer0.attention.exp" not in [stage.name for stage in circuit.stages]
+    be, secret = engine(params, circuit, tmp_path)
+    live = {
+        name: tuple(native.encrypt(secret, v.astype(complex), be.max_level) for v in vectors)
+        for name, vectors in circuit.request.pack([(hidden, mask)]).items()
+    }
+    out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
+    (answer,) = circuit.response.read([secret.decrypt(ct) for ct in out["answer"]])
+    assert np.max(np.abs(answer.values - reference.logits)) < 0.02

@@ -11,7 +11,10 @@ import pytest
 
 from tacita.approx.fourier import FourierSpec, fit
 from tacita.cli import main
-from tacita.packings.coefficients.layout import CoefficientLayout
+from tacita.errors import KeyMissingError
+from tacita.slots.bootstraps.coefficients import RATIO, CoefficientLayout, CoefficientMatrix
+from tacita.slots.bootstraps.harmonics import PHASE
+from tacita.slots.ckks import CkksBackend
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -53,7 +56,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 def test_the_layout_is_the_engines(engine: Engine) -> None:
     features, block, ratio = engine.maps.shape
-    assert engine.layout(1).features == features == block * ratio
+    layout = engine.layout(1)
+    assert (layout.features, layout.block, RATIO) == (features, block, ratio)
+    assert native.PHASE == PHASE
 
 
 def test_a_product_is_that_of_floats_and_takes_its_own_results(engine: Engine) -> None:
@@ -99,6 +104,49 @@ def test_what_does_not_fit_is_refused(engine: Engine) -> None:
 def test_keys_of_another_client_are_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(native.ParameterError, match="clients"):
         native.Coefficients(engine.evaluator, Engine(tmp_path).keys)
+
+
+def test_the_keys_of_a_plan_are_read_whole_or_refused(tmp_path: Path) -> None:
+    """They follow the evaluation keys: none less, none more, none of another client or other tokens."""
+    params = native.Parameters.preset(PRESET, allow_insecure=True)
+    found = []
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        paths = [str(tmp_path / name / file) for file in ("secret.key", "evaluation.keys")]
+        native.keygen(params, [], *paths, lambda _done, _total: None, TOKENS)
+        found.append(Path(paths[1]).read_bytes())
+    path = tmp_path / "evaluation.keys"
+
+    def load(content: bytes, tokens: int | None = TOKENS) -> Any:
+        path.write_bytes(content)
+        return native.EvaluationKeys.load(str(path), params, [], tokens)
+
+    mine, other = found
+    keys = native.Evaluator(params, load(mine), 1).coefficient_keys
+    assert keys is not None and keys.tokens == TOKENS
+    start = mine.index(mine[:6], 1)  # the second header
+    with pytest.raises(native.FormatError):
+        load(mine, None)
+    with pytest.raises(native.FormatError):
+        load(mine, 2 * TOKENS)
+    for cut in (len(mine) - 1, start + 40, start):
+        with pytest.raises(native.FormatError):
+            load(mine[:cut])
+    with pytest.raises(native.FormatError, match="follow"):
+        load(mine + b"x")
+    with pytest.raises(native.FormatError, match="client"):
+        load(mine[:start] + other[start:])
+    damaged = bytearray(mine)
+    damaged[start + 400] ^= 1
+    with pytest.raises(native.FormatError, match="checksum"):
+        load(bytes(damaged))
+
+
+def test_products_of_other_tokens_have_no_keys(engine: Engine) -> None:
+    be = CkksBackend(engine.evaluator)
+    matrix = CoefficientMatrix(TOKENS, np.full((2, 3), 0.1), np.zeros(2))
+    with pytest.raises(KeyMissingError, match="there are none"):
+        be.coefficient_product(engine.encrypt(np.zeros((TOKENS, 3))), matrix)
 
 
 def test_the_bench_reports_both_routes(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacita.slots.ckks import CkksBackend
-from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -21,9 +21,10 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     paths = [str(tmp_path_factory.mktemp("keys") / name) for name in ("secret.key", "evaluation.keys")]
     steps = {k % params.slots for k in ROTATIONS} | {params.slots // 2}
     rotations = [(k, params.max_level) for k in sorted(steps)]
-    native.keygen(params, rotations, *paths, lambda _done, _total: None)
+    native.keygen(params, rotations, *paths, lambda _done, _total: None, COEFFICIENT_TOKENS)
     secret = native.SecretKey.load(paths[0], params)
-    be = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
+    keys = native.EvaluationKeys.load(paths[1], params, rotations, COEFFICIENT_TOKENS)
+    be = CkksBackend(native.Evaluator(params, keys, 1))
 
     def encrypt(values, level):
         return native.encrypt(

@@ -8,13 +8,16 @@ sentence or a table take minutes, or names of the reader's own: of those the opt
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -34,6 +37,15 @@ TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet bea
 CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "embed": {"labels": (), "pooling": "mean"},
+    "tag": {"labels": ("O", "B-ART", "I-ART"), "task": "tokens"},
+    "answer": {"labels": ("start", "end"), "task": "span"},
+    "fill": {"labels": (), "task": "words"},
+}
+ASKING = {"classify", "search", *KINDS}
+
+
 def shown(page: Path) -> list[str]:
     return COMMAND.findall(page.read_text(encoding="utf-8"))
 
@@ -48,19 +60,32 @@ ALL = [
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(make_random_checkpoint(), tmp_path_factory.mktemp("model"))
+def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a model that a command can be given."""
+    folder = tmp_path_factory.mktemp("models")
+
+    @cache
+    def made(command: str) -> Path:
+        return write_folder(make_random_checkpoint(**KINDS.get(command, {})), folder / command / "model")
+
+    return lambda command: made("embed" if command == "search" else command if command in KINDS else "")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_run(page: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run(
+    page: Path, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    for name in ("texts.txt", "docs.txt"):
+        (tmp_path / name).write_text("\n".join(TEXTS))
+    pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
     port = free_port()
     with contextlib.ExitStack() as servers:
         for command in shown(page):
-            words = [word.replace(PORT, port) for word in small(shlex.split(command, comments=True), model)]
+            given = shlex.split(command, comments=True)
+            words = [word.replace(PORT, port) for word in small(given, models(given[0]))]
             if words[0] == "serve":
                 servers.enter_context(serving(words))
                 continue
@@ -112,7 +137,7 @@ def small(words: list[str], model: Path) -> list[str]:
         "--model": str(model),
         "--texts": "calibration.txt",
     }
-    if words[0] == "classify":
+    if words[0] in ASKING:
         values["--backend"] = "plain"
     known = options(words[0])
     flags = [flag for flag in ["--allow-insecure"] if flag in known]

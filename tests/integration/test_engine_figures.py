@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacita.cli import main
+from tacita.measure import measure_prices
 from tacita.placement.cost import Prices
 from tacita.plans.presets import PRESETS
 from tacita.protocol import engine
@@ -45,6 +46,18 @@ def test_the_figures_and_the_price_table(tmp_path: Path) -> None:
     prices = Prices.load(table)
     assert prices.seconds("rotate", 9) > 0
     assert prices.bootstrap_seconds(("complex",)) > 0
+
+
+def test_the_quick_prices() -> None:
+    """Of four bootstraps: one alone of each kind, and one of both together, divided as they are alone."""
+    table = measure_prices("insecure_toy_n11", allow_insecure=True)
+    found = Prices.from_json(table)
+    alone, each = (
+        [found.bootstrap_ms[kind][how] for kind in ("complex", "real")] for how in ("alone", "each")
+    )
+    assert min(each) > 0
+    assert each[0] / each[1] == pytest.approx(alone[0] / alone[1])
+    assert set(found.ms) == set(table["ms"]) and found.seconds("outer", 9) > 0
 
 
 def test_insecure_benchmarks_must_be_asked_for() -> None:

@@ -23,12 +23,16 @@ PRESET, TOKENS = "insecure_toy_n12", 8
 TEXTS = ["a film of quiet beauty", "a waste of time"]
 
 
-def test_an_encrypted_run_through_refreshes_equals_the_float_model(tmp_path):
+@pytest.mark.parametrize("packing", ["rows", "coefficients"])
+def test_an_encrypted_run_through_refreshes_equals_the_float_model(packing, tmp_path):
+    """By coefficients both maps of a block of all tokens refresh; the last layer's is of one vector."""
     model = tacita.load()
-    plan = tacita.plan(model, scheme="leaf", tokens=TOKENS, preset=PRESET)
-    assert [stage.name for stage in plan.stages if stage.through] == [
-        f"layer{i}.feed_forward.activate" for i in range(model.config.layers)
-    ]
+    plan = tacita.plan(model, scheme="leaf", packing=packing, tokens=TOKENS, preset=PRESET)
+    refreshing = [f"layer{i}.feed_forward.activate" for i in range(model.config.layers)]
+    if packing == "coefficients":
+        refreshing.insert(1, "layer0.feed_forward.contract")
+    assert [stage.name for stage in plan.stages if stage.through] == refreshing
+    assert plan.coefficients == (TOKENS if packing == "coefficients" else None)
     scheme = scheme_of(plan.scheme)
     with scheme.private(plan, model, Place(tmp_path, threads=1, allow_insecure=True)) as private:
         answers, _ = private.answer(TEXTS[:1], "")
@@ -67,9 +71,9 @@ def encrypted(plan, model, sample, folder):
     circuit = circuit_of(plan, model)
     params = native.Parameters.preset(plan.parameters.preset, allow_insecure=True)
     paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
-    native.keygen(params, list(plan.rotations), *paths, lambda _done, _total: None)
+    native.keygen(params, list(plan.rotations), *paths, lambda _done, _total: None, plan.coefficients)
     secret = native.SecretKey.load(paths[0], params)
-    keys = native.EvaluationKeys.load(paths[1], params, list(plan.rotations))
+    keys = native.EvaluationKeys.load(paths[1], params, list(plan.rotations), plan.coefficients)
     be = CkksBackend(native.Evaluator(params, keys, 1))
     levels = {tensor.name: tensor.level for tensor in plan.request}
     live = {

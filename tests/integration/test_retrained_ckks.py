@@ -13,8 +13,8 @@ from test_circuit_ckks import PRESET, TOKENS, engine
 
 from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import from_tensors
+from tacita.models.encoders.retrained import Retrained
 from tacita.models.reference import reference
-from tacita.models.retrained import Retrained
 from tacita.planning.fitting import fit_circuit
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

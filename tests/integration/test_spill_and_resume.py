@@ -20,11 +20,11 @@ from tacita import api
 from tacita.checkpoint import load
 from tacita.errors import ResourceError
 from tacita.plans.plan import Plan
-from tacita.server.budget import ciphertext_budget
+from tacita.server.budget import ciphertext_budget, fixed_bytes, server_bytes
 from tacita.server.session import FOLDER
 from tacita.server.spill import Codec, SpillingBackend, SpillStore
 from tacita.slots.ckks import CkksBackend
-from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -163,10 +163,10 @@ def test_within_little_memory_the_response_is_the_same(finished: Path, tmp_path:
     shutil.copytree(finished, work)
     (work / "response.ct").unlink()
     plan = Plan.load(work / "plan.json")
-    fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
+    fixed = fixed_bytes(plan)
     tight = server(work, memory=fixed / 1e9 + 1e-4)
     assert tight.forecast() == (fixed + 100_000, max(plan.prediction.stage_bytes))
-    assert server(work).forecast() == (plan.prediction.bytes["server_memory"], 0)
+    assert server(work).forecast() == (server_bytes(plan), 0)
     tight.evaluate()
     assert tight.usage.written > 0
     assert tight.usage.read > 0
@@ -189,7 +189,7 @@ def test_a_full_disk_ends_the_run_and_leaves_the_point(
     held = sum(path.stat().st_size for path in (killed / FOLDER).glob("*.spill"))
     make, plan = SpillStore.__init__, Plan.load(killed / "plan.json")
     monkeypatch.setattr(SpillStore, "__init__", lambda store, folder: make(store, folder, quota=held + 1000))
-    fixed = plan.prediction.bytes["server_memory"] - max(plan.prediction.stage_bytes)
+    fixed = fixed_bytes(plan)
     with pytest.raises(ResourceError, match=r"spilling a ciphertext needs .* are free"):
         server(killed, memory=fixed / 1e9 + 1e-6).evaluate()
     assert (killed / FOLDER / "resume.json").read_bytes() == before
@@ -233,7 +233,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     params = native.Parameters.preset("insecure_toy_n8", allow_insecure=True)
     rotations = [(k, params.max_level) for k in range(1, params.slots)]
     paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-    native.keygen(params, rotations, *paths, lambda done, total: None)
+    native.keygen(params, rotations, *paths, lambda done, total: None, COEFFICIENT_TOKENS)
     secret = native.SecretKey.load(paths[0], params)
     store = SpillStore(folder / "spill")
     codec = Codec(
@@ -241,7 +241,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         lambda ct: bytes(ct.to_bytes()),
         lambda b: native.Ciphertext.from_bytes(params, b),
     )
-    engine = CkksBackend(native.Evaluator(params, native.EvaluationKeys.load(paths[1], params, rotations), 1))
+    keys = native.EvaluationKeys.load(paths[1], params, rotations, COEFFICIENT_TOKENS)
+    engine = CkksBackend(native.Evaluator(params, keys, 1))
     be = SpillingBackend(engine, store, 0, codec)
 
     def encrypt(values: np.ndarray, level: int | None) -> Any:

@@ -24,6 +24,7 @@ from tacita.checkpoint import load
 from tacita.errors import GoneError
 from tacita.plans.plan import Plan
 from tacita.protocol.lines import TOLD_BYTES, VERSION, Lines, connect
+from tacita.server.budget import server_bytes
 from tacita.server.standing.keyring import KeyRing
 from tacita.server.standing.standing import Standing
 
@@ -212,7 +213,7 @@ def test_keys_stay_within_the_limit_and_share_what_is_no_clients(published: Path
     root = tmp_path / "root"
     shutil.copytree(published, root)
     plan, folders = Plan.load(root / "plan.json"), [client_of(root, name)[1] for name in "abc"]
-    need = plan.prediction.bytes["server_memory"]
+    need = server_bytes(plan)
     one = KeyRing(plan, memory=need / 1e9, allow_insecure=True)
     nbytes = one.load(folders[0] / "evaluation.keys").nbytes
     ring = KeyRing(plan, memory=(need + 1.5 * nbytes) / 1e9, allow_insecure=True)

@@ -15,9 +15,10 @@ CALIBRATED = (*CALIBRATION, "nodes")
 NO_POOLER = drop(*CALIBRATED, "pooler.tanh"), drop(*SPECS, "nodes", "pooler.tanh")
 ROWS = {
     "linear": [[0.0] * 8] * 2,
-    "quadratic": [[0.0] * 8] * 2,
+    "quadratic": [[1.0] * 8] * 2,
     "constant": [0.0, 0.0],
 }  # 2 heads of 8 features
+LINEAR_ROWS = {**ROWS, "quadratic": [[0.0] * len(v) for v in ROWS["quadratic"]]}
 EMPTY = {"linear": [], "quadratic": [], "constant": []}
 SERIES = {
     "kind": "chebyshev",
@@ -93,6 +94,11 @@ FILE_TABLE = [
         "beyond those that the stages count",
     ),
     (
+        "coefficient products in rows",
+        lambda d: d["stages"][0]["counts"].update(coefficient_product=1),
+        "coefficient products outside their packing",
+    ),
+    (
         "keys above all levels",
         lambda d: [s.update(bootstraps=[], kinds=[]) for s in d["stages"]],
         "rise without a bootstrap",
@@ -125,7 +131,7 @@ FILE_TABLE = [
     (
         "a layout of no packing",
         put("layout", "response", "kind", value="x"),
-        "kind 'x', expected one of rows, multidiagonal, columns",
+        "kind 'x', expected one of rows, coefficients, multidiagonal, columns",
     ),
     (
         "a layout of another ring",
@@ -227,10 +233,16 @@ CIRCUIT_TABLE = [
     ),
     ("row estimates of no attention", put(*CALIBRATION, "row_estimates", NORM, value=ROWS), "row estimates"),
     (
-        "row estimates of one text",
+        "quadratic row estimates of one text",
         put(*CALIBRATION, "row_estimates", ATTENTION, value=ROWS),
-        "estimates of one text",
+        "estimates of this packing",
     ),
+    (
+        "linear row estimates that no attention has",
+        put(*CALIBRATION, "row_estimates", ATTENTION, value=LINEAR_ROWS),
+        "row estimates",
+    ),
+    ("linear row estimates of one side", put(*FITTED, "rows", value=LINEAR_ROWS), "row estimates"),
     ("row estimates of one side", put(*FITTED, "rows", value=ROWS), "row estimates"),
     ("row estimates of no head", put(*CALIBRATION, "row_estimates", ATTENTION, value=EMPTY), "row estimates"),
     ("row estimates that are a list", put(*FITTED, "rows", value=[]), "fields of the approximations"),

@@ -12,10 +12,11 @@ from typing import Any
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm, Positions
 from tacita.models import registry
+from tacita.models.encoders.config import EncoderConfig
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(EncoderConfig):
     layers: int = 2
     hidden: int = 16
     heads: int = 2
@@ -30,11 +31,6 @@ class Config:
     embeddings: bool = True
     embedding_norm: bool = False
     normalise: bool = False
-    first_token: bool = False
-
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
 
 
 def forward(b: Any, m: Config, x: Any, *, all_rows: bool = False) -> Any:

@@ -15,6 +15,12 @@ from tacita.models.bert import BertConfig
 from tacita.models.registry import tensor_shapes
 
 WORDS = ("a", "fine", "dull", "film", "the", "plot", "is", "never", "boring", "good", "bad", "very", ".", ",")
+ARCHITECTURES = {
+    "tokens": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+    "words": "BertForMaskedLM",
+}
+HEADS = ("classifier", "qa_outputs", "cls")  # tensors that never have the prefix
 
 
 def make_random_checkpoint(
@@ -29,9 +35,11 @@ def make_random_checkpoint(
     positions: int = 64,
     labels: tuple[str, ...] = ("negative", "positive"),
     normalise: bool = False,
+    task: str = "text",
     seed: int = 1,
 ) -> Checkpoint:
-    """Random weights scaled so that scores, variances and activations have realistic sizes."""
+    """Random weights scaled so that scores, variances and activations have realistic sizes. task: of a model
+    that answers for every token, whose pooling is then none."""
     config = BertConfig(
         layers,
         hidden,
@@ -41,10 +49,11 @@ def make_random_checkpoint(
         positions,
         2,
         activation,
-        pooling,
+        pooling if task == "text" else "none",
         1e-12,
         labels,
         normalise=normalise,
+        task=task,
     )
     return from_tensors(config, random_tensors(config, seed), make_tokenizer(vocab), name="random")
 
@@ -62,10 +71,10 @@ def random_tensors(config: BertConfig, seed: int) -> dict[str, np.ndarray]:
 def make_tokenizer(vocab: int) -> Tokenizer:
     """WordPiece over WORDS, filled up to `vocab` entries, with BERT's [CLS] and [SEP]."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    entries = [*special, *WORDS, *(f"##{i}" for i in range(vocab))][:vocab]
-    table = {word: i for i, word in enumerate(entries)}
+    entries = [*special, *WORDS, *(f"##{i}" for i in range(vocab))][: vocab - 1]
+    table = {word: i for i, word in enumerate([*entries, "[MASK]"])}
     tokenizer = Tokenizer(models.WordPiece(table, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens([*special, "[MASK]"])
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -77,9 +86,11 @@ def make_tokenizer(vocab: int) -> Tokenizer:
 
 
 def config_json(config: BertConfig) -> dict[str, object]:
-    stated = {"classifier_pooling": config.pooling} if config.labels and config.pooling != "pooler" else {}
+    named = config.labels and config.task == "text" and config.pooling != "pooler"
+    stated = {"classifier_pooling": config.pooling} if named else {}
+    usual = "BertForSequenceClassification" if config.labels else "BertModel"
     return stated | {
-        "architectures": ["BertForSequenceClassification" if config.labels else "BertModel"],
+        "architectures": [ARCHITECTURES.get(config.task, usual)],
         "model_type": "bert",
         "num_hidden_layers": config.layers,
         "hidden_size": config.hidden,
@@ -102,14 +113,14 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config_json(checkpoint.config)))
     tensors = {
-        name if name.startswith("classifier") else prefix + name: np.ascontiguousarray(t, dtype=dtype)
+        name if name.startswith(HEADS) else prefix + name: np.ascontiguousarray(t, dtype=dtype)
         for name, t in checkpoint.tensors.items()
     }
     save_file(tensors, folder / "model.safetensors")
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(str(folder / "tokenizer.json"))
     config = checkpoint.config
-    if not config.labels and config.pooling != "pooler":
+    if not config.labels and config.pooling in ("cls", "mean"):
         write_sentence_files(folder, config.hidden, config.pooling, normalise=config.normalise)
     return folder
 

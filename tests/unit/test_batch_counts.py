@@ -101,3 +101,13 @@ def test_linear_layers_relinearise_nothing():
     assert found["mul", "forward"] == activation * WIDE and found["relin", "forward"] == 0
     assert found["relin", "variance1"] == found["relin", "variance2"] == 1
     assert np.isclose(found["outer", "variance1"], HIDDEN)
+
+
+def test_products_of_a_layer_prepare_and_rescale_no_more_than_they_must():
+    """24 products of 128 inner columns read all columns, 12 of 256 make all, and one reads the residual; of
+    attention's, two a head make Q and K and one V."""
+    found = counts("arion")
+    assert found["matmul_input", "forward"] == 24 * HIDDEN + WIDE + HIDDEN
+    assert found["matmul_input", "attend"] == HEADS * (2 + 1) * HIDDEN
+    activation = found["rescale", "forward"] - WIDE - 12 * HIDDEN
+    assert activation >= 0 and activation % WIDE == 0

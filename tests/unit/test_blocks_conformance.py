@@ -23,7 +23,8 @@ from tacita.two_party.count import CountTensors
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.shares import Known, SharedTensors
 
-REFUSED = {"powers", "deviation"}  # by both parties: there are no protocols
+# by both parties: there are no protocols
+REFUSED = {"powers", "deviation"}
 TOLERANCE = 0.01  # GELU's forms have errors of 2.5e-3
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -40,6 +41,8 @@ def bounds_of(task: Task) -> Bounds:
             found.attention[name] = AttentionBounds(interval(seen[f"{name}.scores"]), context)
         elif isinstance(node, FeedForward | Function):
             found.functions[name] = interval(seen[f"{name}.argument"])
+            if getattr(node, "gate", None):
+                found.gates[name] = 1.5 * float(np.abs(seen[f"{name}.product"]).max())
         elif isinstance(node, Norm):
             centred, variance = (seen[f"{name}.{key}"] for key in ("centred", "variance"))
             spread = (float(variance.min()) / 1.5, float(variance.max()) * 1.5)

@@ -160,6 +160,9 @@ def test_padded_rows_widen_nothing(checkpoint):
     for node, found in short.nodes.items():
         for name, value in vars(found).items():
             other = getattr(padded.nodes[node], name)
+            if value is None:  # of a gate that is not there
+                assert other is None
+                continue
             np.testing.assert_allclose(other, value, rtol=1e-9, err_msg=f"{node}.{name}")
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from tacita.checkpoint import embed, load, pad_hidden
 from tacita.checkpoint import files as files_module
-from tacita.checkpoint import weights as weights_module
+from tacita.checkpoint.formats import safetensors_file
 from tacita.errors import CheckpointError, InputError
 from tacita.front.embed import tokenize
 from tacita.models.reference import reference
@@ -91,17 +91,18 @@ def test_relu_and_hidden_state_models(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_act": "gelu_new"}, "activation 'gelu_new'"),
+        ({"hidden_act": "quick_gelu"}, "hidden_act is 'quick_gelu'"),
         ({"architectures": ["GPT2LMHeadModel"]}, "architecture 'GPT2LMHeadModel'"),
-        ({"architectures": None}, "architecture None"),
+        ({"architectures": None, "model_type": "gpt2"}, "model_type 'gpt2'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True"),
-        ({"num_hidden_layers": 25}, "num_hidden_layers is 25"),
+        ({"num_hidden_layers": 49}, "num_hidden_layers is 49"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
         ({"num_hidden_layers": True}, "num_hidden_layers is True"),
         ({"hidden_size": None}, "hidden_size is None"),
         ({"num_attention_heads": 3}, "hidden_size 16 is not a multiple of num_attention_heads 3"),
-        ({"max_position_embeddings": 1024}, "max_position_embeddings is 1024"),
+        ({"max_position_embeddings": 1 << 21}, "max_position_embeddings is 2097152"),
+        ({"max_position_embeddings": 1024}, r"has shape \(64, 16\), the configuration says \(512, 16\)"),
         ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12'"),
         ({"id2label": {"0": "no", "2": "yes"}}, "id2label has keys"),
         ({"intermediate_size": 64}, r"has shape \(32, 16\), the configuration says \(64, 16\)"),
@@ -153,7 +154,7 @@ def test_damaged_files_are_refused(folder, name, damage):
 
 
 def test_files_over_their_cap_and_folders_that_are_not(folder, monkeypatch):
-    monkeypatch.setattr(weights_module, "MAX_WEIGHT_BYTES", 1000)
+    monkeypatch.setattr(safetensors_file, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(CheckpointError, match=r"allowed are 1\.\.1000"):
         load(folder)
     monkeypatch.undo()

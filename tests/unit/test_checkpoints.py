@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evaluation"))
 
 import torch_pickle  # noqa: E402
-from convert_checkpoints import smiles_tokenizer  # noqa: E402
+from checkpoints.tokens import smiles_tokenizer  # noqa: E402
 from reactions import reactions  # noqa: E402
 
 

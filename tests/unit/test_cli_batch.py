@@ -190,7 +190,7 @@ def test_an_estimate_says_what_does_not_fit(common: list[str], tmp_path: Path) -
     report = tmp_path / "estimate.json"
     run("estimate", *common, "--scheme", "arion", "--memory", "0.1", "--json", str(report))
     found = json.loads(report.read_text())
-    assert any("keys and matrices need" in line for line in found["too_large"])
+    assert any("keys, matrices and circuit need" in line for line in found["too_large"])
     assert any("stages do not fit 0.1 GB" in line for line in found["too_large"])
     assert all(stage["spill_bytes"] == stage["bytes"] for stage in found["stages"])
 

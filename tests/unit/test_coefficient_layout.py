@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.packings.coefficients.layout import CoefficientLayout
+from tacita.slots.bootstraps.coefficients import CoefficientLayout
 
 
 @pytest.mark.parametrize(("slots", "tokens", "size"), [(32768, 128, 768), (512, 8, 130), (64, 2, 3)])

@@ -113,7 +113,7 @@ def test_fields_of_models_without_types_or_embedding_norm(tmp_path):
     [
         ({"emb_layer_norm_before": "no"}, "emb_layer_norm_before is 'no'"),
         ({"type_vocab_size": -1}, "type_vocab_size is -1"),
-        ({"classifier_pooling": "max"}, "pooling 'max'"),
+        ({"classifier_pooling": "max"}, "classifier_pooling is 'max'"),
     ],
 )
 def test_bad_values_of_those_fields_are_refused(fields, message, tmp_path):

@@ -84,6 +84,8 @@ class Head:
     answer: float = 10.0
     labels: tuple[str, ...] = ("L0", "L1")
     normalise: bool = False
+    task: str = "text"
+    problem: str = "single_label"
 
 
 @pytest.mark.parametrize("plan", [real_plan(), Head()], ids=["ciphertexts", "any other"])
@@ -106,3 +108,10 @@ def test_an_answer_is_doubted_by_its_size_its_checks_and_what_is_no_number() -> 
     answer = judge(Head(labels=()), np.array((np.nan, 2.0)))
     assert answer.warnings and answer.label is None and answer.logits == (0.0, 2.0)
     assert answer.vector.tolist() == [0.0, 2.0]
+
+
+def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
+    (coarse,) = judge(Head(decimals=0, answer=2.5), np.array((1.4, 0.4))).warnings
+    assert "rounded to multiples of 1, and no answer exceeds 2.5" in coarse
+    assert judge(Head(decimals=2, answer=2.5), np.array((1.4, 0.4))).warnings == ()
+    assert judge(Head(decimals=0, answer=2.5, normalise=True), np.array((1.4, 0.4))).warnings == ()

@@ -13,7 +13,7 @@ from tacita.approx.activations import gelu, gelu_refreshed, tanh
 from tacita.approx.fourier import FourierSpec, fourier_spec
 from tacita.approx.spec import half_width
 from tacita.packings.stored import Stored, apply_all, output_bound
-from tacita.slots.harmonics import PHASE
+from tacita.slots.bootstraps.harmonics import PHASE
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 

@@ -42,6 +42,34 @@ def plan() -> dict[str, Any]:
     return dict(json.loads((freeze.FROZEN / "sst2-thor.json").read_text(encoding="utf-8")))
 
 
+def level(by: int, name: str = "hidden") -> Any:
+    """A change of the first stage: its one input is called `name` and comes `by` levels higher."""
+
+    def change(plan: dict[str, Any]) -> None:
+        (old,) = plan["stages"][0]["levels_in"].values()
+        plan["stages"][0]["levels_in"] = {name: old + by}
+
+    return change
+
+
+def rotations(by: int) -> Any:
+    """A change of the first stage: it does `by` rotations more."""
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["stages"][0]["counts"]["rotate"] += by
+
+    return change
+
+
+def slower(by: float) -> Any:
+    """A change of the first stage: it takes `by` times as long."""
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["stages"][0]["seconds"] *= by
+
+    return change
+
+
 def against(old: dict[str, Any], change: Any) -> tuple[int, str]:
     """The verdict on a copy that `change` has spoilt."""
     new = copy.deepcopy(old)
@@ -54,17 +82,17 @@ def test_the_same_figures_are_identical(plan: dict[str, Any]) -> None:
 
 
 WORSE = {
-    "a rotation more": lambda p: p["stages"][0]["counts"].update(rotate=85),
+    "a rotation more": rotations(+1),
     "a new operation": lambda p: p["stages"][0]["counts"].update(bootstrap=1),
-    "a higher level": lambda p: p["stages"][0]["levels_in"].update(x=11),
-    "a higher level of a renamed tensor": lambda p: p["stages"][0].update(levels_in={"hidden": 11}),
+    "a higher level": level(+1),
+    "a higher level of a renamed tensor": level(+1, "renamed"),
     "a live tensor more": lambda p: p["stages"][0]["levels_in"].update(more=0),
     "a bootstrap more": lambda p: p["stages"][0]["kinds"].append("real"),
     "a sum": lambda p: p["totals"].update(key_switches=p["totals"]["key_switches"] + 1),
-    "a stage that takes longer": lambda p: p["stages"][0].update(seconds=2.38),
+    "a stage that takes longer": slower(1.012),
     "a byte of memory": lambda p: p["bytes"].update(server_memory=p["bytes"]["server_memory"] + 1),
-    "a ciphertext of the request": lambda p: p["request"].update(ciphertexts=4),
-    "a higher level of the request": lambda p: p["request"]["levels_each"].update(x=11),
+    "a ciphertext of the request": lambda p: p["request"].update(ciphertexts=p["request"]["ciphertexts"] + 1),
+    "a higher level of the request": lambda p: p["request"].update(levels_each={"hidden": 11, "mask": 8}),
     "a key": lambda p: p.update(rotation_keys=p["rotation_keys"] + 1),
     "another order": lambda p: p["stages"].reverse(),
     "a stage less": lambda p: p["stages"].pop(),
@@ -72,10 +100,10 @@ WORSE = {
     "another table of prices": lambda p: p["prices"].update(sha256="0"),
 }
 ALLOWED = {
-    "a rotation less": lambda p: p["stages"][0]["counts"].update(rotate=83),
+    "a rotation less": rotations(-1),
     "an operation that is not done": lambda p: p["stages"][0]["counts"].pop("rotate"),
-    "a lower level": lambda p: p["stages"][0]["levels_in"].update(x=9),
-    "half a percent of time": lambda p: p["stages"][0].update(seconds=2.36),
+    "a lower level": level(-1),
+    "half a percent of time": slower(1.005),
     "less memory": lambda p: p["bytes"].update(server_memory=1),
     "other noise": lambda p: p.update(noise=2 * p["noise"]),
 }
@@ -94,8 +122,8 @@ def test_what_is_no_worse_is_allowed_and_told(plan: dict[str, Any], name: str) -
 
 
 def test_a_renamed_tensor_is_compared_by_its_level(plan: dict[str, Any]) -> None:
-    assert against(plan, lambda p: p["stages"][0].update(levels_in={"hidden": 10}))[0] == 0
-    assert against(plan, lambda p: p["request"].update(levels_each={"hidden": 10, "mask": 8}))[0] == 0
+    assert against(plan, level(0, "renamed"))[0] == 0
+    assert against(plan, lambda p: p["request"].update(levels_each={"renamed": 10, "mask": 8}))[0] == 0
 
 
 @pytest.mark.parametrize(("distance", "status"), [(0.9e-6, 0), (1.1e-6, 1)])

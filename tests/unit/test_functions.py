@@ -18,8 +18,8 @@ from tacita.approx.variants.functions import FITS, Functions
 from tacita.calibrate.calibrate import Calibration, calibrate
 from tacita.checkpoint import from_tensors, load
 from tacita.errors import CheckpointError, InputError, PlanError
+from tacita.models.encoders.retrained import Retrained
 from tacita.models.reference import reference
-from tacita.models.retrained import Retrained
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.lowered import build
 from tacita.packings.shape import Shape

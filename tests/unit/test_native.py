@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacita.slots.ckks import CkksBackend
-from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
@@ -26,8 +26,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     params = native.Parameters.preset(RING, allow_insecure=True)
     rotations = [(k, params.max_level) for k in range(1, params.slots)]
     secret, public = folder / "secret.key", folder / "evaluation.keys"
-    native.keygen(params, rotations, str(secret), str(public), lambda done, total: None)
-    keys = native.EvaluationKeys.load(str(public), params, rotations)
+    paths = str(secret), str(public)
+    native.keygen(params, rotations, *paths, lambda done, total: None, COEFFICIENT_TOKENS)
+    keys = native.EvaluationKeys.load(str(public), params, rotations, COEFFICIENT_TOKENS)
     return params, native.SecretKey.load(str(secret), params), keys, folder
 
 

@@ -24,6 +24,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, PlanError
 from tacita.models import registry
 from tacita.models.reference import reference
+from tacita.packings.layouts import QUADRATIC
 from tacita.packings.lowered import check_specs
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NormSpecs, approximated
 from tacita.planning.fitting import Accuracy, fit_circuit
@@ -44,6 +45,8 @@ class Steps:
     heads: int = 4
     inner: str = "relu"
     normalise: bool = False
+    every_token: bool = False
+    image: None = None
 
 
 def forward(b: Any, m: Steps, x: Any, *, all_rows: bool = False) -> Any:
@@ -102,7 +105,7 @@ def test_an_unknown_family_is_calibrated_tempered_and_fitted(model: Checkpoint) 
 
 
 def test_an_unknown_familys_row_estimates_and_two_party_bounds(model: Checkpoint) -> None:
-    found = calibrate(model, TOKENS, hidden_states=samples(model), row_estimates=True, temper=False)
+    found = calibrate(model, TOKENS, hidden_states=samples(model), row_estimates=QUADRATIC, temper=False)
     assert set(found.row_estimates) == {"look"} and len(found.row_estimates["look"].linear) == 4
     bounds, largest = node_bounds(model, found), magnitudes(model.config, found)
     assert bounds.attention["look"].scores == found.attention("look").scores
@@ -116,8 +119,8 @@ def test_an_unknown_familys_row_estimates_and_two_party_bounds(model: Checkpoint
 
 def test_a_function_without_an_approximation_is_refused_by_name(model: Checkpoint) -> None:
     found = calibrate(model, TOKENS, hidden_states=samples(model))
-    with pytest.raises(PlanError, match="no approximation of 'silu'") as caught:
-        fit_circuit(found, replace(model.config, inner="silu"), Accuracy(inverse=1e-2, exp=1e-2))
+    with pytest.raises(PlanError, match="no approximation of 'mish'") as caught:
+        fit_circuit(found, replace(model.config, inner="mish"), Accuracy(inverse=1e-2, exp=1e-2))
     assert "gelu" in caught.value.hint and "relu" in caught.value.hint
 
 

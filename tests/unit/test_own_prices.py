@@ -24,6 +24,7 @@ from tacita.planning.circuit import circuit_of
 from tacita.plans.presets import PRESETS
 from tacita.run.processor import Processor, processor
 from tacita.schemes.ciphertext_estimate import estimate, stage_estimates
+from tacita.server.budget import fixed_bytes
 
 DAY = date(2026, 11, 22)
 
@@ -123,7 +124,7 @@ def test_new_memory_and_the_disk_are_priced_stage_by_stage() -> None:
     stages = list(stage_estimates(dear))
     assert sum(stage.touch_seconds for stage in stages) == pytest.approx(3.0)
     assert all(stage.touch_seconds >= 0.0 and stage.spill_seconds == 0.0 for stage in stages)
-    fixed = plan.prediction.bytes["server_memory"] - most
+    fixed = fixed_bytes(plan)
     tight = list(stage_estimates(dear, memory=(fixed + most / 2) / 1e9))
     assert sum(stage.touch_seconds for stage in tight) == pytest.approx(1.5, rel=1e-3)
     assert max(stage.spill_seconds for stage in tight) == pytest.approx(2.5, rel=1e-3)

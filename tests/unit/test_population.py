@@ -20,6 +20,7 @@ from tacita.calibrate.temper import tempered
 from tacita.calibrate.walk import walk
 from tacita.checkpoint import from_tensors
 from tacita.cli.app import app
+from tacita.packings.layouts import LINEAR, NONE, QUADRATIC, Estimates
 from tacita.plans import population
 from tacita.plans.plan import parse
 
@@ -91,22 +92,27 @@ def test_a_request_is_spoiled_when_one_of_its_texts_is_far_outside() -> None:
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_the_number_of_processes_changes_nothing(activation: str) -> None:
+def test_the_number_of_processes_changes_nothing(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.calibrate.walk.WORTH", 0.0)
     model = make_random_checkpoint(activation=activation)
     texts = sentences(600)
     seen: list[tuple[int, int]] = []
-    alone = survey(model, 16, texts, row_estimates=True)
-    both = survey(model, 16, texts, row_estimates=True, processes=2, progress=lambda *now: seen.append(now))
+    alone = survey(model, 16, texts, row_estimates=QUADRATIC)
+    both = survey(
+        model, 16, texts, row_estimates=QUADRATIC, processes=2, progress=lambda *now: seen.append(now)
+    )
     assert alone == both
     assert seen[-1] == (600, 600) and len(seen) > 10
 
 
-def test_processes_get_tempered_weights() -> None:
+@pytest.mark.parametrize("estimates", [NONE, LINEAR])
+def test_processes_get_tempered_weights(estimates: Estimates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.calibrate.walk.WORTH", 0.0)
     tensors = dict(MODEL.tensors)
     name = "encoder.layer.1.attention.self.query.weight"
     tensors[name] = tensors[name] * np.where(np.arange(16) < 8, 1.0, 60.0)[:, None]
     peaked = from_tensors(MODEL.config, tensors, MODEL.tokenizer)
-    alone, both = (survey(peaked, 16, sentences(600), processes=n) for n in (1, 2))
+    alone, both = (survey(peaked, 16, sentences(600), row_estimates=estimates, processes=n) for n in (1, 2))
     assert alone == both and min(alone.calibration.temperatures["layer1.attention"]) < 1.0
     assert tempered(peaked, alone.calibration.temperatures) is not peaked
 
@@ -119,7 +125,7 @@ def test_a_plan_states_the_rates_and_the_commands_show_them(tmp_path: Path) -> N
     assert told.exit_code == 0, told.output
     plan = parse((work / "plan.json").read_text(), "plan")
     assert plan.population.method == population.FOLDS and plan.population.texts == 60
-    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=True).counts.population(
+    assert plan.population == survey(MODEL, 16, sentences(60), row_estimates=QUADRATIC).counts.population(
         plan.batch
     )
     shown = CliRunner().invoke(app, ["plan", "show", str(work / "plan.json")]).output

@@ -9,10 +9,14 @@ import pytest
 import wide_gelu
 
 import tacita
+from tacita.approx.activations.gelu_refreshed import WIDE
 from tacita.approx.fit import FitError
 from tacita.approx.variants.functions import Functions
 from tacita.calibrate.calibrate import calibrate
+from tacita.calibrate.excesses import excesses
+from tacita.calibrate.walk import walk
 from tacita.checkpoint import from_tensors
+from tacita.errors import InputError
 from tacita.models.reference import reference
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.fitting import fit_circuit
@@ -43,6 +47,18 @@ def test_calibration_does_not_show_what_the_text_does(model, plans):
     assert -8.0 < low < high < 8.0
 
 
+def test_arguments_that_leaf_answers_are_not_counted_as_outside(model, plans):
+    """Of the text and of a population: only what the chosen range does not hold is outside."""
+    ranges = walk(model, [wide_gelu.asked()], 1, rows={})
+    found = calibrate(model, wide_gelu.TOKENS, hidden_states=SAMPLES)
+    thor, leaf = (excesses(ranges, found, reaches=reaches) for reaches in ({}, {NODE: WIDE}))
+    assert thor[ARGUMENT][0] > 1.0 >= leaf[ARGUMENT][0]
+    assert all(leaf[name] == value for name, value in thor.items() if name != ARGUMENT)
+    narrow = excesses(ranges, found, reaches={NODE: (-64.0, wide_gelu.UP - 1.0)})
+    assert narrow[ARGUMENT][0] > 1.0
+    assert plans["leaf"].population.outside <= plans["thor"].population.outside
+
+
 @pytest.mark.parametrize("backend", ["plain", "sim"])
 def test_thor_warns_and_leaf_answers(backend, model, plans):
     wanted = reference(model, *wide_gelu.asked()).trace["answer"]
@@ -53,6 +69,18 @@ def test_thor_warns_and_leaf_answers(backend, model, plans):
     assert not np.max(np.abs(found["thor"].vector - wanted)) < 1.0
     assert found["leaf"].warnings == ()
     assert np.max(np.abs(found["leaf"].vector - wanted)) < 0.005
+
+
+def test_of_both_packings_the_quicker_one_can_be_asked_for(model, plans):
+    """Leaf's blocks go by coefficients, unless rotations are asked for or found cheaper."""
+    options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": SAMPLES}
+    rows, auto = (tacita.plan(model, scheme="leaf", packing=p, **options) for p in ("rows", "auto"))
+    assert (plans["leaf"].packing, plans["leaf"].coefficients) == ("coefficients", wide_gelu.TOKENS)
+    assert (rows.packing, rows.coefficients) == ("rows", None)
+    least = min(plan.prediction.seconds["evaluate"] for plan in (rows, plans["leaf"]))
+    assert auto.prediction.seconds["evaluate"] == pytest.approx(least)
+    with pytest.raises(InputError, match="scheme thor on packing 'coefficients'"):
+        tacita.plan(model, scheme="thor", packing="coefficients", **options)
 
 
 def test_where_no_polynomial_follows_there_is_a_refresh(model):

@@ -65,6 +65,18 @@ def test_copies_halve_the_diagonals():
     assert (len(with_copies), len(without)) == (16, 31)
 
 
+def test_diagonals_without_weights_are_left_out():
+    """Of two ciphertexts: one weight in a block leaves one diagonal of it, none leaves none."""
+    src, dst = (FeatureLayout.dense(SHAPE, size, copied=False) for size in (56, 16))
+    w = np.zeros((16, 56))
+    w[3, 5], w[:, 40] = 2.0, 1.0
+    found = linear_diagonals(w, src, dst)
+    assert found.places.tolist() == [[0, 0, 2], *([0, 1, 8 - k] for k in reversed(range(16)))]
+    assert found.filled.all()
+    assert np.flatnonzero(found.vectors[0]).tolist() == [3]
+    assert found.vectors.sum() == w.sum()
+
+
 @pytest.mark.parametrize("size", [16, 32, 40, 24, 56])
 def test_residual_is_centred_and_clean(size):
     layout = FeatureLayout.dense(SHAPE, size, copied=True)

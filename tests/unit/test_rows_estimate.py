@@ -8,17 +8,22 @@ import tiny
 from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 
+from tacita.approx.row_estimate import RowEstimate
+from tacita.approx.softmax import exact
 from tacita.calibrate.calibrate import Calibration, calibrate
 from tacita.calibrate.row_estimates import RowSamples, estimator
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import from_tensors
 from tacita.errors import PlanError
 from tacita.models.reference import reference
-from tacita.packings.columns.cells.row_estimate import RowEstimate
 from tacita.packings.columns.layout import BatchShape
+from tacita.packings.layouts import LINEAR, NONE, QUADRATIC
+from tacita.packings.lowered import build
+from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 
 TOKENS = 16
 FINE = Accuracy(exp=1e-5, inverse=1e-4, rsqrt=1e-4, activation=1e-3, tanh=1e-4)
@@ -57,7 +62,8 @@ def test_circuits_with_estimates_equal_the_reference(name, scheme):
     slots, lanes, sizes = SHAPES[name]
     model, shape = peaked(**sizes), BatchShape(slots, TOKENS, lanes)
     inputs = samples(model)
-    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=r) for r in (False, True))
+    kinds = NONE, QUADRATIC
+    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=kind) for kind in kinds)
     assert after.row_estimates.keys() == after.temperatures.keys() and not before.row_estimates
     assert all(
         np.sum(before.temperatures[node]) <= np.sum(warm) for node, warm in after.temperatures.items()
@@ -76,6 +82,52 @@ def test_circuits_with_estimates_equal_the_reference(name, scheme):
         build_circuit(model, specs, 256, TOKENS)
 
 
+ONE_TEXT = {
+    "rows, three heads of five": ("rows", 512, {"hidden": 15, "heads": 3, "ff": 20, "layers": 2}),
+    "rows, six heads in two windows": ("rows", 256, {"hidden": 24, "heads": 6, "ff": 30, "layers": 2}),
+    "rows, a mean": ("rows", 256, {"hidden": 16, "heads": 2, "ff": 32, "pooling": "mean", "layers": 1}),
+    "multidiagonal": ("multidiagonal", 256, {"hidden": 15, "heads": 3, "ff": 20, "layers": 2}),
+}
+
+
+@pytest.mark.parametrize(("backend", "options"), [(PlainBackend, {}), (SimBackend, {"values": True})])
+@pytest.mark.parametrize("name", ONE_TEXT)
+def test_one_text_takes_linear_estimates_from_its_scores(name, backend, options):
+    packing, slots, sizes = ONE_TEXT[name]
+    model = peaked(**sizes)
+    inputs = samples(model)
+    before, after = (calibrate(model, TOKENS, hidden_states=inputs, row_estimates=k) for k in (NONE, LINEAR))
+    assert after.row_estimates and all(rows.is_linear for rows in after.row_estimates.values())
+    cooled = [sum(1.0 - np.array(betas)) for betas in before.temperatures.values()]
+    left = [sum(1.0 - np.array(betas)) for betas in after.temperatures.values()]
+    assert all(now <= then for now, then in zip(left, cooled, strict=True))
+    assert sum(left) < sum(cooled) or span(after) < span(before), "less tempering, or narrower means"
+    model = tempered(model, after.temperatures)
+    specs = fit_circuit(after, model.config, FINE)
+    assert CircuitSpecs.from_json(specs.to_dict()) == specs
+    circuit, be = build(model, specs, Shape(packing, "hoisted", slots, TOKENS)), backend(slots, 30, **options)
+    for sample in inputs[:3]:
+        live = {
+            key: tuple(be.encrypt(v) for v in vectors)
+            for key, vectors in circuit.request.pack([sample]).items()
+        }
+        out, _ = run_greedily(be, circuit.stages, live, fixed=circuit.fixed)
+        (answer,) = circuit.response.read([be.decrypt(ct) for ct in out["answer"]])
+        assert np.max(np.abs(answer.values - reference(model, *sample).logits)) < 5e-3
+
+
+def test_softmax_is_the_same_whatever_a_row_loses():
+    rng = np.random.default_rng(4)
+    model = peaked(hidden=16, heads=2, ff=32)
+    rows = RowEstimate(*(tuple(map(tuple, rng.normal(size=(2, 8)))) for _ in range(2)), (3.0, -40.0))
+    hidden, mask = samples(model, 1)[0]
+    trace = reference(model, hidden, mask).trace
+    taken = estimator(model, {"layer0.attention": rows})("layer0.attention", trace["layer0.attention.input"])
+    scores = trace["layer0.attention.scores"]
+    assert np.ptp(taken) > 40.0
+    assert np.allclose(exact(scores - taken[..., None], mask), exact(scores, mask), atol=1e-12)
+
+
 def test_an_estimate_is_stored_and_used_in_the_models_units():
     rng = np.random.default_rng(3)
     b, v = (tuple(tuple(map(float, row)) for row in rng.normal(size=(2, 3))) for _ in range(2))
@@ -88,13 +140,14 @@ def test_an_estimate_is_stored_and_used_in_the_models_units():
     assert np.allclose(less - squares[..., None], plain - rows.of(queries)[..., None])
 
 
-def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero():
+@pytest.mark.parametrize("kind", [LINEAR, QUADRATIC])
+def test_the_fit_narrows_the_row_means_of_every_head_to_an_interval_about_zero(kind):
     model = peaked(hidden=16, heads=2, ff=32)
     seen, found = RowSamples(model), []
     for hidden, mask in samples(model):
         seen.start(mask)
         found.append((reference(model, hidden, mask, seen.see).trace, mask))
-    rows = seen.fit()
+    rows = seen.fit(kind)
     logs = [t["layer0.attention.log_sum_exp"][:, mask > 0] - np.log(mask.sum()) for t, mask in found]
     estimate = estimator(model, rows)
     taken = [estimate("layer0.attention", t["layer0.attention.input"])[:, mask > 0] for t, mask in found]
@@ -110,9 +163,9 @@ def test_few_rows_or_narrow_ones_get_no_estimate():
     hidden, mask = tiny.inputs(model, TOKENS, TOKENS)
     seen.start(mask)
     reference(model, hidden, mask, seen.see)
-    assert seen.fit() == {}, "too few rows"
+    assert seen.fit(QUADRATIC) == {}, "too few rows"
     mild = tiny.checkpoint(hidden=16, heads=2, ff=32)
-    assert not calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=True).row_estimates
+    assert not calibrate(mild, TOKENS, hidden_states=samples(mild), row_estimates=QUADRATIC).row_estimates
 
 
 @pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
@@ -121,7 +174,8 @@ def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
     inputs = [(h, np.ones(50)) for h in hidden[:100]]
     model = dashformer.load_model()
     before, after = (
-        calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=r) for r in (False, True)
+        calibrate(model, 50, hidden_states=inputs, margin=0.0, row_estimates=kind)
+        for kind in (NONE, QUADRATIC)
     )
     assert span(before) > 10.0 and span(after) < 3.5
     assert Calibration.from_dict(after.to_dict()) == after

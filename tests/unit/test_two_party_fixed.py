@@ -12,8 +12,9 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.approx.activations import gelu
-from tacita.blocks.base import Dense
+from tacita.blocks import distances
+from tacita.blocks.base import Dense, Rotary
+from tacita.blocks.floats import FUNCTIONS, FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.front.embed import padded_words
@@ -22,10 +23,11 @@ from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.two_party import chains, functions
-from tacita.two_party.base import AttentionBounds, Formats, range_bits
+from tacita.two_party.base import BUMPED, TURN, AttentionBounds, Bounds, Formats, range_bits
 from tacita.two_party.chains import Chain, Stage
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, Format, constant, encode, rescaled, weight_integers
+from tacita.two_party.turns import turns
 
 FITS = Path(__file__).parents[2] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
 FILMS = [
@@ -41,7 +43,7 @@ def test_the_chains_are_the_engines() -> None:
     found = {
         m[1]: _chain(m[2]) for m in re.finditer(r"pub const (\w+): Chain = Chain \{(.*?)\n\};", source, re.S)
     }
-    assert len(found) >= 7
+    assert len(found) >= 11
     for name, chain in found.items():
         assert getattr(chains, name) == chain, name
 
@@ -68,14 +70,74 @@ def _chain(body: str) -> Chain:
 def test_functions_are_within_their_stated_errors(ring: int, fraction: int) -> None:
     x = np.linspace(-7.99, 7.99, 10_001)
     fixed = Fixed(encode(x, fraction), fraction)
-    assert np.abs(functions.gelu(fixed, ring, 3, "abs4").floats - gelu.exact(x)).max() < 2.5e-3
-    assert np.abs(functions.gelu(fixed, ring, 3, "abs8").floats - gelu.exact(x)).max() < 6e-4
     assert np.abs(functions.tanh(fixed, ring, 3).floats - np.tanh(x)).max() < 1.2e-3
     low = np.linspace(-31.0, 0.03, 10_001)  # what a maximum that is 2^-5 off leaves above 0
     assert (
         np.abs(functions.exp(Fixed(encode(low, fraction), fraction), ring, 5).floats - np.exp(low)).max()
         < 6e-4
     )
+
+
+@pytest.mark.parametrize(("ring", "fraction"), [(52, 18), (50, 18), (40, 14), (30, 12)])
+@pytest.mark.parametrize(("form", "error"), [("abs4", 2.5e-3), ("abs8", 7e-4)])
+@pytest.mark.parametrize("kind", BUMPED)
+def test_activations_are_within_their_stated_errors(
+    ring: int, fraction: int, kind: str, form: str, error: float
+) -> None:
+    """Over the fitted interval, around its end, and far beyond."""
+    x = np.concatenate(
+        [np.linspace(-15.99, 15.99, 20_001), *(np.linspace(z, z + 0.1, 99) for z in (-8.3, 8.2))]
+    )
+    fixed = Fixed(encode(x, fraction), fraction)
+    found = functions.bumped(fixed, ring, 4, functions.BUMPS[kind][form])
+    worst = np.abs(found.floats - FUNCTIONS[kind](x)).max()
+    assert error / 8 < worst < error
+
+
+def test_squares_are_off_by_what_their_argument_is() -> None:
+    x = np.linspace(-9.0, 31.9, 10_001)
+    found = functions.relu_squared(Fixed(encode(x, 18), 18), 12).floats
+    off = np.abs(found - np.maximum(x, 0.0) ** 2)
+    assert (off <= np.maximum(x, 0.0) * 1.02 * 2.0**-12 + 2.0**-20).all()
+    assert not found[x < -0.001].any()
+
+
+@pytest.mark.parametrize(("base", "tokens", "size"), [(10_000.0, 512, 64), (160_000.0, 40, 32), (1.5, 7, 2)])
+def test_turns_are_the_angles_of_floats_to_the_last_place(base: float, tokens: int, size: int) -> None:
+    """All of them rounded to the nearest: were one place up to the machine, one party's share would be
+    noise."""
+    found = turns(base, tokens, size, TURN)
+    wanted = distances.angles(Rotary(base), (tokens, size))
+    for ours, exact in zip(found, wanted, strict=True):
+        assert ours.shape == (tokens, size // 2)
+        assert np.abs(ours - np.ldexp(exact, TURN)).max() <= 0.5 + 1e-6
+    finer = turns(base, tokens, size, 40)
+    assert np.abs(np.ldexp(finer[0], -40) - wanted[0]).max() < 1e-11
+
+
+def test_a_query_that_sees_only_padding_is_no_number_that_is_none() -> None:
+    """Token 6 sees 5 to 7, all padding: its row is finite, and the others do not know of it."""
+    bounds = Bounds({"n": AttentionBounds((-9.0, 9.0), 4.0)}, {}, {})
+    mask = (np.arange(8) < 4).astype(np.float64)
+    scores = np.random.default_rng(3).normal(size=(2, 8, 8))
+    ops = FixedTensors(Formats(), bounds, Weights({}), mask)
+    by_fixed = ops.softmax(Fixed(encode(scores, 24), 24), "n", (1, 1))
+    weights = by_fixed.numerators.floats * by_fixed.inverse.floats
+    by_float = FloatTensors(Weights({}), mask).softmax(scores, "n", (1, 1))
+    assert np.isfinite(by_float).all()
+    assert np.abs(weights - by_float).max() < 2e-3
+    assert not by_float[:, :4, 4:].any() and not by_float[:, 0, 2:].any()
+
+
+def test_products_and_turns_that_leave_their_ring_are_counted() -> None:
+    bounds = Bounds({}, {"n": (-1.0, 9.0)}, {}, {"n": 3.0})
+    ops = FixedTensors(Formats(), bounds, Weights({}), np.ones(2))
+    ops.enter("n")
+    big = Fixed(encode(np.full((1, 2, 4), 9.0), 18), 18)
+    ops.times(big, big, "n")
+    assert ops.overflows["n"] == 8
+    ops.turn(Fixed(big.values << 19, 18), Rotary(100.0))
+    assert ops.overflows["n"] > 8
 
 
 def test_exp_is_exactly_zero_below_its_range() -> None:

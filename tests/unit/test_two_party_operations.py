@@ -131,6 +131,8 @@ class TestProducts:
         assert np.abs(join(got, 32) - x * y).max() < 2**10
         got = both(parties, lambda p, a: p.square(a, 40, 10), split(x, 40))
         assert np.abs(join(got, 40) - x * x).max() < 2**10
+        got = both(parties, lambda p, a: p.square_narrow(a, 14, 24, 4), split(x, 14))
+        assert np.abs(join(got, 24) - x * x).max() < 2**4
         weights = (None, (y % 2**32).astype(np.uint64))
         got = both(parties, lambda p, a, w: p.times_server(a, w, 32, 10), split(x, 32), weights)
         assert np.abs(join(got, 32) - x * y).max() < 2**10
@@ -174,6 +176,12 @@ def gelu(x: Array) -> Array:
     return np.asarray(gelu.exact(x))
 
 
+def gelu_tanh(x: Array) -> Array:
+    from tacita.approx.activations import gelu_tanh
+
+    return np.asarray(gelu_tanh.exact(x))
+
+
 class TestFunctions:
     @pytest.mark.parametrize(
         ("name", "plain", "tolerance", "options"),
@@ -181,7 +189,10 @@ class TestFunctions:
             ("gelu", gelu, 4e-3, {}),
             ("gelu", gelu, 2e-3, {"form": "abs8"}),
             ("gelu", gelu, 2.5e-2, {"form": "seg4"}),
-            ("silu", lambda x: x / (1 + np.exp(-x)), 5e-3, {}),
+            ("gelu", gelu_tanh, 4e-3, {"form": "tanh4"}),
+            ("gelu", gelu_tanh, 2e-3, {"form": "tanh8"}),
+            ("silu", lambda x: x / (1 + np.exp(-x)), 3e-3, {}),
+            ("silu", lambda x: x / (1 + np.exp(-x)), 2e-3, {"form": "abs16"}),
             ("elu", lambda x: np.where(x < 0, np.expm1(x), x), 3e-3, {}),
             ("tanh", np.tanh, 2e-3, {}),
         ],
@@ -240,6 +251,12 @@ class TestFunctions:
         got = both(parties, step, fixed(x), (None, gamma), (None, beta))
         plain = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True) * gamma + beta
         np.testing.assert_allclose(real(got), plain, atol=4e-3)
+        step = lambda p, s, g, b: p.layer_norm(  # noqa: E731
+            s, g, b, bound=8.0, least=0.3, gamma_bound=2.0, centred=False
+        )
+        got = both(parties, step, fixed(x + 1.0), (None, gamma), (None, beta))
+        plain = (x + 1.0) / np.sqrt(((x + 1.0) ** 2).mean(axis=1, keepdims=True)) * gamma + beta
+        np.testing.assert_allclose(real(got), plain, atol=4e-3)
 
     def test_formats_are_checked(self, parties: tuple[Any, Any]) -> None:
         client, _ = parties
@@ -247,6 +264,8 @@ class TestFunctions:
         for step in (
             lambda: client.gelu(x, 16, 16),
             lambda: client.gelu(x, form="other"),
+            lambda: client.silu(x, form="tanh4"),
+            lambda: client.square_narrow(x, 20, 41, 4),
             lambda: client.gelu(x, range=60),
             lambda: client.reciprocal(x, 64, 18, 3, 2, 64, 18),
             lambda: client.softmax(x.ravel()),

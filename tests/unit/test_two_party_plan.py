@@ -12,7 +12,7 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import from_tensors
 from tacita.errors import CheckpointError, FileError, ShapeError
-from tacita.models.retrained import Retrained
+from tacita.models.encoders.retrained import Retrained
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.two_party.check import parse_plan

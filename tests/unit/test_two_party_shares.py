@@ -14,7 +14,8 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.blocks.base import Dense, Norm
+from tacita.blocks.base import Dense, Norm, Relative, Rotary
+from tacita.blocks.floats import FUNCTIONS, FloatTensors
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.client.two_party import TwoPartyClient
@@ -26,7 +27,7 @@ from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.protocol.party import Party, pair
 from tacita.server.two_party import TwoPartyServer
-from tacita.two_party.base import AttentionBounds, Bounds, Formats, NormBounds
+from tacita.two_party.base import BUMPED, AttentionBounds, Bounds, Formats, NormBounds
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.residues import Share, opened, reduced
 
@@ -104,7 +105,7 @@ def fixed(
 ) -> np.ndarray:
     from tacita.two_party.integers import Fixed, encode
 
-    ops = FixedTensors(FORMATS, known.bounds, known.weights or Weights({}), MASK)
+    ops = FixedTensors(known.formats, known.bounds, known.weights or Weights({}), MASK)
     return np.asarray(step(ops, [Fixed(encode(x, fraction), fraction) for x in inputs]).floats)
 
 
@@ -153,6 +154,88 @@ def test_attention(session: Session, rows: int) -> None:
     expected = fixed(step, q, k, v, fraction=30, known=known)
     assert found.shape == (rows, 12)
     assert np.abs(found - expected).max() < 2e-3
+
+
+@pytest.mark.parametrize("form", ["abs4", "abs8"])
+@pytest.mark.parametrize("kind", BUMPED)
+def test_activations_with_a_bump(session: Session, kind: str, form: str) -> None:
+    """Over all of a range of 16: as fixed up to the rounding, and within the stated error of floats."""
+    x = np.concatenate([RNG.uniform(-15.9, 15.9, (3, 64)), [np.linspace(-11.0, 11.0, 64)]])
+    known = Known(replace(FORMATS, gelu=form), bounds(function=(-15.9, 15.9)), TOKENS)
+    step = lambda ops, t: ops.function(t[0], kind, "n")  # noqa: E731
+    found = run(session, step, shared(x, 64, 30), known=known)
+    expected = fixed(step, x, fraction=30, known=known)
+    assert np.abs(found - expected).max() < (3e-3 if form == "abs4" else 1e-3)  # at the thresholds
+    assert np.abs(found - FUNCTIONS[kind](x)).max() < (3e-3 if form == "abs4" else 1e-3)
+
+
+def test_squares(session: Session) -> None:
+    x = np.linspace(-15.9, 11.9, 200)[None]
+    known = Known(FORMATS, bounds(function=(-15.9, 11.9)), TOKENS)
+    step = lambda ops, t: ops.function(t[0], "relu2", "n")  # noqa: E731
+    found = run(session, step, shared(x, 64, 30), known=known)
+    expected = fixed(step, x, fraction=30, known=known)
+    assert (np.abs(found - expected) < 2.0**-11 * np.maximum(x, 1.0) + 2.0**-10).all()
+
+
+@pytest.mark.parametrize("bound", [30.0, 900.0])
+def test_a_gate(session: Session, bound: float) -> None:
+    """One plaintext prime, and two."""
+    x, y = (RNG.uniform(-1.0, 1.0, (TOKENS, 24)) * np.sqrt(bound) for _ in range(2))
+    known = Known(FORMATS, replace(bounds(), gates={"n": bound}), TOKENS)
+    step = lambda ops, t: ops.times(*t, "n")  # noqa: E731
+    found = run(session, step, shared(x, 64, 18), shared(y, 64, 30), known=known)
+    expected = fixed(step, x, y, fraction=30, known=known)
+    assert np.abs(found - expected).max() < 2.0**-12 * 2 * np.sqrt(bound) + 2.0**-11
+    assert np.abs(found - x * y).max() < 2.0**-11 * 2 * np.sqrt(bound)
+
+
+@pytest.mark.parametrize("fraction", [18, 30])
+def test_turns_are_local(session: Session, fraction: int) -> None:
+    """What a linear map left, and what a norm did: no byte, and no extension before the scores' ring."""
+    x, rotary = RNG.normal(size=(3, TOKENS, 8)) * 50.0, Rotary(10_000.0)
+    before = session[0].cost["bytes_sent"]
+    found = run(session, lambda ops, t: ops.turn(t[0], rotary), shared(x, 64, fraction))
+    assert session[0].cost["bytes_sent"] == before
+    expected = fixed(lambda ops, t: ops.turn(t[0], rotary), x, fraction=fraction)
+    wanted = FloatTensors(Weights({}), MASK).turn(x, rotary)
+    assert np.abs(found - expected).max() < 4 * UNIT
+    assert np.abs(found - wanted).max() < 400.0 * 2.0**-13
+
+
+def test_attention_with_positions_inside(session: Session) -> None:
+    """Turned, moved by a table that the server knows, and within a window: queries of padding among them."""
+    q, k, v = (RNG.normal(size=(TOKENS, 12)) for _ in range(3))
+    tensors = {"t": RNG.normal(size=(8, 3))}
+    known = Known(FORMATS, bounds(AttentionBounds((-12.0, 12.0), 4.0)), TOKENS, Weights(tensors))
+
+    def step(ops: Any, t: list[Any]) -> Any:
+        q, k, v = (ops.heads(x, 3) for x in t)
+        q, k = (ops.turn(x, Rotary(100.0)) for x in (q, k))
+        scores = ops.biased(ops.scores(q, k, "n"), Relative("t", 8, 4), "n")
+        return ops.merge(ops.mix(ops.softmax(scores, "n", (1, 0)), v, "n"))
+
+    found = run(session, step, *(shared(x, 64, 30) for x in (q, k, v)), known=known)
+    expected = fixed(step, q, k, v, fraction=30, known=known)
+    assert np.abs(found - expected).max() < 2e-3
+    floats = FloatTensors(Weights(tensors), MASK)
+    assert np.abs((found - step(floats, [q, k, v]))[:REAL]).max() < 6e-3
+
+
+def test_a_norm_of_heads_without_mean(session: Session) -> None:
+    x = (RNG.normal(size=(3, TOKENS, 8)) + 1.0) * RNG.uniform(0.5, 2.0, (3, TOKENS, 1))
+    known = Known(
+        FORMATS,
+        bounds(norm=NormBounds(12.0, (0.05, 16.0), 2.0)),
+        TOKENS,
+        Weights({"n.weight": RNG.normal(1.0, 0.1, 8)}),
+    )
+    norm = Norm("n", 8, 1e-6, centred=False, beta=False)
+    step = lambda ops, t: ops.norm(t[0], norm, "n")  # noqa: E731
+    found = run(session, step, shared(x, 64, 30), known=known)
+    assert found.shape == x.shape
+    assert np.abs(found - fixed(step, x, fraction=30, known=known)).max() < 5e-4
+    assert np.abs(found - FloatTensors(known.weights, MASK).norm(x, norm, "n")).max() < 5e-4
 
 
 @pytest.mark.parametrize("kind", ["gelu", "relu"])

@@ -22,6 +22,7 @@ from tacita.checkpoint import from_tensors, load
 from tacita.checkpoint.weights import read_tensors
 from tacita.errors import CheckpointError, FileError, InputError, PlanError, ShapeError, TacitaError
 from tacita.measure.two_party.pair import Pair, _take
+from tacita.models.encoders.names import Names
 from tacita.models.reference import reference
 from tacita.packings.columns.layout import BatchShape
 from tacita.packings.shape import Shape
@@ -75,7 +76,7 @@ def test_no_backend_answers_in_the_place_of_another(plan: Plan, backend: str) ->
         api.classify_batch_locally(plan, MODEL, TEXTS[:1], backend=backend)
 
 
-@pytest.mark.parametrize("changes", [{"activation": "gelu_new"}, {"activation": "silu"}, {"pooling": "max"}])
+@pytest.mark.parametrize("changes", [{"activation": "gelu_new"}, {"activation": "mish"}, {"pooling": "max"}])
 def test_no_checkpoint_has_an_unknown_activation_or_pooling(changes: dict[str, str]) -> None:
     (name, value) = next(iter(changes.items()))
     with pytest.raises(CheckpointError, match=f"{name} '{value}'"):
@@ -94,7 +95,7 @@ def test_poolings_in_the_reference_and_in_circuits() -> None:
 
 
 @pytest.mark.parametrize("interpreter", ["floats", "fixed", "shares", "count"])
-@pytest.mark.parametrize("kind", ["silu", "gelu_new", "GELU", ""])
+@pytest.mark.parametrize("kind", ["selu", "gelu_new", "GELU", ""])
 def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
     x, mask = np.ones((4, 3)), np.ones(4)
     bounds, none = Bounds({}, {"n": (-2.0, 2.0)}, {}), Weights({})
@@ -112,7 +113,7 @@ def test_activations_of_two_parties(kind: str, interpreter: str) -> None:
             shared.function(shared.own(x), kind, "n")
 
 
-@pytest.mark.parametrize("changes", [{"activation": "silu"}, {"pooling": "max"}, {"pooling": ""}])
+@pytest.mark.parametrize("changes", [{"activation": "selu"}, {"pooling": "max"}, {"pooling": ""}])
 def test_models_and_plans_of_two_parties(two_party_plan: TwoPartyPlan, changes: dict[str, str]) -> None:
     (name, value) = next(iter(changes.items()))
     config = replace(MODEL.config, **changes)
@@ -177,10 +178,10 @@ def test_functions_and_phases() -> None:
     for variant in ("nexus", ""):
         with pytest.raises(InputError, match="no variant"):
             Functions.of(variant)
-    for name in ("silu", "softplus", "activation", "fit"):
+    for name in ("selu", "softplus", "activation", "fit"):
         with pytest.raises(PlanError, match=f"no approximation of '{name}' in variant tacita") as caught:
             Functions().fit(name, (-1.0, 1.0), 1e-3)
-        assert caught.value.hint == "there are tanh, relu, exp, inverse, rsqrt, gelu"
+        assert caught.value.hint == "there are tanh, relu, relu2, silu, gelu_tanh, exp, inverse, rsqrt, gelu"
     with pytest.raises(PlanError, match="no phase 'polish thor'"):
         Phases(lambda _: None, ["thor"]).enter("polish", "thor")
 
@@ -199,13 +200,14 @@ def test_types_of_stored_tensors(dtype: str, tmp_path: Path) -> None:
     folder = write_folder(MODEL, tmp_path)
     name, tensor = next(iter(load_file(folder / "model.safetensors").items()))
     raw = {name: {"dtype": dtype, "shape": list(tensor.shape), "data": tensor.tobytes()}}
+    stored = SimpleNamespace(where=str(folder), names=raw, read=lambda names: raw)
     with pytest.raises(CheckpointError, match=f"has type {dtype}"):
-        read_tensors(folder / "model.safetensors", raw, {name: tensor.shape})
+        read_tensors(stored, Names(("bert.",)), {name: tensor.shape})
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{"attention_variant": "bpmix"}, {"norm_variant": "group"}, {"norm_variant": ""}, {"hidden_act": "silu"}],
+    [{"attention_variant": "bpmix"}, {"norm_variant": "group"}, {"norm_variant": ""}, {"hidden_act": "mish"}],
 )
 def test_names_in_a_models_configuration(fields: dict[str, str], tmp_path: Path) -> None:
     folder = write_folder(MODEL, tmp_path)

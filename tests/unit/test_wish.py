@@ -81,7 +81,7 @@ def test_names_and_sizes_that_there_are_not_are_refused(
             {"scheme": "auto"},
             [
                 ("thor", "rows"),
-                ("leaf", "rows"),
+                ("leaf", "coefficients"),
                 ("arion", "columns"),
                 ("moai", "columns"),
                 ("bumblebee", None),

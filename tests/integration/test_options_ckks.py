@@ -1,0 +1,63 @@
+"""The options of blocks on the real engine at a toy ring: little models of the packings' suite, placed with
+bootstraps, encrypted, evaluated, decrypted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.packings.columns.layout import BatchShape
+from tacita.packings.columns.parts import ColumnParts
+from tacita.packings.conformance import CASES, circuit_of, world_of
+from tacita.packings.multidiagonal.parts import DiagonalParts
+from tacita.packings.rows.layout import RowsShape
+from tacita.packings.rows.parts import RowParts
+from tacita.placement.leveled import prices_of
+from tacita.planning.build import place_circuit
+from tacita.plans.presets import PRESETS
+from tacita.run import executor
+from tacita.slots.ckks import CkksBackend
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+TOKENS, INFO = 8, PRESETS["insecure_toy_n10"]
+BUILDS: dict[str, Any] = {
+    "rows": lambda g, w, s: RowParts(g, w, s, RowsShape(INFO.slots, TOKENS)),
+    "multidiagonal": lambda g, w, s: DiagonalParts(g, w, s, INFO.slots, TOKENS),
+    "columns": lambda g, w, s: ColumnParts(g, w, s, BatchShape(INFO.slots, TOKENS)),
+}
+# rotary, a window, no means, no biases, a gate: of every token; the same of the first
+NEWER = [case for case in CASES if case.name.startswith("newer")]
+
+
+@pytest.mark.parametrize("packing", BUILDS)
+@pytest.mark.parametrize("case", NEWER, ids=lambda case: case.name)
+def test_all_options_at_once(case: Any, packing: str, tmp_path: Any) -> None:
+    world = world_of(case, TOKENS)
+    circuit = circuit_of(world, BUILDS[packing])
+    placed = place_circuit(circuit, INFO, prices_of(INFO, None))
+    secret, be = _engine(placed, tmp_path)
+    levels = {**placed.placement.request, **placed.fixed_levels}
+    packed = circuit.request.pack(world.samples)
+    live = {
+        name: tuple(native.encrypt(secret, v.astype(complex), levels[name]) for v in vectors)
+        for name, vectors in packed.items()
+    }
+    out = executor.run(placed.stages, circuit.stages, be, live)
+    answer = circuit.response.read([np.asarray(secret.decrypt(ct)) for ct in out["answer"]])[0]
+    hidden, mask = world.samples[0]
+    wanted = world.floats((hidden, mask), lambda name, value: None)
+    rows = mask > 0.0 if wanted.ndim == 2 else ...
+    assert np.abs(answer.values - wanted)[rows].max() < 0.02 and answer.sound()
+
+
+def _engine(placed: Any, folder: Any) -> Any:
+    params = native.Parameters.preset(INFO.preset, allow_insecure=True)
+    paths = [str(folder / name) for name in ("secret.key", "evaluation.keys")]
+    native.keygen(params, list(placed.rotations), *paths, lambda _done, _total: None, None)
+    secret = native.SecretKey.load(paths[0], params)
+    keys = native.EvaluationKeys.load(paths[1], params, list(placed.rotations), None)
+    return secret, CkksBackend(native.Evaluator(params, keys, 1))

@@ -1,0 +1,117 @@
+"""Tokenizers of folders without tokenizer.json: lists of word pieces, and byte-level pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from tacita.checkpoint.vocabulary import read_tokenizer
+from tacita.errors import CheckpointError
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "un", "##able", "##e", "Caf", "caf", "##é", ",", "好"]
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+LETTERS = ["a", "b", "l", "e", "Ġ", "ab", "le", "Ġa", "able"]
+MERGES = ["#version: 0.2", "a b", "l e", "ab le", "Ġ a"]
+
+
+def word_pieces(folder: Path, **options: Any) -> Path:
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(options))
+    return folder
+
+
+def byte_pairs(folder: Path, merges: list[str] = MERGES) -> Path:
+    ids = {piece: number for number, piece in enumerate(SPECIAL + LETTERS)}
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    (folder / "merges.txt").write_text("\n".join(merges) + "\n", encoding="utf-8")
+    return folder
+
+
+def pieces(made: Tokenizer, *texts: str) -> list[str]:
+    return list(made.encode(*texts).tokens)
+
+
+def test_word_pieces_are_lowered_and_lose_their_accents_by_default(tmp_path: Path) -> None:
+    made = read_tokenizer(word_pieces(tmp_path), len(PIECES))
+    assert pieces(made, "UNABLE, Café好") == ["[CLS]", "un", "##able", ",", "caf", "##e", "好", "[SEP]"]
+    pair = made.encode("unable", "Cafe")
+    assert pair.tokens == ["[CLS]", "un", "##able", "[SEP]", "caf", "##e", "[SEP]"]
+    assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1] and pair.special_tokens_mask[0] == 1
+
+
+def test_options_of_word_pieces(tmp_path: Path) -> None:
+    cased = read_tokenizer(word_pieces(tmp_path, do_lower_case=False), len(PIECES))
+    assert pieces(cased, "Café UN") == ["[CLS]", "Caf", "##é", "[UNK]", "[SEP]"]
+    kept = read_tokenizer(word_pieces(tmp_path, strip_accents=False), len(PIECES))
+    assert pieces(kept, "Café") == ["[CLS]", "caf", "##é", "[SEP]"]
+    together = read_tokenizer(word_pieces(tmp_path, tokenize_chinese_chars=False), len(PIECES))
+    assert pieces(together, "caf好") == ["[CLS]", "[UNK]", "[SEP]"]
+
+
+def test_byte_pairs_are_joined_in_order(tmp_path: Path) -> None:
+    made = read_tokenizer(byte_pairs(tmp_path), len(SPECIAL + LETTERS))
+    assert pieces(made, "able a") == ["<s>", "able", "Ġa", "</s>"]
+    assert pieces(made, "a", "b") == ["<s>", "a", "</s>", "</s>", "b", "</s>"]
+
+
+def test_special_words_in_a_text_are_one_token(tmp_path: Path) -> None:
+    made = read_tokenizer(byte_pairs(tmp_path), len(SPECIAL + LETTERS))
+    for text in ("a<mask>", "a <mask>"):
+        ids = made.encode(text).ids  # with the space before it
+        assert ids == [made.token_to_id(word) for word in ("<s>", "a", "<mask>", "</s>")]
+    more = [*PIECES, "[MASK]", "\u2028"]
+    (tmp_path / "words").mkdir()
+    folder = word_pieces(tmp_path / "words")
+    (folder / "vocab.txt").write_text("\n".join(more) + "\n", encoding="utf-8")
+    made = read_tokenizer(folder, len(more))
+    assert pieces(made, "un [MASK]") == ["[CLS]", "un", "[MASK]", "[SEP]"]
+    assert made.token_to_id("\u2028") == len(more) - 1
+
+
+def test_word_pieces_between_robertas_separators(tmp_path: Path) -> None:
+    """MPNet's."""
+    folder = word_pieces(tmp_path, cls_token="<s>", sep_token={"content": "</s>"})
+    (folder / "vocab.txt").write_text("\n".join([*PIECES, "<s>", "</s>"]), encoding="utf-8")
+    made = read_tokenizer(folder, len(PIECES) + 2)
+    assert pieces(made, "un", "caf") == ["<s>", "un", "</s>", "</s>", "caf", "</s>"]
+    word_pieces(tmp_path, mask_token=["[MASK]"])  # no text: left out
+    assert pieces(read_tokenizer(folder, len(PIECES)), "un") == ["[CLS]", "un", "[SEP]"]
+
+
+def test_tokenizer_json_goes_before_the_others(tmp_path: Path) -> None:
+    made = read_tokenizer(word_pieces(tmp_path), len(PIECES))
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").write_text("damaged")
+    assert pieces(read_tokenizer(tmp_path, len(PIECES)), "un") == ["[CLS]", "un", "[SEP]"]
+
+
+def test_bad_vocabularies_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: no such file"):
+        read_tokenizer(tmp_path, 12)
+    with pytest.raises(CheckpointError, match="token ids reach 11, vocab_size is 8"):
+        read_tokenizer(word_pieces(tmp_path), 8)
+    with pytest.raises(CheckpointError, match=r"unk_token .* is not in the vocabulary"):
+        read_tokenizer(word_pieces(tmp_path, unk_token="<unk>"), len(PIECES))
+    with pytest.raises(CheckpointError, match="do_lower_case is 'yes'"):
+        read_tokenizer(word_pieces(tmp_path, do_lower_case="yes"), len(PIECES))
+    (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(CheckpointError, match="not a tokenizer file"):
+        read_tokenizer(tmp_path, len(PIECES))
+
+
+@pytest.mark.parametrize("line", ["a z", "ab", "a b c", "l l"])
+def test_merges_of_another_vocabulary_are_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(CheckpointError, match="line 2 joins pieces that"):
+        read_tokenizer(byte_pairs(tmp_path, ["#version: 0.2", "a b", line]), len(SPECIAL + LETTERS))
+
+
+def test_numbers_of_byte_pairs_are_checked(tmp_path: Path) -> None:
+    byte_pairs(tmp_path)
+    for bad in ({"a": -1}, {"a": 1 << 40}, {"a": "1"}, {"a": True}):
+        (tmp_path / "vocab.json").write_text(json.dumps(bad))
+        with pytest.raises(CheckpointError, match="no table of words and numbers"):
+            read_tokenizer(tmp_path, 16)

@@ -26,6 +26,7 @@ from tacita.calibrate.temper import tempered
 from tacita.calibrate.walk import walk
 from tacita.checkpoint import Checkpoint
 from tacita.front.embed import tokenize
+from tacita.packings.layouts import LINEAR, QUADRATIC
 
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)
@@ -56,7 +57,7 @@ def main() -> None:
         families["file"] = lines(args.texts)
     report = {}
     for packing in ("rows", "batch"):
-        found = calibrate(model, TOKENS, row_estimates=packing == "batch")
+        found = calibrate(model, TOKENS, row_estimates=QUADRATIC if packing == "batch" else LINEAR)
         soft = tempered(model, found.temperatures)
         report[packing] = {
             kind: of_family(soft, found.row_estimates, found, texts) for kind, texts in families.items()

@@ -1,4 +1,4 @@
-"""Chemical reactions in SMILES, one a line: texts for the reaction classifier of `convert_checkpoints.py`.
+"""Chemical reactions in SMILES, one a line: texts for the reaction models of `checkpoints/`.
 
 There is no data set of reactions in the package registries, so these are made of ten textbook transformations
 and common building blocks ("educts>>product", for an amide "CC(=O)O.NCc1ccccc1>>CC(=O)NCc1ccccc1"). They are
@@ -8,6 +8,7 @@ what the model was trained to tell apart, but chemists did not write them down.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from itertools import cycle
 
@@ -88,3 +89,16 @@ def reactions(count: int, seed: int = 1) -> list[str]:
             return list(found)
         found.setdefault(make(r))
     raise AssertionError("a cycle has no end")
+
+
+def masked_reactions(count: int, seed: int = 1) -> list[str]:
+    """As `reactions`; in each one, an atom of the product is masked."""
+    r = random.Random(seed)
+    return [_masked(reaction, r) for reaction in reactions(count, seed)]
+
+
+def _masked(reaction: str, r: random.Random) -> str:
+    atoms = list(re.finditer(r"Br|Cl|[BCNOFSbcnos]", reaction))
+    behind = [atom for atom in atoms if atom.start() > reaction.index(">>")]
+    atom = r.choice(behind)
+    return f"{reaction[: atom.start()]}[MASK]{reaction[atom.end() :]}"

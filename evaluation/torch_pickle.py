@@ -2,8 +2,9 @@
 says.
 
 The file is four pickles (magic, version, sizes of numbers, a dictionary of tensors), a fifth with the order
-of the storages, then each storage: its length (int64) and its numbers (float32), little endian. Only the
-three names that a dictionary of float32 tensors needs are known to the unpickler; any other is refused.
+of the storages, then each storage: its length (int64) and its numbers, little endian. Only the names that a
+dictionary of float32 and float64 tensors needs are known to the unpickler, and the options of a command that
+fairseq stores beside them, of which nothing is kept; any other is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
-FLOAT = "torch.FloatStorage"
+STORAGES = {"torch.FloatStorage": np.dtype("<f4"), "torch.DoubleStorage": np.dtype("<f8")}
 
 
 @dataclass(frozen=True)
@@ -32,31 +33,48 @@ class Described:
     strides: tuple[int, ...]
 
 
-def read(path: Path) -> dict[str, NDArray[np.float32]]:
-    """All tensors by name. Raises ValueError for any other file, UnpicklingError for any other object."""
+class Options:
+    """The options of a command, which are dropped."""
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def read(path: Path, inside: str | None = None) -> dict[str, NDArray[np.float32]]:
+    """All tensors by name; inside: of the dictionary with this name in the file's. Raises ValueError for any
+    other file, UnpicklingError for any other object."""
     with path.open("rb") as file:
-        magic, protocol, _, tensors, order = (_Unpickler(file).load() for _ in range(5))
+        readers = [_Unpickler(file) for _ in range(5)]
+        magic, protocol, _, tensors, order = (reader.load() for reader in readers)
         if (magic, protocol) != (MAGIC, PROTOCOL):
             raise ValueError(f"{path}: not PyTorch's older format")
-        storages = {key: _storage(file) for key in order}
-    return {name: _tensor(one, storages[one.storage]) for name, one in tensors.items()}
+        kinds = readers[3].kinds
+        storages = {key: _storage(file, kinds[key]) for key in order}
+    found = tensors if inside is None else tensors[inside]
+    return {name: _tensor(one, storages[one.storage]) for name, one in found.items()}
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of the storages that were mentioned, by key
+
     def find_class(self, module: str, name: str) -> Any:
         known = {
             "collections.OrderedDict": OrderedDict,
             "torch._utils._rebuild_tensor_v2": _described,
-            FLOAT: FLOAT,
+            "argparse.Namespace": Options,
+            **{kind: kind for kind in STORAGES},
         }
         if (full := f"{module}.{name}") not in known:
-            raise pickle.UnpicklingError(f"{full} has no place in a file of float32 tensors")
+            raise pickle.UnpicklingError(f"{full} has no place in a file of tensors")
         return known[full]
 
     def persistent_load(self, pid: Any) -> str:
         kind, numbers, key = pid[:3]
-        if (kind, numbers) != ("storage", FLOAT):
-            raise pickle.UnpicklingError("a storage that is not of float32 numbers")
+        if kind != "storage" or numbers not in STORAGES:
+            raise pickle.UnpicklingError("a storage that is not of float32 or float64 numbers")
+        self.kinds[str(key)] = STORAGES[numbers]
         return str(key)
 
 
@@ -64,9 +82,9 @@ def _described(storage: str, start: int, shape: Any, strides: Any, *_: Any) -> D
     return Described(storage, start, tuple(shape), tuple(strides))
 
 
-def _storage(file: BinaryIO) -> NDArray[np.float32]:
+def _storage(file: BinaryIO, kind: np.dtype[Any]) -> NDArray[np.float32]:
     count = int(np.frombuffer(file.read(8), "<i8")[0])
-    return np.frombuffer(file.read(4 * count), "<f4")
+    return np.frombuffer(file.read(kind.itemsize * count), kind).astype(np.float32)
 
 
 def _tensor(one: Described, storage: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -174,6 +174,16 @@ def bolt_bump(a: Array) -> Array:
     return a / 2 - np.polyval(coefficients, a)
 
 
+def tanh_bump(a: Array) -> Array:
+    """max(a, 0) less GELU in its form with tanh, for a >= 0."""
+    return np.asarray(a * 0.5 * (1 - np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))))
+
+
+def silu_bump(a: Array) -> Array:
+    """a sigmoid(-a)."""
+    return np.asarray(a / (1 + np.exp(a)))
+
+
 TARGETS = [
     Target(
         "GELU",
@@ -186,16 +196,19 @@ TARGETS = [
         -1,
     ),
     Target("GELU_FINE", "as [`GELU`], with a third square", lambda a: a * normal(-a), -0.04, 4.04, 3, 0, 1),
+    Target("GELU_TANH", "as [`GELU`], for GELU in its form with tanh", tanh_bump, -0.04, 3.29, 2, 0, -1),
+    Target("GELU_TANH_FINE", "as [`GELU_TANH`], with a third square", tanh_bump, -0.04, 4.04, 3, 0, 1),
     Target(
         "SILU",
         "a sigmoid(-a) for SiLU(x) = max(x, 0) - |x| sigmoid(-|x|)",
-        lambda a: a / (1 + np.exp(a)),
+        silu_bump,
         -0.04,
-        8.04,
+        8.29,
         3,
         0,
         1,
     ),
+    Target("SILU_FINE", "as [`SILU`], with a fourth square", silu_bump, -0.04, 10.04, 4, 0, -1, starts=40),
     Target("P4", "BOLT's quartic in the form of [`GELU`]", bolt_bump, -0.04, 2.79, 2, 0, -1),
     Target(
         "ROOT_EXP",

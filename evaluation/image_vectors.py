@@ -1,0 +1,89 @@
+"""Vectors of images as two parties compute them, beside the float model's: cosines, and whether the nearest
+other image is the same.
+
+    python evaluation/photo_crops.py --wheel scikit_learn-1.4.2-*.whl --output CROPS
+    python evaluation/image_vectors.py --model DIR/dinov2 --texts CROPS/calibration.txt \
+        --images CROPS/test.txt --json vectors.json
+
+`sim` has the rounding of two parties and sends nothing; `--backend ckks` runs both parties in this process.
+One line an image as it is done, the summary at the end and in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tacita
+from tacita.calibrate.calibrate import load_texts
+from tacita.checkpoint import Checkpoint, load
+from tacita.front.images import embed_image
+from tacita.models.reference import reference
+
+
+def floats(model: Checkpoint, path: str) -> np.ndarray:
+    """The float model's vector."""
+    assert model.config.image is not None
+    return reference(model, *embed_image(model, path, model.config.image.tokens)).logits
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(rows of a, rows of b)."""
+    lengths = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
+    return np.asarray(a @ b.T / lengths)
+
+
+def summary(expected: np.ndarray, found: np.ndarray) -> dict[str, Any]:
+    """Of all images' vectors, (images, features) each."""
+    same = np.diag(cosines(found, expected))
+    own, other = cosines(expected, expected), cosines(found, expected)
+    for each in (own, other):
+        np.fill_diagonal(each, -1.0)
+    return {
+        "images": len(found),
+        "smallest cosine": float(same.min()),
+        "mean cosine": float(same.mean()),
+        "largest error": float(np.abs(found - expected).max()),
+        "largest number": float(np.abs(expected).max()),
+        "same nearest": float((own.argmax(axis=1) == other.argmax(axis=1)).mean()),
+        "cosine between images": float(own[own > -1.0].mean()),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--model", type=Path, required=True)
+    options.add_argument("--texts", type=Path, required=True, help="images to calibrate on, a name a line")
+    options.add_argument("--images", type=Path, required=True, help="images to measure, a name a line")
+    options.add_argument("--limit", type=int, default=1000)
+    options.add_argument("--backend", choices=("sim", "ckks"), default="sim")
+    options.add_argument("--json", type=Path)
+    asked = options.parse_args()
+    model = load(asked.model)
+    assert model.config.image is not None
+    began = time.perf_counter()
+    how: Any = {"scheme": "bumblebee", "tokens": model.config.image.tokens, "texts": load_texts(asked.texts)}
+    tacita.embed(how["texts"][0], model=model, backend="plain", **how)  # the plan is kept for the next calls
+    print(f"planned in {time.perf_counter() - began:.0f} s", flush=True)
+    expected, found = [], []
+    for path in load_texts(asked.images)[: asked.limit]:
+        began = time.perf_counter()
+        answer = tacita.embed(path, model=model, backend=asked.backend, **how)
+        seconds = time.perf_counter() - began
+        expected.append(floats(model, path))
+        found.append(answer.vector)
+        cosine = cosines(expected[-1][None], found[-1][None])[0, 0]
+        print(f"{Path(path).name} {cosine:.9f} {seconds:.1f} s {answer.warnings}", flush=True)
+    total = summary(np.array(expected), np.array(found))
+    print(json.dumps(total, indent=1))
+    if asked.json:
+        asked.json.write_text(json.dumps(total, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

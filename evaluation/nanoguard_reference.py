@@ -1,0 +1,124 @@
+"""NanoGuard's forward pass in plain numpy, as its source says it: the reference that our family is compared
+with.
+
+    python evaluation/nanoguard_reference.py --output tests/vectors/families/nanoguard-class
+
+writes a tiny random model with its answer for `tests/unit/test_families.py`. Nothing here is shared with the
+product: norms, turns and attention are spelled out again, on the weights as the original keeps them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from convert_nanoguard import write_model
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+EPSILON = 2.0**-23  # of single precision, which torch's rms_norm adds where none is given
+BASE, CLASSIFIER_EPSILON = 10000.0, 1e-5
+TINY = {"n_layer": 3, "n_head": 3, "n_kv_head": 3, "n_embd": 12, "vocab_size": 23, "sequence_len": 16}
+TINY_IDS = [2, 7, 11, 5, 22, 4, 9, 13, 6, 8, 15]
+
+
+@dataclass(frozen=True)
+class Original:
+    """tensors: by the original's names, the table not normalised. coarse: cosines and sines rounded to
+    brain precision, as the original keeps them."""
+
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Array]
+    coarse: bool = False
+
+    def logits(self, ids: Sequence[int], real: int) -> Array:
+        """(classes,). Every token is attended to; the mean is over the first `real` ones."""
+        x = start = rms(self.tensors["transformer.wte.weight"][list(ids)])
+        for i in range(self.config["n_layer"]):
+            scale, again = (self.tensors[f"{name}_lambdas"][i] for name in ("resid", "x0"))
+            x = scale * x + again * start
+            x = x + self._attention(rms(x), f"transformer.h.{i}.attn")
+            inner = np.maximum(rms(x) @ self.tensors[f"transformer.h.{i}.mlp.c_fc.weight"].T, 0.0) ** 2
+            x = x + inner @ self.tensors[f"transformer.h.{i}.mlp.c_proj.weight"].T
+        pooled = rms(x)[:real].mean(axis=0)
+        centred = pooled - pooled.mean()
+        normal = centred / np.sqrt((centred**2).mean() + CLASSIFIER_EPSILON)
+        normal = normal * self.tensors["cls_norm.weight"] + self.tensors["cls_norm.bias"]
+        return np.asarray(self.tensors["cls_head.weight"] @ normal + self.tensors["cls_head.bias"])
+
+    def _attention(self, x: Array, at: str) -> Array:
+        size = self.config["n_embd"] // self.config["n_head"]
+        cos, sin = turns(len(x), size, coarse=self.coarse)
+        parts = []
+        for head in range(self.config["n_head"]):
+            rows = slice(head * size, (head + 1) * size)
+            query, key, value = (x @ self.tensors[f"{at}.c_{part}.weight"][rows].T for part in "qkv")
+            scores = rms(turned(query, cos, sin)) @ rms(turned(key, cos, sin)).T / np.sqrt(size)
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            parts.append(weights / weights.sum(axis=1, keepdims=True) @ value)
+        return np.asarray(np.concatenate(parts, axis=1) @ self.tensors[f"{at}.c_proj.weight"].T)
+
+
+def rms(x: Array) -> Array:
+    """Rows of mean square one."""
+    return np.asarray(x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + EPSILON))
+
+
+def turns(tokens: int, size: int, *, coarse: bool) -> tuple[Array, Array]:
+    """Cosines and sines (tokens, size / 2)."""
+    speeds = BASE ** -(np.arange(0, size, 2) / size)
+    angles = np.outer(np.arange(tokens), speeds)
+    found = np.cos(angles), np.sin(angles)
+    return (brain(found[0]), brain(found[1])) if coarse else found
+
+
+def turned(x: Array, cos: Array, sin: Array) -> Array:
+    """The original turns against the clock: the halves are (a cos + b sin, b cos - a sin)."""
+    a, b = np.split(x, 2, axis=1)
+    return np.concatenate([a * cos + b * sin, b * cos - a * sin], axis=1)
+
+
+def brain(x: Array) -> Array:
+    """Rounded to bfloat16, halves to even."""
+    bits = x.astype(np.float32).view(np.uint32)
+    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return kept.view(np.float32).astype(np.float64)
+
+
+def tiny() -> Original:
+    """Random weights in half precision; the embedding comes again with much weight, as in the trained
+    model."""
+    rng, size, wide = np.random.default_rng(5), TINY["n_embd"], 4 * TINY["n_embd"]
+    shapes = {f"attn.c_{part}": (size, size) for part in ("q", "k", "v", "proj")}
+    shapes |= {"mlp.c_fc": (wide, size), "mlp.c_proj": (size, wide)}
+    found = {
+        f"transformer.h.{i}.{name}.weight": rng.normal(0.0, 1.5 / np.sqrt(shape[1]), shape)
+        for i in range(TINY["n_layer"])
+        for name, shape in shapes.items()
+    }
+    found["transformer.wte.weight"] = rng.normal(0.0, 1.0, (TINY["vocab_size"], size))
+    found["cls_norm.weight"], found["cls_norm.bias"] = rng.normal(1.0, 0.2, size), rng.normal(0.0, 0.2, size)
+    found["cls_head.weight"], found["cls_head.bias"] = rng.normal(0.0, 0.4, (2, size)), rng.normal(size=2)
+    found["resid_lambdas"], found["x0_lambdas"] = np.array([1.5, 0.875, 1.25]), np.array([4.0, 9.0, -6.0])
+    return Original(TINY, {name: t.astype(np.float16).astype(np.float64) for name, t in found.items()})
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--output", type=Path, required=True)
+    output, model = options.parse_args().output, tiny()
+    output.mkdir(parents=True, exist_ok=True)
+    write_model(output, model.config, model.tensors)
+    answer = model.logits(TINY_IDS, len(TINY_IDS)).tolist()
+    case = {"ids": TINY_IDS, "types": [0] * len(TINY_IDS), "answer": {"": answer}}
+    (output / "expected.json").write_text(json.dumps(case))
+    print(f"wrote {output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -113,6 +113,7 @@ class Response:
 class TinyParts:
     """See `packings.base.Parts`. This packing has the mean over tokens and a dense map of it, and no more."""
 
+    packing, options = "tiny", frozenset[str]()  # no option of a block (`blocks/options.py`)
     fixed = frozenset({"mask"})
 
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, slots: int) -> None:
@@ -162,6 +163,14 @@ class TinyParts:
     def centre(self, x: Held[None], norm: str) -> list[Operation]:
         """Refused."""
         raise refuse_node("tiny", norm, "a norm")
+
+    def sum(self, name: str, x: Held[None], y: Held[None], factor: float) -> Made:
+        """Refused."""
+        raise refuse_node("tiny", name, "a sum")
+
+    def mean(self, x: Held[None], name: str) -> Made:
+        """Refused."""
+        raise refuse_node("tiny", name, "a norm behind it")
 
     def norm(self, name: str, n: Norm, rows: int, readers: Readers) -> Made:
         """Refused."""

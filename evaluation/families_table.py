@@ -175,9 +175,10 @@ trained models do not: a toy ring's noise then leaves one decimal or none, to wh
 own suite (`tests/unit/test_packings_conformance.py`) has the blocks of all rows.
 """
 REST = f"""
-A head that maps to another number of features and takes a function of them (masked words of a model whose
-tables of words are narrower than its layers), and a head with a function after the mean, have no packing:
-between two parties both work.
+A head that maps to fewer features and takes a function of them (masked words of a model whose tables of words
+are narrower than its layers) runs as copies that fill the width where the width is a multiple of them, as it
+is in the published sizes of ALBERT and ELECTRA (`tests/unit/test_widened.py`); the folders of this table have
+other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all work.
 
 Pairs of texts, several labels and regression are heads of the rows with labels, in every scheme
 (`tests/unit/test_pairs.py`, `tests/unit/test_tasks.py`). Labels of tokens, answers and masked words are told

@@ -27,7 +27,8 @@ class Dense:
 
     bias: False where there is none. part: (k, n) for the k-th of n equal blocks of rows of both, as in
     checkpoints that keep queries, keys and values in one matrix. gain: name of a tensor (outputs,) that
-    multiplies the result feature by feature (layer scale); empty for none.
+    multiplies the result feature by feature (layer scale); empty for none. copies: of the tensor's inputs and
+    of its outputs, of which `inputs` and `outputs` count all: see `blocks.widened`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Dense:
     bias: bool = True
     part: tuple[int, int] = (0, 1)
     gain: str = ""
+    copies: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Norm:
 
     deviation: None for LayerNorm, sqrt(variance + epsilon); a number for what a retrained model stores.
     centred: False for RMSNorm, which takes no mean off. gamma, beta: False where there is none. scale:
-    multiplies the result.
+    multiplies the result. copies: of the features, of which `size` counts all.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Norm:
     gamma: bool = True
     beta: bool = True
     scale: float = 1.0
+    copies: int = 1
 
 
 @dataclass(frozen=True)

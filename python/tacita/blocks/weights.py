@@ -28,13 +28,17 @@ class Weights:
 
     def unscaled(self, d: Dense) -> tuple[Array, Array]:
         """The same without `d.scale`: views of the tensors, where there is no gain."""
-        weight, bias = self._part(f"{d.name}.weight", d), self.bias(d)
-        return (weight * self.tensors[d.gain][:, None], bias) if d.gain else (weight, bias)
+        weight, bias, (ins, outs) = self._part(f"{d.name}.weight", d), self.bias(d), d.copies
+        weight = weight * self.tensors[d.gain][:, None] if d.gain else weight
+        return (weight if d.copies == (1, 1) else np.tile(weight / ins, (outs, ins))), bias
 
     def bias(self, d: Dense) -> Array:
         """(outputs,), not scaled; zeros where there is none."""
-        bias = self._part(f"{d.name}.bias", d) if d.bias else np.zeros(d.outputs)
-        return np.asarray(bias * self.tensors[d.gain]) if d.gain else bias
+        if not d.bias:
+            return np.zeros(d.outputs)
+        bias = self._part(f"{d.name}.bias", d)
+        bias = np.asarray(bias * self.tensors[d.gain]) if d.gain else bias
+        return bias if d.copies[1] == 1 else np.tile(bias, d.copies[1])
 
     def stacked(self, maps: tuple[Dense, ...]) -> tuple[Array, Array]:
         """Several maps of one input as one."""
@@ -50,8 +54,8 @@ class Weights:
 
     def norm(self, n: Norm) -> tuple[Array, Array]:
         """gamma and beta, (size,) each, scaled; ones and zeros where there are none."""
-        gamma = self.tensors[f"{n.name}.weight"] if n.gamma else np.ones(n.size)
-        beta = self.tensors[f"{n.name}.bias"] if n.beta else np.zeros(n.size)
+        gamma = np.tile(self.tensors[f"{n.name}.weight"], n.copies) if n.gamma else np.ones(n.size)
+        beta = np.tile(self.tensors[f"{n.name}.bias"], n.copies) if n.beta else np.zeros(n.size)
         return (gamma, beta) if n.scale == 1.0 else (n.scale * gamma, n.scale * beta)
 
     def positions(self, p: Positions, tokens: int) -> Array:
@@ -64,7 +68,7 @@ class Weights:
         return np.moveaxis(self.tensors[r.table][distances.buckets(r, shape)], -1, 0)
 
     def _part(self, name: str, d: Dense) -> Array:
-        (k, _), rows = d.part, d.outputs
+        (k, _), rows = d.part, d.outputs // d.copies[1]
         return self.tensors[name][k * rows : (k + 1) * rows]
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.weights import Weights
+from tacita.blocks.widened import widened
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.registry import Config, forward, nodes
@@ -37,7 +38,7 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_specs(model, specs)
     check_softmax(specs, shape)
     check_refreshes(specs, shape)
-    graph = graph_of(model.config, shape.tokens)
+    graph = widened(graph_of(model.config, shape.tokens), model.config.hidden)
     return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
 
 

@@ -198,6 +198,10 @@ class Evaluator:
         room for so many bytes of ciphertexts."""
 
     @property
+    def unused_bytes(self) -> int:
+        """That this process has touched for ciphertexts and that none uses now."""
+
+    @property
     def coefficient_keys(self) -> CoefficientKeys | None:
         """Those of the plan, if it has coefficient products."""
     @property

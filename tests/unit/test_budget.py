@@ -24,6 +24,7 @@ from tacita.server.budget import (
     ciphertext_budget,
     circuit_bytes,
     fixed_bytes,
+    measured_budget,
     predicted_memory,
     server_bytes,
 )
@@ -64,3 +65,10 @@ def test_diagonals_take_no_more_than_is_counted() -> None:
     made = [one for one in gc.get_objects() if isinstance(one, LinearPlan) and id(one) not in before]
     held, weights = sum(one.vectors.nbytes + one.terms.nbytes for one in made), 2 * 12 * 128**2
     assert circuit.stages and weights * NUMBER <= held <= weights * IN_CIRCUIT
+
+
+def test_what_a_process_holds_already_is_left_out_of_its_budget() -> None:
+    assert measured_budget(1000, 1.0, None) == 1000
+    assert measured_budget(10**8, 1.0, 9 * 10**8) == 10**8 - 10**8 // 8
+    assert measured_budget(10**7, 1.0, 9 * 10**8) == 10**7  # as predicted
+    assert measured_budget(10**8, 1.0, 2 * 10**9) == 10**8 // 4  # beyond the limit: the run goes on

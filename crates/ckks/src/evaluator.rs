@@ -53,6 +53,10 @@ impl Evaluator {
             pool::add_slab(n);
         });
     }
+    /// Bytes that this process has touched for ciphertexts and that none uses now.
+    pub fn unused(&self) -> usize {
+        pool::unused(self.rlwe().n())
+    }
     /// Encoder.
     pub fn encoder(&self) -> &Encoder {
         &self.encoder

@@ -57,6 +57,12 @@ impl Evaluator {
         })
     }
 
+    /// Bytes that this process has touched for ciphertexts and that none uses now.
+    #[getter]
+    fn unused_bytes(&self) -> usize {
+        self.inner.unused()
+    }
+
     /// Refreshes ciphertexts across the cores. is_real: one modular reduction instead of two.
     fn bootstrap(
         &self,

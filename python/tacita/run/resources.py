@@ -46,6 +46,14 @@ def peak_memory_gb(*, children: bool = False) -> float:
     return resource.getrusage(who).ru_maxrss * 1024 / GB
 
 
+def resident_bytes() -> int | None:
+    """Of this process now; None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def threads() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

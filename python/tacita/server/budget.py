@@ -8,6 +8,7 @@ from tacita.plans.plan import Plan
 from tacita.run.resources import GB
 
 RESULTS = 8  # one part in so many is free for results
+LEAST = 4  # one part in so many of the predicted budget is used in any case
 NUMBER = 8  # bytes of a weight in a model: float64
 # bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
 # and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
@@ -30,6 +31,20 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
             hint="allow it more: --memory, or memory= of the Server",
         )
     return budget - budget // RESULTS
+
+
+def measured_budget(predicted: int, memory: float, taken: int | None) -> int:
+    """The same once everything else is there. taken: bytes of this process without idle ones (None: not
+    known).
+
+    A process may hold more than the plan knows of: what it planned with, another model's server. Where the
+    limit leaves hardly anything, a quarter of what was predicted is used: the run goes on, and more is
+    written to disk.
+    """
+    if taken is None:
+        return predicted
+    left = max(0, int(memory * GB) - taken)
+    return min(predicted, max(left - left // RESULTS, predicted // LEAST))
 
 
 def server_bytes(plan: Plan) -> int:

@@ -24,10 +24,10 @@ from tacita.run import executor
 from tacita.run.executor import Progress
 from tacita.run.resources import GB, require_disk, threads
 from tacita.server import resume
-from tacita.server.budget import ciphertext_budget, predicted_memory, predicted_spill
+from tacita.server.budget import ciphertext_budget, measured_budget, predicted_memory, predicted_spill
 from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
-from tacita.server.standing.keyring import Held, KeyRing
+from tacita.server.standing.keyring import Held, KeyRing, taken_bytes
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
 from tacita.version import __version__
@@ -135,7 +135,10 @@ class Server:
 
     def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
         left = self.memory - self.ring.further_bytes / GB
-        native, budget = compiled.native, ciphertext_budget(self.plan, left)
+        circuit_of(self.plan, self.model)  # so that it is there when memory is measured
+        taken = taken_bytes(held.evaluator)
+        budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken)
+        native = compiled.native
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),
             dump=lambda ct: bytes(ct.to_bytes()),

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tacita.errors import FileError, KeyMissingError
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
-from tacita.run.resources import GB, require_memory
-from tacita.server.budget import predicted_memory, server_bytes, working_bytes
+from tacita.run.resources import GB, require_memory, resident_bytes
+from tacita.server.budget import circuit_bytes, predicted_memory, server_bytes, working_bytes
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -93,8 +93,24 @@ class KeyRing:
         for held in self._held.values():
             return held.evaluator.with_keys(keys)
         evaluator = compiled.native.Evaluator(self.params, keys, self._threads)
-        evaluator.prepare(self._plan.bootstraps > 0, working_bytes(self._plan, self._memory))
+        evaluator.prepare(self._plan.bootstraps > 0, 0)
+        evaluator.prepare(False, self._working(evaluator))
         return evaluator
+
+    def _working(self, evaluator: Evaluator) -> int:
+        """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left when
+        the circuit comes too."""
+        predicted, taken = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
+        if taken is None:
+            return predicted
+        return max(0, min(predicted, int(self._memory * GB) - taken - circuit_bytes(self._plan)))
+
+
+def taken_bytes(evaluator: Evaluator) -> int | None:
+    """Bytes of this process, less those of ciphertexts that are no more; None where the system does not
+    say."""
+    resident = resident_bytes()
+    return None if resident is None else resident - evaluator.unused_bytes
 
 
 def _naming_rotations(error: FileError, plan: Plan) -> FileError | KeyMissingError:

@@ -2,42 +2,49 @@
 
     python evaluation/families.py --json F --models DIR/sapiens/vh DIR/rxnfp --inputs 50 --backend sim
 
-A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the package's sentences: the last
-`--inputs` are asked, the ones before them calibrate, so that no input is of both. `sim` is scheme thor with
-the engine's noise, `fixed` the two parties' integers in one process, `shares` two parties over the loopback.
-Prints a table in Markdown; nothing is encrypted but by `shares`.
+A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the package's sentences, or those
+of `--texts`: `--calibration` of them calibrate and the `--inputs` after these are asked, so that no input is
+of both. Of an embedding with `--documents`, a file of other sentences, `same` says how many texts have the
+same nearest document (of its first 1,000, embedded by the float model) as by the float model.
+
+`sim` is scheme thor with
+the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed` the two parties' integers
+in one process, `shares` two parties over the loopback (see `family_runs.py`). A text of more tokens than
+`--tokens` is left out. Prints a table in Markdown: asked / got for seconds and megabytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
+from family_runs import MEMORY_GB, RUNS, SCHEMES, Run
 
 import tacita
 from tacita import api
 from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
-from tacita.client import Answer
 from tacita.errors import TacitaError
 from tacita.front.tokens import MASKS
 from tacita.models.base import WORDS
 from tacita.plans.plan import Plan
-from tacita.schemes.base import AnyPlan, Place
+from tacita.run.resources import peak_memory_gb
+from tacita.schemes.base import AnyPlan
 from tacita.schemes.registry import scheme_of
+from tacita.server.budget import fixed_bytes
 
 FILES = ("texts.txt", "reactions.txt")
-SCHEMES = {"sim": "thor", "fixed": "bumblebee", "shares": "bumblebee"}
+DOCUMENTS = 1000
 LENGTHS = (16, 32, 64, 128, 256, 512)
-COLUMNS = ("model", "backend", "task", "inputs", "same", "cosine", "error", "predicted", "seconds", "MB")
+COLUMNS = ("model", "backend", "task", "tokens", "inputs", "same", "cosine", "error", "predicted_error")
+COSTS = ("predicted_seconds", "seconds", "predicted_MB", "MB", "peak_GB")
 Array = np.ndarray
-Answers = Iterator[Answer]
 
 
 def main() -> None:
@@ -45,13 +52,17 @@ def main() -> None:
     options.add_argument("--models", type=Path, nargs="+", required=True)
     options.add_argument("--inputs", type=int, default=50)
     options.add_argument("--calibration", type=int, default=300)
-    options.add_argument("--backend", choices=SCHEMES, default="sim")
+    options.add_argument("--backend", choices=RUNS, default="sim")
+    options.add_argument("--tokens", type=int, default=LENGTHS[-1], help="at most")
+    options.add_argument("--texts", type=Path, help="lines, or a table whose first column is taken")
+    options.add_argument("--documents", type=Path, help="the same")
     options.add_argument("--json", type=Path)
     args = options.parse_args()
-    rows = []
-    print("|".join(("", *COLUMNS, "")), "|".join(("", *("---" for _ in COLUMNS), "")), sep="\n", flush=True)
+    rows: list[dict[str, Any]] = []
+    titles = (*COLUMNS, *COSTS)
+    print("|".join(("", *titles, "")), "|".join(("", *("---" for _ in titles), "")), sep="\n", flush=True)
     for folder in args.models:
-        rows.append(_measured(folder, args.backend, args.inputs, args.calibration))
+        rows.append(_measured(folder, args))
         print(table_row(rows[-1]), flush=True)
         if args.json:
             args.json.write_text(json.dumps(rows, indent=2) + "\n")
@@ -61,39 +72,67 @@ def table_row(row: dict[str, Any]) -> str:
     """A row of Markdown; what a refused model lacks stays empty."""
     if "refused" in row:
         return f"| {row['model']} | {row['backend']} | refused: {row['refused']} |"
-    cells = (f"{row[name]:.3g}" if isinstance(row[name], float) else str(row[name]) for name in COLUMNS)
+    values = (row[name] for name in (*COLUMNS, *COSTS))
+    cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
     return f"| {' | '.join(cells)} |"
 
 
-def _measured(folder: Path, backend: str, inputs: int, calibration: int) -> dict[str, Any]:
+def _measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """A refusal is a result too."""
     try:
-        return measured(folder, backend, inputs, calibration)
+        return measured(folder, args)
     except TacitaError as error:
-        return {"model": _named(folder), "backend": backend, "refused": str(error)}
+        return {"model": _named(folder), "backend": args.backend, "refused": str(error)}
 
 
-def measured(folder: Path, backend: str, inputs: int, calibration: int) -> dict[str, Any]:
-    """Figures of one folder. error: the largest of any logit against the float model."""
-    model = tacita.load(folder)
-    known, asked = divided(texts_of(folder), inputs, calibration)
-    tokens = length(model, [*known, *asked])
+def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Figures of one folder. error: the largest of any number that is read (see `compared`)."""
+    model, backend = tacita.load(folder), args.backend
+    given = lines_of(args.texts) if args.texts else texts_of(folder)
+    texts = list(islice(_short(model, given, args.tokens), args.inputs + args.calibration))
+    known, asked = divided(texts, args.inputs, args.calibration)
+    tokens = length(model, texts)
     plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known)
-    began = time.monotonic()
-    pairs = [
-        (answer, api.reference_logits(plan, model, text))
-        for answer, text in zip(BACKENDS[backend](plan, model, asked), asked, strict=True)
-    ]
-    spent = time.monotonic() - began
-    figures = compared(plan, model, pairs, asked)
+    runs = list(RUNS[backend](plan, model, asked))
+    wanted = [api.reference_logits(plan, model, text) for text in asked]
+    index = documents(plan, model, args.documents, {*asked}) if args.documents else None
     return {
         **{"model": _named(folder), "backend": backend, "task": plan.task, "tokens": tokens},
-        **{"inputs": len(asked), **figures, "warnings": sum(bool(answer.warnings) for answer, _ in pairs)},
-        "predicted": plan.prediction.max_abs_error if isinstance(plan, Plan) else None,
-        "seconds": plan.predicted_seconds(),
-        "MB": plan.predicted_bytes() / 1e6,
-        "seconds_here": spent / len(asked),
+        **{"inputs": len(asked), "warnings": sum(bool(run.answer.warnings) for run in runs)},
+        **compared(plan, model, runs, wanted, asked, index),
+        **costs(plan, runs),
     }
+
+
+def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:
+    """What was predicted and what was seen. seconds: the median, for the first run pays for what is done
+    once. Of the other backends than `ckks` and `shares` the seconds are those of the arithmetic in the
+    clear, and no bytes are sent. peak_GB: of this process, plan and both sides."""
+    on_ciphertexts = isinstance(plan, Plan)
+    return {
+        "predicted_error": plan.prediction.max_abs_error if on_ciphertexts else None,
+        "predicted_seconds": plan.predicted_seconds(),
+        "seconds": median(run.seconds for run in runs),
+        "predicted_MB": plan.predicted_bytes() / 1e6,
+        "MB": median(run.bytes for run in runs) / 1e6,
+        "predicted_fixed_GB": fixed_bytes(plan) / 1e9 if on_ciphertexts else None,
+        "peak_GB": peak_memory_gb(),
+        "too_large": scheme_of(plan.scheme).estimate(plan, memory=MEMORY_GB).get("too_large"),
+    }
+
+
+def _short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
+    """The different texts of at most so many tokens, in their order."""
+    for text in dict.fromkeys(texts):
+        if len(model.tokenizer.encode(text).ids) <= most:
+            yield text
+
+
+def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[str]) -> Array:
+    """Unit vectors of the file's first different sentences that fit and are not asked, by the float model."""
+    found = (text for text in _short(model, lines_of(file), plan.tokens) if text not in other)
+    vectors = np.array([api.reference_logits(plan, model, text) for text in islice(found, DOCUMENTS)])
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def _named(folder: Path) -> str:
@@ -104,8 +143,15 @@ def texts_of(folder: Path) -> list[str]:
     """Of the folder, or the package's sentences."""
     for name in FILES:
         if (folder / name).is_file():
-            return (folder / name).read_text().splitlines()
+            return lines_of(folder / name)
     return [str(text) for text in load_texts()]
+
+
+def lines_of(file: Path) -> list[str]:
+    """Lines without their last blanks; of a .tsv file the first column, without its title."""
+    lines = file.read_text().splitlines()
+    table = [line.split("\t")[0] for line in lines[1:]] if file.suffix == ".tsv" else lines
+    return [text.strip() for text in table if text.strip()]
 
 
 def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[str], list[str]]:
@@ -126,49 +172,52 @@ def length(model: Checkpoint, texts: Sequence[str]) -> int:
     return next(length for length in LENGTHS if most <= length)
 
 
-def _clear(plan: AnyPlan, model: Checkpoint, texts: Sequence[str]) -> Answers:
-    for text in texts:
-        yield api.classify_locally(plan, model, text, backend="sim")
-
-
-def _shares(plan: AnyPlan, model: Checkpoint, texts: Sequence[str]) -> Answers:
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder), 1, allow_insecure=False, keep_key=True)
-        with scheme_of(plan.scheme).private(plan, model, place) as private:
-            for text in texts:
-                (answer,), _ = private.answer([text], "")
-                yield answer
-
-
-BACKENDS: dict[str, Callable[[AnyPlan, Checkpoint, Sequence[str]], Answers]] = {
-    **{"sim": _clear, "fixed": _clear, "shares": _shares},
-}
-
-
 def compared(
-    plan: AnyPlan, model: Checkpoint, pairs: Sequence[tuple[Answer, Array]], texts: Sequence[str]
+    plan: AnyPlan,
+    model: Checkpoint,
+    runs: Sequence[Run],
+    wanted: Sequence[Array],
+    texts: Sequence[str],
+    index: Array | None = None,
 ) -> dict[str, Any]:
-    """same: how many answers say the same as the float model's, of an embedding None. cosine: the smallest,
-    of an embedding."""
-    found = [np.reshape(answer.logits, wanted.shape) for answer, wanted in pairs]
-    wanted = [each for _, each in pairs]
-    error = max(float(np.abs(a - b).max()) for a, b in zip(found, wanted, strict=True))
-    if not plan.labels and plan.task != WORDS:
-        return {"error": error, "same": None, "cosine": min(map(cosine, found, wanted))}
-    rows = [_rows_told(plan, model, text) for text in texts]
-    same = [same_choice(a, b, at) for a, b, at in zip(found, wanted, rows, strict=True)]
-    return {"error": error, "same": f"{sum(same)}/{len(same)}", "cosine": None}
+    """error: the largest of any number that is read: of masked words those at the masked places.
 
-
-def same_choice(found: Array, wanted: Array, rows: Sequence[int] | None) -> bool:
-    """Whether the largest number is in the same place, in each of these rows (None: all).
-
-    >>> same_choice(np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[0.0, 1.0], [0.0, 1.0]]), [0])
-    True
+    same: how many answers say the same as the float model's; of an embedding how many are nearest to the
+    same row of index. cosine: the smallest, of an embedding. range: from the smallest to the largest of the
+    float model's numbers that are read.
     """
-    chosen = slice(None) if rows is None else list(rows)
-    a, b = np.atleast_2d(found)[chosen], np.atleast_2d(wanted)[chosen]
-    return bool(np.array_equal(a.argmax(axis=1), b.argmax(axis=1)))
+    read = [_rows_told(plan, model, text) for text in texts]
+    pairs = [
+        (_rows(np.reshape(run.answer.logits, one.shape), rows), _rows(one, rows))
+        for run, one, rows in zip(runs, wanted, read, strict=True)
+    ]
+    error = max(float(np.abs(a - b).max()) for a, b in pairs)
+    span = max(float(b.max()) for _, b in pairs) - min(float(b.min()) for _, b in pairs)
+    embedding = not plan.labels and plan.task != WORDS
+    if embedding and index is not None:
+        chosen = [(index @ a.ravel(), index @ b.ravel()) for a, b in pairs]
+    else:
+        chosen = [] if embedding else pairs
+    same = [same_choice(a, b) for a, b in chosen]
+    return {
+        "error": error,
+        "range": span,
+        "same": f"{sum(same)}/{len(same)}" if same else None,
+        "cosine": min(cosine(a, b) for a, b in pairs) if embedding else None,
+    }
+
+
+def _rows(values: Array, rows: Sequence[int] | None) -> Array:
+    return values if rows is None else np.atleast_2d(values)[list(rows)]
+
+
+def same_choice(found: Array, wanted: Array) -> bool:
+    """Whether the largest number of every row is in the same place.
+
+    >>> same_choice(np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[0.0, 1.0], [0.0, 1.0]]))
+    False
+    """
+    return bool(np.array_equal(np.argmax(found, axis=-1), np.argmax(wanted, axis=-1)))
 
 
 def cosine(a: Array, b: Array) -> float:

@@ -1,7 +1,9 @@
 """Conversions of trained checkpoints: what can be said without their wheels."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +12,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evaluation"))
 
 import antibodies
 import families
+import family_runs
 import reactions
 from checkpoints import SOURCES, onnx_graph, paraphrase, sapiens, tokens
+
+from tacita.models.base import WORDS
 
 SMILES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "(", ")", "[nH]", ">>"]
 
@@ -70,9 +75,49 @@ def test_no_text_is_asked_that_was_calibrated_on() -> None:
     assert (known, asked) == (["a"], ["c", "d"])
 
 
+@dataclass
+class Said:
+    """An answer, a plan and a model as far as they are compared."""
+
+    logits: tuple[float, ...] = ()
+    task: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def tokenizer(self) -> Any:
+        return tokens.smiles_tokenizer(SMILES)
+
+
+def run_of(values: np.ndarray) -> family_runs.Run:
+    return family_runs.Run(Said(tuple(values.ravel())), 1.0)
+
+
 def test_masked_rows_alone_are_compared() -> None:
-    found, wanted = np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])
-    assert families.same_choice(found, wanted, [0]) and not families.same_choice(found, wanted, None)
+    found, wanted = (
+        np.array([[9.0, 0.0], [1.0, 0.5], [9.0, 0.0]]),
+        np.array([[0.0, 9.0], [1.25, 0.5], [0.0, 9.0]]),
+    )
+    said = Said(task=WORDS)
+    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    assert (figures["error"], figures["same"], figures["range"]) == (0.25, "1/1", 0.75)
+    said = Said(task="tokens", labels=("a", "b"))
+    assert families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
+
+
+def test_embeddings_are_compared_by_what_is_nearest() -> None:
+    index, said = np.eye(3), Said(task="embedding")
+    found = [np.array([0.6, 0.5, 0.0]), np.array([0.0, 0.5, 0.6])]
+    wanted = [np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.6, 0.5])]
+    figures = families.compared(said, said, list(map(run_of, found)), wanted, ["", ""], index)
+    assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
+    assert families.compared(said, said, list(map(run_of, found)), wanted, ["", ""])["same"] is None
+
+
+def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one \n\ntwo\tthree\n")
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\none \t1\n")
+    found = [families.lines_of(tmp_path / f"a.{kind}") for kind in ("txt", "tsv")]
+    assert found == [["one", "two\tthree"], ["one"]]
 
 
 def test_every_source_states_a_hash() -> None:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import data
+from variants import variants
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """train: labelled phrases; unlabelled: IMDB text; dev and its clean part `held_out`."""
+    """train: labelled phrases; unlabelled: IMDB text and variants of the phrases; dev and its clean part
+    `held_out`."""
 
     train: list[data.Example]
     unlabelled: list[data.Example]
@@ -27,7 +29,8 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--work", type=Path, required=True, help="folder for intermediate files")
     parser.add_argument("--seed", type=int, default=20261121)
-    parser.add_argument("--sentences", type=int, default=40_000, help="IMDB sentences")
+    parser.add_argument("--sentences", type=int, default=60_000, help="IMDB sentences")
+    parser.add_argument("--variants", type=int, default=100_000, help="training rows with words replaced")
     parser.add_argument("--chunks", type=int, default=1_000, help="IMDB passages of 40 to 110 words")
 
 
@@ -37,4 +40,6 @@ def load_corpus(args: argparse.Namespace) -> Corpus:
     dev, rows = data.read_tsv(args.sst2 / "dev.tsv"), data.read_tsv(args.sst2 / "train.tsv")
     held_out = data.held_out_sentences(dev, rows)
     unlabelled = data.imdb_texts(args.reviews, args.sentences, args.chunks, args.seed)
-    return Corpus(data.without_fragments(rows, held_out), unlabelled, dev, held_out)
+    train = data.without_fragments(rows, held_out)
+    unlabelled += variants(train, args.minilm, args.variants, args.seed)
+    return Corpus(train, unlabelled, dev, held_out)

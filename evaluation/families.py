@@ -7,10 +7,9 @@ of `--texts`: `--calibration` of them calibrate and the `--inputs` after these a
 of both. Of an embedding with `--documents`, a file of other sentences, `same` says how many texts have the
 same nearest document (of its first 1,000, embedded by the float model) as by the float model.
 
-`sim` is scheme thor with
-the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed` the two parties' integers
-in one process, `shares` two parties over the loopback (see `family_runs.py`). A text of more tokens than
-`--tokens` is left out. Prints a table in Markdown: asked / got for seconds and megabytes.
+`sim` is scheme thor with the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed`
+the two parties' integers in one process, `shares` two parties over the loopback (see `family_runs.py`). A
+text of more tokens than `--tokens` is left out. Prints a table in Markdown.
 """
 
 from __future__ import annotations

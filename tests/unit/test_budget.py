@@ -71,4 +71,5 @@ def test_what_a_process_holds_already_is_left_out_of_its_budget() -> None:
     assert measured_budget(1000, 1.0, None) == 1000
     assert measured_budget(10**8, 1.0, 9 * 10**8) == 10**8 - 10**8 // 8
     assert measured_budget(10**7, 1.0, 9 * 10**8) == 10**7  # as predicted
+    assert measured_budget(10**8, 1.0, 9 * 10**8, 2 * 10**7) == 8 * 10**7  # room for large results
     assert measured_budget(10**8, 1.0, 2 * 10**9) == 10**8 // 4  # beyond the limit: the run goes on

@@ -10,6 +10,7 @@ from tacita.run.resources import GB
 RESULTS = 8  # one part in so many is free for results
 LEAST = 4  # one part in so many of the predicted budget is used in any case
 NUMBER = 8  # bytes of a weight in a model: float64
+LIMB = 8  # bytes of a residue: a double
 # bytes of a layer's weight in a circuit, beside those of the model: its place in complex, padded diagonals
 # and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
 # weights, packing rows): 18.4 of them in the diagonals
@@ -33,9 +34,9 @@ def ciphertext_budget(plan: Plan, memory: float) -> int:
     return budget - budget // RESULTS
 
 
-def measured_budget(predicted: int, memory: float, taken: int | None) -> int:
+def measured_budget(predicted: int, memory: float, taken: int | None, results: int = 0) -> int:
     """The same once everything else is there. taken: bytes of this process without idle ones (None: not
-    known).
+    known). results: bytes that one operation's results may have, to be kept free if an eighth is less.
 
     A process may hold more than the plan knows of: what it planned with, another model's server. Where the
     limit leaves hardly anything, a quarter of what was predicted is used: the run goes on, and more is
@@ -44,7 +45,14 @@ def measured_budget(predicted: int, memory: float, taken: int | None) -> int:
     if taken is None:
         return predicted
     left = max(0, int(memory * GB) - taken)
-    return min(predicted, max(left - left // RESULTS, predicted // LEAST))
+    return min(predicted, max(left - max(left // RESULTS, results), predicted // LEAST))
+
+
+def results_bytes(plan: Plan, group: int) -> int:
+    """Of so many ciphertexts that are refreshed at once: on their way they have about twice the limbs that
+    they end with."""
+    limbs = 2 * (plan.parameters.max_level + 1)
+    return group * 2 * limbs * 2 * plan.parameters.slots * LIMB
 
 
 def server_bytes(plan: Plan) -> int:

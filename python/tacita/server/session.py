@@ -24,9 +24,16 @@ from tacita.run import executor
 from tacita.run.executor import Progress
 from tacita.run.resources import GB, require_disk, threads
 from tacita.server import resume
-from tacita.server.budget import ciphertext_budget, measured_budget, predicted_memory, predicted_spill
+from tacita.server.budget import (
+    ciphertext_budget,
+    measured_budget,
+    predicted_memory,
+    predicted_spill,
+    results_bytes,
+)
 from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
+from tacita.server.spill.backend import BOOTSTRAP_GROUP
 from tacita.server.standing.keyring import Held, KeyRing, taken_bytes
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
@@ -137,7 +144,8 @@ class Server:
         left = self.memory - self.ring.further_bytes / GB
         circuit_of(self.plan, self.model)  # so that it is there when memory is measured
         taken = taken_bytes(held.evaluator)
-        budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken)
+        results = results_bytes(self.plan, BOOTSTRAP_GROUP)
+        budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken, results)
         native = compiled.native
         codec = Codec(
             size_of=lambda ct: int(ct.nbytes),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacita.approx.activations import relu
+from tacita.approx.activations import relu, relu_squared
 from tacita.approx.fit import FitError
 
 INTERVAL = (-40.0, 15.0)
@@ -50,3 +50,16 @@ def test_less_error_takes_more_degree():
 def test_an_error_out_of_reach_is_refused():
     with pytest.raises(FitError, match="relu, root mean square"):
         relu.fit_density(INTERVAL, 1e-7, normal(-10.0, 6.0), max_depth=6)
+
+
+def test_a_squares_error_is_a_share_of_the_results_and_not_of_the_largest():
+    """Few inputs reach the end of the interval, whose square is the scale of a fit alike everywhere."""
+    interval, rng = (-30.0, 80.0), np.random.default_rng(1)
+    seen = np.clip(np.append(rng.normal(-1.0, 4.0, 200_000), rng.uniform(20.0, 80.0, 40)), *interval)
+    density = np.histogram(seen, 64, interval)[0] / len(seen)
+    spec = relu_squared.fit_density(interval, 2e-3, tuple(density))
+    error = lambda fitted: np.sqrt(np.mean((fitted.numpy(seen) - relu_squared.exact(seen)) ** 2))  # noqa: E731
+    size = np.sqrt(np.mean(relu_squared.exact(seen) ** 2))
+    assert error(spec) <= 1.1 * 2e-3 * size
+    alike = relu_squared.fit(interval, 3e-4 * interval[1] ** 2)  # what the largest square was the scale of
+    assert error(alike) > 4e-3 * size

@@ -40,7 +40,7 @@ class Accuracy:
     calibrated inputs, relative to half their interval; chosen so that the probabilities of DASHformer move by
     0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
     (`evaluation/dashformer_functions.py`, with and without --chosen-on).
-    relu2: relative to the largest value on the interval, which grows with its square.
+    relu2: root mean square over the calibrated inputs, relative to that of the results.
     """
 
     exp: float = 5e-4
@@ -51,12 +51,12 @@ class Accuracy:
     tanh: float = 2e-3
     limit: float = 4e-4
     relu: float = 9e-5
-    relu2: float = 3e-4
+    relu2: float = 2e-3
 
-    def of(self, function: str, interval: Interval) -> float:
+    def of(self, function: str) -> float:
         """Of a function of features: `activation` for those without a field of their own."""
-        relu2 = self.relu2 * max(interval[1], 1.0) ** 2
-        return {"tanh": self.tanh, "relu": self.relu, "relu2": relu2}.get(function, self.activation)
+        own = {"tanh": self.tanh, "relu": self.relu, "relu2": self.relu2}
+        return own.get(function, self.activation)
 
 
 def fit_circuit(
@@ -143,7 +143,7 @@ class _Fit:
         fit, gate = self.chosen.refreshed(kind), (c.factor or None, c.product or None)
         if fit is None:
             return FunctionSpecs(self._function(kind, c), None, *gate)
-        refreshed = fit(c.argument, self.goal.of(kind, c.argument))
+        refreshed = fit(c.argument, self.goal.of(kind))
         try:
             return FunctionSpecs(self._function(kind, c), refreshed, *gate)
         except FitError:
@@ -151,7 +151,7 @@ class _Fit:
 
     def _function(self, kind: str, c: FunctionCalibration) -> Spec:
         weights = {"density": c.density} if kind in WEIGHTED else {}
-        return self.chosen.fit(kind, c.argument, self.goal.of(kind, c.argument), **weights)
+        return self.chosen.fit(kind, c.argument, self.goal.of(kind), **weights)
 
 
 def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:

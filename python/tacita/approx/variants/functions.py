@@ -39,11 +39,11 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
 SHARED: Mapping[str, Fit] = {
     "tanh": tanh.fit,
     "relu": relu.fit_density,
-    "relu2": relu_squared.fit,
+    "relu2": relu_squared.fit_density,
     "silu": silu.fit,
     "gelu_tanh": gelu_tanh.fit,
 }
-WEIGHTED = frozenset({"relu"})  # their fits ask for the density of the inputs
+WEIGHTED = frozenset({"relu", "relu2"})  # their fits ask for the density of the inputs
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
 from tacita.errors import TacitaError
 from tacita.front.tokens import MASKS
+from tacita.measure.one import unrounded
 from tacita.models.base import WORDS
 from tacita.plans.plan import Plan
 from tacita.run.resources import peak_memory_gb
@@ -55,6 +56,7 @@ def main() -> None:
     options.add_argument("--tokens", type=int, default=LENGTHS[-1], help="at most")
     options.add_argument("--texts", type=Path, help="lines, or a table whose first column is taken")
     options.add_argument("--documents", type=Path, help="the same")
+    options.add_argument("--unrounded", action="store_true", help="as decrypted, which no client shows")
     options.add_argument("--json", type=Path)
     args = options.parse_args()
     rows: list[dict[str, Any]] = []
@@ -92,12 +94,15 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     known, asked = divided(texts, args.inputs, args.calibration)
     tokens = length(model, texts)
     plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known)
+    if args.unrounded and isinstance(plan, Plan):
+        plan = unrounded(plan)
     runs = list(RUNS[backend](plan, model, asked))
     wanted = [api.reference_logits(plan, model, text) for text in asked]
     index = documents(plan, model, args.documents, {*asked}) if args.documents else None
     return {
         **{"model": _named(folder), "backend": backend, "task": plan.task, "tokens": tokens},
-        **{"inputs": len(asked), "warnings": sum(bool(run.answer.warnings) for run in runs)},
+        **{"decimals": plan.decimals, "inputs": len(asked)},
+        "warnings": sum(bool(run.answer.warnings) for run in runs),
         **compared(plan, model, runs, wanted, asked, index),
         **costs(plan, runs),
     }

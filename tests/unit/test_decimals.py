@@ -114,4 +114,9 @@ def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
     (coarse,) = judge(Head(decimals=0, answer=2.5), np.array((1.4, 0.4))).warnings
     assert "rounded to multiples of 1, and no answer exceeds 2.5" in coarse
     assert judge(Head(decimals=2, answer=2.5), np.array((1.4, 0.4))).warnings == ()
-    assert judge(Head(decimals=0, answer=2.5, normalise=True), np.array((1.4, 0.4))).warnings == ()
+    normalised = Head(decimals=0, answer=2.5, normalise=True, labels=())
+    nothing = judge(normalised, np.array((0.4, 0.3, 0.4, -0.4)))  # a step of 1 leaves nothing of length 1
+    assert set(nothing.logits) <= {0.0, 1.0, -1.0}
+    assert "rounded to multiples of" in nothing.warnings[0] and "exceeds 0.5" in nothing.warnings[0]
+    longer = Head(decimals=0, answer=200.0, normalise=True, labels=())
+    assert judge(longer, np.array((140.0, 40.0))).warnings == ()  # a long vector has finer steps

@@ -16,13 +16,14 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.client.rounding import rounded
+from tacita.client.rounding import kept_decimals, rounded
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.front.tokens import tokens_of
 from tacita.plans.head import Head
 from tacita.tasks.answer import Answer as Answer
+from tacita.tasks.embedding import finished
 from tacita.tasks.read import about, read
 from tacita.tasks.task import EVERY_TOKEN
 from tacita.tasks.tokens.rows import Rows
@@ -48,8 +49,9 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
     values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
     doubts = islice(_doubts(plan.answer, float(np.max(np.abs(values))), sound), 1)
     untrue = (f"outside the calibrated intervals: {doubt}; do not trust the answer" for doubt in doubts)
-    logits = rounded(np.nan_to_num(np.ravel(values)), plan.decimals, plan.normalise)
-    return read(plan, logits, (*untrue, *_coarse(plan)), len(values))
+    told = np.nan_to_num(np.ravel(values))
+    logits = rounded(told, plan.decimals, plan.normalise)
+    return read(plan, logits, (*untrue, *_coarse(plan, told)), len(values))
 
 
 def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | None) -> Answer:
@@ -76,11 +78,13 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
         yield f"an answer of magnitude {size:.1f}, calibrated up to {bound:.1f}"
 
 
-def _coarse(plan: Head) -> Iterator[str]:
-    """Of a vector that is normalised the step is another one (`client.rounding`)."""
-    step = 10.0**-plan.decimals
-    if not plan.normalise and plan.answer < STEPS * step:
+def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
+    """Of a vector that is normalised the step follows its length, and its entries say how large they are:
+    a step of 1 leaves nothing of a vector of length 1."""
+    step = 10.0 ** -kept_decimals(values, plan.decimals, plan.normalise)
+    largest = float(np.max(np.abs(finished(values, True)))) if plan.normalise else plan.answer
+    if largest < STEPS * step:
         yield (
-            f"rounded to multiples of {step:g}, and no answer exceeds {plan.answer:.2g}: the plan's noise "
+            f"rounded to multiples of {step:g}, and no answer exceeds {largest:.2g}: the plan's noise "
             "leaves no more decimals; another preset or scheme may"
         )

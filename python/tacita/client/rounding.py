@@ -22,9 +22,14 @@ def rounded(values: NDArray[np.float64], decimals: int, normalise: bool) -> tupl
     ten: a vector of length 20 keeps one decimal more than the plan says, one of length 0.5 one less. No digit
     that is shown is finer than the decrypted vector's were.
     """
-    more = _digits(length(values)) if normalise else 0
-    kept = min(max(decimals + more, 0), MOST_DECIMALS)
+    kept = kept_decimals(values, decimals, normalise)
     return tuple(round(float(v), kept) + 0.0 for v in finished(values, normalise))
+
+
+def kept_decimals(values: NDArray[np.float64], decimals: int, normalise: bool) -> int:
+    """Those of `rounded`."""
+    more = _digits(length(values)) if normalise else 0
+    return min(max(decimals + more, 0), MOST_DECIMALS)
 
 
 def _digits(size: float) -> int:

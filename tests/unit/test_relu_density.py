@@ -8,6 +8,7 @@ import pytest
 
 from tacita.approx.activations import relu, relu_squared
 from tacita.approx.fit import FitError
+from tacita.approx.spec import Spec
 
 INTERVAL = (-40.0, 15.0)
 
@@ -58,8 +59,12 @@ def test_a_squares_error_is_a_share_of_the_results_and_not_of_the_largest():
     seen = np.clip(np.append(rng.normal(-1.0, 4.0, 200_000), rng.uniform(20.0, 80.0, 40)), *interval)
     density = np.histogram(seen, 64, interval)[0] / len(seen)
     spec = relu_squared.fit_density(interval, 2e-3, tuple(density))
-    error = lambda fitted: np.sqrt(np.mean((fitted.numpy(seen) - relu_squared.exact(seen)) ** 2))  # noqa: E731
-    size = np.sqrt(np.mean(relu_squared.exact(seen) ** 2))
+    exact = relu_squared.exact(seen)
+    size = np.sqrt(np.mean(exact**2))
+
+    def error(fitted: Spec) -> float:
+        return float(np.sqrt(np.mean((fitted.numpy(seen) - exact) ** 2)))
+
     assert error(spec) <= 1.1 * 2e-3 * size
     alike = relu_squared.fit(interval, 3e-4 * interval[1] ** 2)  # what the largest square was the scale of
     assert error(alike) > 4e-3 * size

@@ -14,10 +14,10 @@ from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.weights import Weights
-from tacita.blocks.widened import widened
 from tacita.checkpoint import from_tensors
 from tacita.models.albert import AlbertConfig
 from tacita.models.registry import tensor_shapes
+from tacita.packings.widened import widened
 
 HIDDEN, NARROW, WORDS, TOKENS = 16, 8, 7, 8
 
@@ -83,9 +83,11 @@ def test_masked_words_of_smaller_embeddings(scheme: str) -> None:
         "positions": TOKENS,
     }
     answers = {"task": "words", "pooling": "none", "labels": (), "embedding_size": NARROW}
-    config = AlbertConfig(**sizes, **answers, types=2, activation="gelu_tanh", norm_eps=1e-12)  # type: ignore[arg-type]
+    rest: dict[str, Any] = {**sizes, **answers, "types": 2, "activation": "gelu_tanh", "norm_eps": 1e-12}
+    config = AlbertConfig(**rest)
     rng = np.random.default_rng(1)
-    model = from_tensors(config, {k: 0.2 * rng.normal(size=s) for k, s in tensor_shapes(config).items()})
+    tensors = {k: 0.2 * rng.normal(size=s) for k, s in tensor_shapes(config).items()}
+    model = from_tensors(config, tensors)
     samples = [(rng.normal(size=(TOKENS, HIDDEN)), np.ones(TOKENS)) for _ in range(60)]
     wish: dict[str, Any] = {"tokens": TOKENS, "preset": "insecure_toy_n10", "hidden_states": samples[1:]}
     plan = replace(api.plan(model, scheme=scheme, **wish), decimals=6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.weights import Weights
-from tacita.blocks.widened import widened
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.registry import Config, forward, nodes
@@ -13,6 +12,7 @@ from tacita.packings.lowering import lower
 from tacita.packings.registry import parts_of
 from tacita.packings.shape import Shape
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
+from tacita.packings.widened import widened
 
 
 def graph_of(config: Config, tokens: int) -> Graph:

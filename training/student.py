@@ -136,10 +136,12 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
     both = [*model.parameters(), *guide.parameters()]
     optimiser = torch.optim.AdamW(both, lr=args.rate, weight_decay=0.05)
     plan = [data.batches(lengths, args.batch_tokens, rng) for _ in range(args.epochs)]
-    total, step, start = sum(map(len, plan)), 0, time.time()
-    averaged, best, best_score = Average(model, args.decay), None, -1.0
-    probe = Classifier(Shape(len(pieces), 128, 2, 2, 512, 128))
-    for epoch, epoch_plan in enumerate(plan):
+    averaged, probe = Average(model, args.decay), Classifier(Shape(len(pieces), 128, 2, 2, 512, 128))
+    run = Run(model, guide, optimiser, averaged, generator)
+    run.load(args.work / "student-state.pt")
+    total, start, began = sum(map(len, plan)), time.time(), sum(map(len, plan[: run.epoch]))
+    step = began
+    for epoch_plan in plan[run.epoch :]:
         model.train()
         for picked in epoch_plan:
             share = min((step + 1) / 300, (total - step) / total)
@@ -152,16 +154,58 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
             averaged.update(model)
             step += 1
             if step % 100 == 0:
-                left = (time.time() - start) / step * (total - step)
+                left = (time.time() - start) / (step - began) * (total - step)
                 print(f"step {step}/{total} loss {loss.item():.3f} left {left:.0f} s", flush=True)
         probe.load_state_dict(averaged.values)
         scores = dev_scores(probe, tokenizer, corpus)
-        print(f"epoch {epoch + 1}: dev {scores[0]:.4f}, held-out sentences {scores[1]:.4f}", flush=True)
-        if sum(scores) >= best_score:
-            best_score, best = sum(scores), {k: v.clone() for k, v in averaged.values.items()}
-            torch.save(best, args.work / "student.pt")
-    probe.load_state_dict(best)
+        run.end_epoch(sum(scores))
+        print(f"epoch {run.epoch}: dev {scores[0]:.4f}, held-out sentences {scores[1]:.4f}", flush=True)
+        run.save(args.work / "student-state.pt")
+    probe.load_state_dict(run.best)
     return probe
+
+
+@dataclass
+class Run:
+    """All that the next epoch starts from: an interrupted run goes on with the epoch it was in, and ends with
+    the same weights as one that was not."""
+
+    model: nn.Module
+    guide: nn.Module
+    optimiser: torch.optim.Optimizer
+    averaged: Average
+    generator: torch.Generator
+    epoch: int = 0
+    best: dict | None = None
+    best_score: float = -1.0
+
+    def end_epoch(self, score: float) -> None:
+        self.epoch += 1
+        if score >= self.best_score:
+            self.best_score, self.best = score, {k: v.clone() for k, v in self.averaged.values.items()}
+
+    def save(self, path: Path) -> None:
+        """Whole or not at all: the file is renamed once it is written."""
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "guide", "optimiser")}
+        state = {
+            **parts,
+            "averaged": (self.averaged.steps, self.averaged.values),
+            "random": (self.generator.get_state(), torch.get_rng_state()),
+            "epochs": (self.epoch, self.best, self.best_score),
+        }
+        torch.save(state, path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+
+    def load(self, path: Path) -> None:
+        if not path.exists():
+            return
+        state = torch.load(path)
+        for name in ("model", "guide", "optimiser"):
+            getattr(self, name).load_state_dict(state[name])
+        self.averaged.steps, self.averaged.values = state["averaged"]
+        self.generator.set_state(state["random"][0])
+        torch.set_rng_state(state["random"][1])
+        self.epoch, self.best, self.best_score = state["epochs"]
 
 
 def dev_scores(model: Classifier, tokenizer: Tokenizer, corpus: Corpus) -> tuple[float, float]:

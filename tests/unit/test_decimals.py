@@ -15,6 +15,7 @@ from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.client.answer import judge
 from tacita.errors import PlanError
 from tacita.planning.circuit import make_plan
+from tacita.planning.trial import deviation
 from tacita.planning.wish import Wish
 from tacita.plans.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
 from tacita.plans.plan import Plan
@@ -41,6 +42,19 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     assert 10.0**-decimals >= QUIET * plan.noise
     assert decimals == MOST or 10.0 ** -(decimals + 1) < QUIET * plan.noise
     assert math.log2(plan.noise) % 1 == 0
+
+
+def test_noise_is_the_deviation_of_the_noisiest_token():
+    """Among answers of 400 numbers a token, real tokens only."""
+    rng, exact, mask = np.random.default_rng(0), np.zeros((6, 400)), np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    sizes = np.array([1e-4, 2e-4, 1e-2, 1e-4, 1.0, 1.0])
+    noisy = sizes[:, None] * rng.normal(size=exact.shape)
+    assert deviation([noisy], [exact], [mask]) == pytest.approx(1e-2, rel=0.3)
+    assert deviation([noisy[0], noisy[2]], [exact[0], exact[2]], [mask, mask]) == pytest.approx(1e-2, rel=0.3)
+
+
+def test_of_two_numbers_the_larger_distance_counts():
+    assert deviation([np.array([0.5, -0.25])], [np.zeros(2)], [np.ones(3)]) == 0.5
 
 
 def test_answers_that_are_all_noise_are_not_planned() -> None:

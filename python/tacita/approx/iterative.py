@@ -85,14 +85,16 @@ class GoldschmidtSpec(Spec):
         steps = _integer_steps(self.relaxation, self._constant(input_scale))
         return self.domain[1] / (_closing(self) * _rest(steps))
 
-    def begin(self, be: Backend, numerator: Ct, ct: Ct, early: int, input_scale: float = 1.0) -> Ct:
+    def begin(
+        self, be: Backend, numerators: Sequence[Ct], ct: Ct, early: int, input_scale: float = 1.0
+    ) -> list[Ct]:
         """numerator -> numerator * a * hi / x / begin_factor(early, input_scale), where a in [least, 1] is
         what the first `early` iterations make of x / hi: `divide` stopped there. Levels: early.
 
         What is left to do is to divide by a, which `after` does. a spans 4^early times less than x.
         """
         alpha, steps = self._start(be, ct, input_scale)
-        return _multiplied(be, [numerator], alpha, steps[:early])[0]
+        return _multiplied(be, numerators, alpha, steps[:early])
 
     def begin_factor(self, early: int, input_scale: float = 1.0) -> float:
         """See `begin`: between 0.6 and 1.5 to the power of early."""

@@ -63,12 +63,12 @@ def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | N
     return replace(Operation.of(name, (x,), result, run), refreshes=spec.refreshes, variants=variants)
 
 
-def exponentials(name: str, spec: Spec, seen: Sequence[Array] | None = None) -> Operation:
-    """`NAME.scores`, stored for exp -> `NAME.exponentials`, exp(score - shift) in (0, 1]. Levels: the
-    spec's, and one for a limited reach: seen is 1 and 0 in the layout of each ciphertext of scores."""
+def exponentials(name: str, spec: Spec, seen: Sequence[Array] | None = None, lift: float = 1.0) -> Operation:
+    """`NAME.scores`, stored for exp -> `NAME.exponentials`, exp(score - shift) * lift in (0, lift]. Levels:
+    the spec's, and one for a limited reach: seen is 1 and 0 in the layout of each ciphertext of scores."""
 
     def run(be: Backend, scores: Cts) -> Cts:
-        found = tuple(apply(be, ct, spec) for ct in scores)
+        found = tuple(apply(be, ct, spec, lift) for ct in scores)
         if seen is None:
             return found
         return tuple(be.mul_vector(ct, v) for ct, v in zip(found, seen, strict=True))

@@ -8,6 +8,7 @@ plan is on the second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,13 +33,13 @@ from tacita.tasks.embedding import finished
 
 @dataclass(frozen=True)
 class Trial:
-    """Largest distances of the numbers of an answer over all samples, rounded up to 8 bits as all that a plan
-    publishes.
+    """Over all samples, rounded up to 8 bits as all that a plan publishes.
 
-    error: from the float model's. noise: from `plain`'s.
+    error: largest distance of the numbers of an answer from the float model's. noise: the standard deviation
+    of their distance from `plain`'s, in the noisiest answer and token.
 
-    The largest and not the root mean square, because noise depends on the text, by a factor of 8 between two
-    of them, and a plan has one rounding for all texts.
+    Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
+    a plan has one rounding for all.
     """
 
     error: float
@@ -68,7 +69,7 @@ def run_trial(
         finished(values, model.config.normalise) for values in noisy
     ]  # the noise is that before normalising
     masks = [mask for _, mask in samples]
-    return Trial(up(_distance(ended, wanted, masks)), up(_distance(noisy, quiet, masks)))
+    return Trial(up(_distance(ended, wanted, masks)), up(deviation(noisy, quiet, masks)))
 
 
 def _answers(
@@ -93,6 +94,18 @@ def _answers(
 
 
 def _distance(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
-    """Over the real rows, where an answer has a row for each token."""
+    """The largest, over the real rows."""
+    return max(float(np.max(rows)) for rows in _distances(found, wanted, masks))
+
+
+def deviation(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
+    """The largest of the rows' standard deviations, of each told by its largest distance: of n numbers from
+    one normal distribution that is about sqrt(2 ln n) deviations, of two or fewer it counts as one."""
+    rows = _distances(found, wanted, masks)
+    return max(float(np.max(r)) / max(1.0, math.sqrt(2.0 * math.log(r.shape[-1]))) for r in rows)
+
+
+def _distances(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:
+    """(rows, numbers) of each answer: of its real tokens, where it has a row for each."""
     pairs = zip(found, wanted, masks, strict=True)
-    return max(float(np.max(np.abs(a - b)[m > 0.0 if a.ndim == 2 else ...])) for a, b, m in pairs)
+    return [np.atleast_2d(np.abs(a - b))[m > 0.0 if a.ndim == 2 else ...] for a, b, m in pairs]

@@ -76,11 +76,11 @@ class Attention:
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        early = Early.of(specs, windows)
+        early = Early.of(specs)
         specs = early.specs(specs) if early else specs
         factor = context_scale(specs) * (early.context if early else 1.0)
         value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)
-        gathered = Gathered.of([window for window in windows if not window.shared])
+        gathered = None if early else Gathered.of([window for window in windows if not window.shared])
         return Attention(
             windows=windows,
             layout=layout,
@@ -196,9 +196,10 @@ class Attention:
         conjugate = be.conjugate(context)
         parts = [be.add(context, conjugate), be.mul_i(be.sub(conjugate, context))]
         rotated = be.rotate(sums, -window.sum_offset) if window.shared else sums
-        outs = be.linear([*parts, rotated, *([sums] if self.early else [])], self.unfolds[i])
+        more = [sums] if self.early and window.shared else []
+        outs = be.linear([*parts, rotated, *more], self.unfolds[i])
         if self.early:
-            outs = [self.early.begin(be, outs[0], outs[1])]
+            outs = self.early.begin(be, outs[:-1], outs[-1])
         if window.shared:
             offset = Stored.input_of(self.specs.inverse).offset
             outs[-1] = be.add_vector(outs[-1], _sum_offset(window, offset))

@@ -98,25 +98,28 @@ class RowParts(OneTextParts[FeatureLayout]):
         parts = ("scores", "exponentials", "context", "sums")
         scores, exps, context, sums = (f"{name}.{part}" for part in parts)
 
-        exponential = exponentials(name, attention.specs.exp, attention.seen(built[0].positional))
+        early, spec, seen = attention.early, attention.specs.exp, attention.seen(built[0].positional)
+        # where row means are as small as a bootstrap's noise, exponentials must not be bootstrapped either
+        within = early is not None and not early.squarings
+        computed = early.root(spec) if early and early.squarings else spec
+        exponential = exponentials(name, computed, seen, early.lift if early and within else 1.0)
 
         def mix(be: Backend, live: Live) -> Live:
-            found = exponential.run(be, live) if attention.early else live
-            mixed, apart = attention.mix(be, live[x], found[exps], live[MASK])
+            found = (exponential.run(be, live) if within else live)[exps]
+            found = early.squared(be, found) if early else found
+            mixed, apart = attention.mix(be, live[x], found, live[MASK])
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
             mixed, apart = live[context], live.get(sums, ())
             return {target.live: attention.project(be, live[residual], mixed, apart)}
 
-        # where row means are as small as a bootstrap's noise, exponentials must not be bootstrapped either
-        kept = [] if attention.early else [exponential]
         normed, roots = roots_of(built, name, (x,), attention.squares)
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
-            *kept,
-            Operation(f"{name}.mix", (x, scores if attention.early else exps), mix),
+            *([] if within else [exponential]),
+            Operation(f"{name}.mix", (x, scores if within else exps), mix),
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 

@@ -136,8 +136,9 @@ def unfold_plan(
     One output [context | sums] when they share a ciphertext (then the sums come in rotated to sum_offset),
     else two.
     context, sums: factors. places: bool [window], where row sums are kept (default: wherever they come to
-    be). twice: where they share one, factor of the row sums in a second output that has them at both places;
-    it takes the sums once more, not rotated. One level; rotations: heads + 1 steps of `half` an output.
+    be). twice: factor of the row sums in one more output, which has them at the places of all others; where
+    they share one, it takes the sums once more, not rotated. One level; rotations: heads + 1 steps of `half`
+    an output.
     """
     diagonals: Diagonal = {}
     p = np.arange(window.shape.window)
@@ -151,11 +152,13 @@ def unfold_plan(
             kept = np.roll(at, offset) if places is None else at * places
             if kept.any():
                 _accumulate(diagonals, (0 if window.shared else 1, 2, k), sums * kept)
-            if twice:
+            if twice and window.shared:
                 _accumulate(diagonals, (1, 2, k), twice * np.roll(at, offset))
                 _accumulate(diagonals, (1, 3, k), twice * at)
-    outputs = 2 if twice or not window.shared else 1
-    return LinearPlan.from_diagonals(diagonals, n_inputs=4 if twice else 3, n_outputs=outputs, split="giant")
+            elif twice:
+                _accumulate(diagonals, (2, 2, k), twice * at)
+    inputs, outputs = (4 if twice and window.shared else 3), (1 if window.shared else 2) + bool(twice)
+    return LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=outputs, split="giant")
 
 
 def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> None:

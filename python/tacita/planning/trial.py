@@ -102,7 +102,9 @@ def deviation(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[A
     """The largest of the rows' standard deviations, of each told by its largest distance: of n numbers from
     one normal distribution that is about sqrt(2 ln n) deviations, of two or fewer it counts as one."""
     rows = _distances(found, wanted, masks)
-    return max(float(np.max(r)) / max(1.0, math.sqrt(2.0 * math.log(r.shape[-1]))) for r in rows)
+    return max(
+        float(np.max(r)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * r.shape[-1])))) for r in rows
+    )
 
 
 def _distances(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:

@@ -100,10 +100,10 @@ def _distance(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[A
 
 def deviation(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
     """The largest of the rows' standard deviations, of each told by its largest distance: of n numbers from
-    one normal distribution that is about sqrt(2 ln n) deviations, of two or fewer it counts as one."""
-    rows = _distances(found, wanted, masks)
+    one normal distribution that is more than sqrt(2 ln (n / 2)) deviations; of two it counts as one."""
     return max(
-        float(np.max(r)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * r.shape[-1])))) for r in rows
+        float(np.max(rows)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * rows.shape[-1]))))
+        for rows in _distances(found, wanted, masks)
     )
 
 

@@ -16,6 +16,7 @@ from tacita.models.reference import reference
 from tacita.packings.base import Ending
 from tacita.packings.lowered import build
 from tacita.packings.one_text.attention import AttentionSpecs
+from tacita.packings.rows.attention import MIXING
 from tacita.packings.rows.early import REFRESHED, Early
 from tacita.packings.shape import Shape
 from tacita.planning.fitting import Accuracy, fit_circuit
@@ -113,8 +114,8 @@ def specs_of(means, scores=(-40.0, 8.0)):
 
 def test_iterations_come_early_only_where_a_bootstrap_would_be_noisy():
     wide, narrow = specs_of(MEANS), specs_of((1e-4, 0.0123))
-    early = Early.of(wide)
-    assert early is not None and early.squarings == 0 and Early.of(narrow) is None
+    early = Early.of(wide, MIXING)
+    assert early is not None and early.squarings == 0 and Early.of(narrow, MIXING) is None
     rest = early.specs(wide)
     assert 0.01 * rest.inverse.domain[0] >= REFRESHED, "noise of the smallest row mean"
     assert rest.context == wide.attended and len(rest.inverse.relaxation) == 12 - early.steps
@@ -129,7 +130,7 @@ def deeper(spec):
 def test_roots_are_bootstrapped_where_whole_exponentials_leave_no_room():
     specs = specs_of(MEANS)
     specs = replace(specs, exp=deeper(specs.exp))
-    early = Early.of(specs)
+    early = Early.of(specs, MIXING)
     assert early is not None and early.squarings == specs.exp.squarings > 0
     assert 0.002 * early.specs(specs).inverse.domain[0] >= REFRESHED
     assert early.root(specs.exp).squarings == 0
@@ -140,7 +141,7 @@ def test_lifted_means_are_above_the_noise_of_products(deep):
     """A product leaves 2^-30 in every slot: a tenth of the smallest mean, unless exponentials are lifted."""
     specs = specs_of(MEANS)
     specs = replace(specs, exp=deeper(specs.exp)) if deep else specs
-    early, be, x = Early.of(specs), noisy(), np.geomspace(*MEANS, SLOTS)
+    early, be, x = Early.of(specs, MIXING), noisy(), np.geomspace(*MEANS, SLOTS)
     assert early is not None and early.lift * MEANS[1] <= 1.0 + 1e-9
     stored = np.sqrt(np.sqrt(x)) if deep else x * early.lift
     (exps,) = early.squared(be, (be.encrypt(stored),))
@@ -152,11 +153,12 @@ def test_lifted_means_are_above_the_noise_of_products(deep):
     assert np.sqrt(np.mean((be.decrypt(means) / exact - 1.0) ** 2)) < 0.01
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize(("slots", "heads"), [(512, 2), (1024, 3), (256, 3)])
-def test_a_circuit_with_early_iterations_equals_the_reference(slots, heads, deep):
-    """256 slots: two ciphertexts of heads, context and sums apart."""
-    model = tiny.checkpoint(hidden=8 * heads, heads=heads, ff=32, layers=2, pooling="mean", classes=3)
+def test_a_circuit_with_early_iterations_equals_the_reference(slots, heads, deep, pooling):
+    """256 slots: two ciphertexts of heads, context and sums apart. cls: an attention of one query last."""
+    model = tiny.checkpoint(hidden=8 * heads, heads=heads, ff=32, layers=2, pooling=pooling, classes=3)
     samples = [tiny.inputs(model, TOKENS, TOKENS - n, seed=n) for n in range(6)]
     calibration = calibrate(model, TOKENS, hidden_states=samples)
     specs = fit_circuit(calibration, model.config, Accuracy(rsqrt=1e-4, activation=1e-3))
@@ -167,7 +169,8 @@ def test_a_circuit_with_early_iterations_equals_the_reference(slots, heads, deep
         nodes[name] = replace(nodes[name], exp=deeper(nodes[name].exp) if deep else nodes[name].exp)
     circuit = build(model, replace(specs, nodes=nodes), Shape("rows", "hoisted", slots, TOKENS))
     names = [stage.name for stage in circuit.stages]
-    assert "layer0.attention.mix" in names and ("layer0.attention.exp" in names) == deep
+    for name in ("layer0.attention", "layer1.attention"):
+        assert f"{name}.mix" in names and (f"{name}.exp" in names) == deep
     for backend in (PlainBackend(slots, 30), SimBackend(slots, 30, values=True)):
         for hidden, mask in samples[:2]:
             request = circuit.request.pack([(hidden, mask)])

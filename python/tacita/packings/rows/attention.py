@@ -41,6 +41,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import LinearPlan
 
 Cts = tuple[Ct, ...]
+MIXING = 3  # levels from exponentials to context and sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Attention:
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        early = Early.of(specs)
+        early = Early.of(specs, MIXING)
         specs = early.specs(specs) if early else specs
         factor = context_scale(specs) * (early.context if early else 1.0)
         value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)

@@ -30,7 +30,7 @@ from tacita.slots.base import Backend, Ct
 REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds (`slots.noise`)
 NOISY = 0.002  # of the smallest row mean: noise that asks for no iterations before the bootstrap
 QUIET = 0.001  # that they are to leave, where there are levels
-BETWEEN, MIXED = 13, 3  # levels after a bootstrap; those from exponentials to sums
+BETWEEN = 13  # levels after a bootstrap
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,16 @@ class Early:
     squarings: int
 
     @staticmethod
-    def of(specs: AttentionSpecs) -> Early | None:
-        """As many as it takes, or as fit between two bootstraps; None for none."""
+    def of(specs: AttentionSpecs, mixing: int) -> Early | None:
+        """As many as it takes, or as fit between two bootstraps; None for none. mixing: levels from
+        exponentials to sums."""
         spec = specs.inverse
         if not isinstance(spec, GoldschmidtSpec):
             return None
         needed, wanted = (_iterations(spec, share) for share in (NOISY, QUIET))
-        room, squarings = BETWEEN - MIXED - free_depth(specs.exp), 0
+        room, squarings = BETWEEN - mixing - free_depth(specs.exp), 0
         if needed > room and (later := _squarings(specs.exp, spec)):
-            room, squarings = BETWEEN - MIXED - later, later
+            room, squarings = BETWEEN - mixing - later, later
         steps = min(wanted, room) if needed else 0
         return Early(steps, spec, squarings) if steps > 0 else None
 
@@ -60,8 +61,8 @@ class Early:
         return replace(specs, inverse=self.whole.after(self.steps), context=specs.attended)
 
     def root(self, exp: Spec) -> Spec:
-        """What is computed before the squarings."""
-        return replace(exp, squarings=0) if isinstance(exp, PowerSpec) else exp
+        """What is computed before the squarings that are left to `squared`."""
+        return replace(exp, squarings=0) if self.squarings and isinstance(exp, PowerSpec) else exp
 
     def squared(self, be: Backend, roots: tuple[Ct, ...]) -> tuple[Ct, ...]:
         """Lifted exponentials of their roots, or as they are without a squaring. A level each of the

@@ -20,6 +20,7 @@ from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional, crossed, turned
 from tacita.packings.rotations import rotate_sum, spread
 from tacita.packings.rows.attention import context_scale
+from tacita.packings.rows.early import Early
 from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import context_layout
 from tacita.packings.rows.heads.normalising import head_sums
@@ -34,6 +35,7 @@ from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
+MIXING = 1  # levels from exponentials to context and sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,7 @@ class FirstTokenAttention:
     """Attention of query 0 over all keys. Build, then run the methods in order.
 
     carried: x holds token 0 in its second block, in every token, in place of copies. The query is then read
-    from there, one level earlier than from a selected token.
+    from there, one level earlier than from a selected token. early: as of `rows.attention.Attention`.
     """
 
     windows: tuple[HeadWindow, ...]
@@ -56,6 +58,7 @@ class FirstTokenAttention:
     value: Affine
     projection: CyclicMap
     gathered: Gathered | None
+    early: Early | None
 
     @staticmethod
     def build(
@@ -72,10 +75,16 @@ class FirstTokenAttention:
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
         f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
+        early = Early.of(specs, MIXING)
+        specs = early.specs(specs) if early else specs
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
         out, bias = summed(weights.output, weights.output_bias, centred=specs.ending.centred)
-        entry, rows = specs.entry, layout.with_copies(not carried)
+        entry, rows, before = (
+            specs.entry,
+            layout.with_copies(not carried),
+            g * (early.context if early else 1.0),
+        )
         first = carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
             windows=windows,
@@ -87,9 +96,10 @@ class FirstTokenAttention:
             normed=weights.normed,
             query=asking(weights, (f * entry, f), heads, first, places),
             key=Affine.build(weights.key * (f * entry), specs.key_bias(weights.key_bias) * f, rows, context),
-            value=Affine.build(weights.value * (g * entry), weights.value_bias * g, rows, context),
+            value=Affine.build(weights.value * (before * entry), weights.value_bias * before, rows, context),
             projection=CyclicMap.build(out * back, bias / specs.exit, places, [vector.index]),
-            gathered=Gathered.of(windows),
+            gathered=None if early else Gathered.of(windows),
+            early=early,
         )
 
     def select(self, be: Backend, x: Cts) -> Cts:
@@ -182,7 +192,8 @@ class FirstTokenAttention:
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
-        positions, one ciphertext of context a window and one of all sums. One level below exps.
+        positions, one ciphertext of context a window and one of all sums. One level below exps, and those of
+        the iterations before the bootstrap; with these, sums a window.
 
         masks: the last one is keep[j] at all positions of token j. x is needed two levels above the
         exponentials' at most.
@@ -201,9 +212,11 @@ class FirstTokenAttention:
         at = self.gathered.places(number) if self.gathered else self._heads(window)
         places = np.where(at, 1.0, 0.0)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
-        parts = [be.mul(value, mask), be.mul_vector(mask, places * form.scale)]
+        factors = (self.early.sums, self.early.scale) if self.early else (form.scale,)
+        parts = [be.mul(value, mask), *(be.mul_vector(mask, places * factor) for factor in factors)]
         shape = window.shape
-        context, sums = (rotate_sum(be, be.mul(exps, p), shape.tokens, shape.window) for p in parts)
+        found = [rotate_sum(be, be.mul(exps, p), shape.tokens, shape.window) for p in parts]
+        context, sums = self.early.begin(be, found[:2], found[2]) if self.early else found
         return context, be.add_vector(sums, places * form.offset)
 
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:

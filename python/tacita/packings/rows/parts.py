@@ -10,9 +10,10 @@ from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.weights import Weights
 from tacita.packings.base import Block, Held, Operation, Target, attentions
 from tacita.packings.one_text.parts import Built, Form, NormFields, OneTextParts, Pair, roots_of
-from tacita.packings.operations import exponentials, selected
+from tacita.packings.operations import selected
 from tacita.packings.rows.answer import mean, row_features, row_logits
 from tacita.packings.rows.attention import Attention
+from tacita.packings.rows.exponentials import Exponentials
 from tacita.packings.rows.first_token import FirstTokenAttention, select_token
 from tacita.packings.rows.heads.windows import head_windows
 from tacita.packings.rows.layout import FeatureLayout, RowsShape, can_carry
@@ -95,19 +96,14 @@ class RowParts(OneTextParts[FeatureLayout]):
     def _all_tokens(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
         x, residual = block.x.live, block.residual.live
         attention = Attention.build(*built, self._layout, self._windows)
-        parts = ("scores", "exponentials", "context", "sums")
-        scores, exps, context, sums = (f"{name}.{part}" for part in parts)
+        scores, context, sums = (f"{name}.{part}" for part in ("scores", "context", "sums"))
 
-        early, spec, seen = attention.early, attention.specs.exp, attention.seen(built[0].positional)
-        # where row means are as small as a bootstrap's noise, exponentials must not be bootstrapped either
-        within = early is not None and not early.squarings
-        computed = early.root(spec) if early and early.squarings else spec
-        exponential = exponentials(name, computed, seen, early.lift if early and within else 1.0)
+        exponential = Exponentials.of(
+            name, attention.specs.exp, attention.early, attention.seen(built[0].positional)
+        )
 
         def mix(be: Backend, live: Live) -> Live:
-            found = (exponential.run(be, live) if within else live)[exps]
-            found = early.squared(be, found) if early else found
-            mixed, apart = attention.mix(be, live[x], found, live[MASK])
+            mixed, apart = attention.mix(be, live[x], exponential.found(be, live), live[MASK])
             return {context: mixed} | ({sums: apart} if apart else {})
 
         def project(be: Backend, live: Live) -> Live:
@@ -118,16 +114,21 @@ class RowParts(OneTextParts[FeatureLayout]):
         return [
             *normed,
             Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
-            *([] if within else [exponential]),
-            Operation(f"{name}.mix", (x, scores if within else exps), mix),
+            *exponential.stages,
+            Operation(f"{name}.mix", (x, exponential.read), mix),
             Operation(f"{name}.project", (residual, context, sums), project),
         ]
 
     def _first_token(self, name: str, block: Block[Form], target: Target, built: Built) -> list[Operation]:
         x, carried = block.x.live, block.x.form.carried
         attention = FirstTokenAttention.build(*built, self._layout, self._windows, carried=carried)
-        parts = ("scores", "exponentials", "context", "sums", "attended")
-        scores, exps, context, sums, attended = (f"{name}.{part}" for part in parts)
+        parts = ("scores", "context", "sums", "attended")
+        scores, context, sums, attended = (f"{name}.{part}" for part in parts)
+        exponential = Exponentials.of(name, attention.specs.exp, attention.early, attention.seen)
+
+        def mix(be: Backend, live: Live) -> Live:
+            found = attention.mix(be, live[x], exponential.found(be, live), live[MASK])
+            return dict(zip((context, sums), found, strict=True))
 
         def select(be: Backend, cts: Cts) -> Cts:
             return (select_token(be, cts, self._layout, self._vector),)
@@ -138,8 +139,8 @@ class RowParts(OneTextParts[FeatureLayout]):
             chosen.operation,
             *normed,
             Operation.of(f"{name}.scores", (x, chosen.first, *roots), scores, attention.scores),
-            exponentials(name, attention.specs.exp, attention.seen),
-            Operation.of(f"{name}.mix", (x, exps, MASK), (context, sums), attention.mix),
+            *exponential.stages,
+            Operation(f"{name}.mix", (x, exponential.read), mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
             Operation.of(f"{name}.project", (chosen.back, attended), target.live, attention.project),
         ]

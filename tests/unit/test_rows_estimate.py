@@ -182,3 +182,23 @@ def test_dashformers_row_means_are_narrowed_from_eleven_nats_to_four():
     specs = fit_circuit(after, model.config).attention("layer0.attention")
     assert specs.rows is not None
     assert specs.inverse.depth(specs.inverse.free_scale()) <= 5
+
+
+def test_where_one_row_is_asked_for_each_head_takes_a_constant():
+    """One row a sample is too few to fit a query's part to; the constants bring heads together that lie
+    apart."""
+    model = tiny.checkpoint(hidden=16, heads=2, layers=1)
+    name, apart = "layer0.attention", np.array([0.0, 20.0])
+    seen, rng = RowSamples(model), np.random.default_rng(0)
+    for n in range(6):
+        hidden, mask = tiny.inputs(model, TOKENS, TOKENS - n, seed=n)
+        scores = rng.normal(size=(2, 1, TOKENS)) + apart[:, None, None]
+        seen.start(mask)
+        seen.see(f"{name}.input", hidden)
+        seen.see(f"{name}.scores", scores)
+        seen.see(f"{name}.log_sum_exp", np.log((np.exp(scores) * mask).sum(axis=2)))
+    rows = seen.fit(LINEAR)
+    assert not np.any(rows[name].linear) and not np.any(rows[name].quadratic)
+    assert np.allclose(np.diff(rows[name].constant), 20.0, atol=1.0)
+    before, after = (seen.log_means(kept).log_mean(name, 1.0) for kept in ({}, rows))
+    assert before[1] - before[0] > 19.0 and after[1] - after[0] < 2.0

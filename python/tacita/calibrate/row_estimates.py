@@ -35,7 +35,9 @@ Rows = Mapping[str, RowEstimate]  # by attention, for those that have one
 
 WORTH = 6.0  # nats between an attention's largest and smallest row mean, above which it gets an estimate
 GAIN = 2.0  # nats that it must take off at least
-PER_FEATURE = 8  # rows per feature of a head: with fewer the fit would follow the samples and not the model
+# rows per feature of a head: with fewer the fit would follow the samples and not the model, and takes one
+# constant a head, which the scores' centres have room for
+PER_FEATURE = 8
 RIDGE = 1e-4  # of the mean square of an unknown's factor: directions that the samples hardly show stay out
 ROUNDS = 40  # of reweighting, of estimates with a quadratic part
 # of linear ones: the means of 100 texts that fitted nothing rose up to 2.7 nats above those of the 200 that
@@ -48,12 +50,12 @@ FLOOR = 0.05  # weight of the rows that fit best, of the mean
 class RowSamples:
     """Collects queries and log means of `models.reference`; pass `see` as its record, after `start`.
 
-    found: by attention; without those that compute some rows alone, which are too few to fit to. Memory:
-    hidden + 13 heads floats of 4 bytes a token and attention.
+    found: by attention, of the rows that it computes. Memory: hidden + 13 heads floats of 4 bytes a row and
+    attention.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._model, self._mask = checkpoint, np.ones(0)
+        self._model, self._mask, self._input = checkpoint, np.ones(0), np.zeros((0, 0))
         self.found = {n: Found(a) for n, a in attentions(checkpoint.config).items() if foretold(a)}
 
     def start(self, mask: Array) -> None:
@@ -65,17 +67,23 @@ class RowSamples:
         node, _, key = name.rpartition(".")
         if (found := self.found.get(node)) is None:
             return
-        real, a = self._mask > 0.0, found.attention
+        real = self._mask > 0.0
         if key == "input":
-            queries, padding = (scaled_queries(self._model, a, value[rows]) for rows in (real, ~real))
-            found.add(queries, padding, project(self._model, a.key, a.heads, value[real]))
-        elif key == "scores" and value.shape[1] < len(real):  # of the first rows alone
-            del self.found[node]
+            self._input = value
         elif key == "scores":
-            each = cooled(value[:, :, real])
-            found.cooled += [each[:, :, rows].astype(np.float32) for rows in (real, ~real)]
+            self._add(found, real, value)
         elif key == "log_sum_exp":
-            found.logs.append((value[:, real] - np.log(self._mask.sum())).astype(np.float32))
+            computed = real[: value.shape[1]]
+            found.logs.append((value[:, computed] - np.log(self._mask.sum())).astype(np.float32))
+
+    def _add(self, found: Found, real: NDArray[np.bool_], scores: Array) -> None:
+        """scores (heads, rows, tokens): of the first rows alone, where no others are asked for."""
+        model, a, rows = self._model, found.attention, real[: scores.shape[1]]
+        x = self._input[: len(rows)]
+        queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
+        found.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
+        each = cooled(scores[:, :, real])
+        found.cooled += [each[:, :, which].astype(np.float32) for which in (rows, ~rows)]
 
     def take(self, found: Mapping[str, Found]) -> None:
         """Those of further samples of the same model."""
@@ -185,10 +193,13 @@ class Found:
         queries = self.queries
         logs = np.concatenate(self.logs, axis=1).astype(np.float64)
         rows, heads, size = queries.shape
-        if np.ptp(logs) < WORTH or rows < PER_FEATURE * size:
+        if np.ptp(logs) < WORTH:
             return None
-        spread = [None] * heads if kind == LINEAR else self._spread(rows)
-        fits = [_head(queries[:, h], logs[h], spread[h]) for h in range(heads)]
+        if rows < PER_FEATURE * size:
+            fits = [_constant(of_head, size) for of_head in logs]
+        else:
+            spread = [None] * heads if kind == LINEAR else self._spread(rows)
+            fits = [_head(queries[:, h], logs[h], spread[h]) for h in range(heads)]
         found = RowEstimate(*(tuple(part) for part in zip(*fits, strict=True)))
         return found if np.ptp(logs - found.of(queries)) < np.ptp(logs) - GAIN else None
 
@@ -198,9 +209,15 @@ class Found:
         return list(self._square / rows - np.einsum("hd,he->hde", mean, mean))
 
 
-def _head(
-    queries: Array, logs: Array, spread: Array | None
-) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+Fit = tuple[tuple[float, ...], tuple[float, ...], float]  # b, v, c of one head
+
+
+def _constant(logs: Array, size: int) -> Fit:
+    """The middle of a head's log means alone."""
+    return (0.0,) * size, (0.0,) * size, nearest(float(0.5 * (logs.min() + logs.max())))
+
+
+def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
     """b, v, c of one head, c such that what is left lies evenly about zero. spread: covariance of the
     keys; None for v = 0."""
     direction = np.zeros(queries.shape[1]) if spread is None else _direction(queries, spread)

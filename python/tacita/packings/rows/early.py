@@ -29,7 +29,7 @@ from tacita.slots.base import Backend, Ct
 
 REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds (`slots.noise`)
 NOISY = 0.002  # of the smallest row mean: noise that asks for no iterations before the bootstrap
-QUIET = 0.001  # that they are to leave, where there are levels
+QUIET = 0.0002  # that they are to leave, where there are levels
 BETWEEN = 13  # levels after a bootstrap
 
 

@@ -35,7 +35,7 @@ from tacita.packings.weights import AttentionWeights, summed
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
-MIXING = 1  # levels from exponentials to context and sums
+MIXING = 2  # levels from exponentials to context and sums, where iterations follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +192,8 @@ class FirstTokenAttention:
 
     def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
-        positions, one ciphertext of context a window and one of all sums. One level below exps, and those of
-        the iterations before the bootstrap; with these, sums a window.
+        positions, one ciphertext of context a window and one of all sums. One level below exps; or two
+        and those of iterations before the bootstrap, with sums a window.
 
         masks: the last one is keep[j] at all positions of token j. x is needed two levels above the
         exponentials' at most.
@@ -212,12 +212,27 @@ class FirstTokenAttention:
         at = self.gathered.places(number) if self.gathered else self._heads(window)
         places = np.where(at, 1.0, 0.0)
         mask = be.drop_to(mask, min(be.level(mask), be.level(value)))
-        factors = (self.early.sums, self.early.scale) if self.early else (form.scale,)
-        parts = [be.mul(value, mask), *(be.mul_vector(mask, places * factor) for factor in factors)]
-        shape = window.shape
-        found = [rotate_sum(be, be.mul(exps, p), shape.tokens, shape.window) for p in parts]
-        context, sums = self.early.begin(be, found[:2], found[2]) if self.early else found
+        if self.early:
+            context, sums = self._begun(be, self.early, exps, value, mask, places)
+        else:
+            parts = be.mul(value, mask), be.mul_vector(mask, places * form.scale)
+            context, sums = (self._totalled(be, exps, part) for part in parts)
         return context, be.add_vector(sums, places * form.offset)
+
+    def _begun(self, be: Backend, early: Early, exps: Ct, value: Ct, mask: Ct, places: Array) -> Sequence[Ct]:
+        """Context and sums after the early iterations. A sum over tokens adds up their noise, so that they
+        are `tokens` times as large until they are summed: an integer, which is free."""
+        tokens = self.layout.shape.tokens
+        large = be.mul_int(mask, tokens)
+        context, sums = (self._totalled(be, exps, part) for part in (be.mul(value, large), large))
+        factors = (context, 1.0), (sums, early.sums), (sums, early.scale)
+        numerators = [be.mul_vector(ct, places * (factor / tokens)) for ct, factor in factors]
+        return early.begin(be, numerators[:2], numerators[2])
+
+    def _totalled(self, be: Backend, exps: Ct, part: Ct) -> Ct:
+        """Sum over all tokens, in every token."""
+        shape = self.layout.shape
+        return rotate_sum(be, be.mul(exps, part), shape.tokens, shape.window)
 
     def attend(self, be: Backend, context: Cts, sums: Cts) -> Cts:
         """context / sums at the heads' positions, zero elsewhere, in [-1, 1]. Levels: the inverse's, and one

@@ -10,12 +10,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from itertools import cycle
+from itertools import cycle, islice
 
 ARYL = ("c1ccccc1", "c1ccc(C)cc1", "c1ccc(OC)cc1", "c1ccc(F)cc1", "c1ccc(Cl)cc1", "c1cccnc1", "c1ccsc1")
 ARYL += ("c1ccc(C#N)cc1", "c1ccc(C(F)(F)F)cc1", "c1ccc2ccccc2c1", "c1ccoc1", "c1cnccn1")
 ALKYL = ("C", "CC", "CCC", "CCCC", "CC(C)C", "C1CCCCC1", "C1CCCC1", "C1CC1", "CCOC", "CCN(C)C")
 AMINE = ("NCc1ccccc1", "NC1CCCCC1", "N1CCOCC1", "N1CCCCC1", "NCCC", "NCc1ccco1", "NCCOC", "N1CCN(C)CC1")
+
+TRIES = 200  # of the generator for each reaction
 
 Maker = Callable[[random.Random], str]
 
@@ -82,13 +84,14 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def reactions(count: int, seed: int = 1) -> list[str]:
-    """So many different ones (of about a thousand), all transformations in turn while they have others."""
+    """So many different ones, all transformations in turn while they have others. Raises ValueError for more
+    than there are, about a thousand."""
     r, found = random.Random(seed), dict[str, None]()
-    for make in cycle(MAKERS):
+    for make in islice(cycle(MAKERS), TRIES * count):
         if len(found) == count:
             return list(found)
         found.setdefault(make(r))
-    raise AssertionError("a cycle has no end")
+    raise ValueError(f"{count} reactions: these building blocks make {len(found)}")
 
 
 def masked_reactions(count: int, seed: int = 1) -> list[str]:

@@ -15,7 +15,7 @@ from torch_pickle import read
 from checkpoints.tokens import smiles_tokenizer
 from checkpoints.wheel import Source, write_config, write_weights
 
-REACTIONS = 400
+REACTIONS = 1000
 FOLDER = "rxnfp/models/transformers/bert_ft_10k_25s"
 FIELDS = ("architectures", "model_type", "type_vocab_size", "vocab_size")
 

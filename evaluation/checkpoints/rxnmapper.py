@@ -14,7 +14,7 @@ from torch_pickle import read
 from checkpoints.tokens import smiles_tokenizer
 from checkpoints.wheel import Source, write_config, write_weights
 
-REACTIONS = 400
+REACTIONS = 1000
 FOLDER = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
 FIELDS = (
     *("architectures", "model_type", "vocab_size", "type_vocab_size", "embedding_size", "hidden_size"),

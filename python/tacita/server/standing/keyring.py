@@ -18,7 +18,7 @@ from tacita.errors import FileError, KeyMissingError
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.run.resources import GB, require_memory, resident_bytes
-from tacita.server.budget import circuit_bytes, predicted_memory, server_bytes, working_bytes
+from tacita.server.budget import RESULTS, circuit_bytes, predicted_memory, server_bytes, working_bytes
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -99,11 +99,13 @@ class KeyRing:
 
     def _working(self, evaluator: Evaluator) -> int:
         """Bytes to provide for ciphertexts: what the plan predicts, and within the limit what is left when
-        the circuit comes too."""
+        the circuit comes too. What is kept free for results is not provided, since what else a process comes
+        to hold on the way goes there, too."""
         predicted, taken = working_bytes(self._plan, self._memory), taken_bytes(evaluator)
         if taken is None:
             return predicted
-        return max(0, min(predicted, int(self._memory * GB) - taken - circuit_bytes(self._plan)))
+        left = max(0, int(self._memory * GB) - taken - circuit_bytes(self._plan))
+        return min(predicted, left - left // RESULTS)
 
 
 def taken_bytes(evaluator: Evaluator) -> int | None:

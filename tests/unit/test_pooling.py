@@ -20,7 +20,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.cli.app import main
 from tacita.client.answer import judge
-from tacita.client.rounding import rounded
+from tacita.client.rounding import rounded, rounding_step
 from tacita.errors import CheckpointError, FileError
 from tacita.front.embed import tokenize
 from tacita.models.bert import POOLINGS
@@ -298,16 +298,19 @@ def test_a_normalised_classifier_is_refused() -> None:
         check(replace(plan, config=wrong))
 
 
-def test_decimals_follow_the_length() -> None:
-    vector = np.array([12.3456, -16.0, 0.0])  # of length 20.2: one decimal more
+def test_steps_follow_the_length() -> None:
+    vector = np.array([12.3456, -16.0, 0.0])  # of length 20.2: steps of 0.00005
     assert rounded(vector, 3, normalise=True) == (0.6109, -0.7917, 0.0)
-    assert rounded(vector / 40.0, 3, normalise=True) == (0.61, -0.79, 0.0)  # of length 0.5: one less
+    assert rounded(vector / 40.0, 3, normalise=True) == (0.61, -0.792, 0.0)  # of length 0.5: of 0.002
+    assert rounded(np.array([12.3456, -16.001, 0.0]), 3, normalise=True) == (0.61085, -0.79175, 0.0)
+    assert rounding_step(vector / 39.0, 3, normalise=True) == 0.002
+    assert rounding_step(vector, 0, normalise=True) == 0.05
     assert rounded(vector, 3, normalise=False) == (12.346, -16.0, 0.0)
     assert rounded(np.zeros(3), 3, normalise=True) == (0.0, 0.0, 0.0)
     assert all(np.isfinite(rounded(np.full(4, 1.7e308), 3, normalise=True)))
 
 
-@pytest.mark.parametrize("length", [0.03, 0.7, 1.1, 9.9, 20.0, 150.0])
+@pytest.mark.parametrize("length", [0.03, 0.7, 1.1, 9.9, 21.0, 150.0])
 def test_rounding_hides_noise_after_normalising_as_well_as_before(length: float) -> None:
     """Noise far below the plan's step moves no more numbers than it does without normalising: the step
     follows the length."""

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.client.rounding import kept_decimals, rounded
+from tacita.client.rounding import rounded, rounding_step
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
@@ -81,7 +81,7 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
 def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
     """Of a vector that is normalised the step follows its length, and its entries say how large they are:
     a step of 1 leaves nothing of a vector of length 1."""
-    step = 10.0 ** -kept_decimals(values, plan.decimals, plan.normalise)
+    step = rounding_step(values, plan.decimals, plan.normalise)
     largest = float(np.max(np.abs(finished(values, True)))) if plan.normalise else plan.answer
     if largest < STEPS * step:
         yield (

@@ -10,29 +10,34 @@ from numpy.typing import NDArray
 
 from tacita.tasks.embedding import LEAST_LENGTH, finished, length
 
-MOST_DECIMALS = 15
-
 
 def rounded(values: NDArray[np.float64], decimals: int, normalise: bool) -> tuple[float, ...]:
     """values: finite, (outputs,), as decrypted -> the answer. decimals: of the plan, for values as decrypted.
 
     Decryption leaves noise that depends on the key, and rounding covers it, so a step must stay as large
     beside the noise as the plan made it. Normalising v to v / |v| divides the noise by |v| as well, up to the
-    part along v, which is no larger than an entry's. So the step is divided by |v|, rounded up to a power of
-    ten: a vector of length 20 keeps one decimal more than the plan says, one of length 0.5 one less. No digit
-    that is shown is finer than the decrypted vector's were.
+    part along v, which is no larger than an entry's. So the step is divided by |v|, rounded up to 1, 2 or 5
+    times a power of ten: of a vector of length 20 a step of 0.01 becomes 0.0005, of one of length 0.5 it
+    becomes 0.02. No digit that is shown is finer than the decrypted vector's were.
     """
-    kept = kept_decimals(values, decimals, normalise)
-    return tuple(round(float(v), kept) + 0.0 for v in finished(values, normalise))
+    step = rounding_step(values, decimals, normalise)
+    places = max(0, -math.floor(math.log10(step)))
+    steps = np.round(finished(values, normalise) / step)
+    return tuple(round(float(v) * step, places) + 0.0 for v in steps)
 
 
-def kept_decimals(values: NDArray[np.float64], decimals: int, normalise: bool) -> int:
-    """Those of `rounded`."""
-    more = _digits(length(values)) if normalise else 0
-    return min(max(decimals + more, 0), MOST_DECIMALS)
+def rounding_step(values: NDArray[np.float64], decimals: int, normalise: bool) -> float:
+    """That of `rounded`."""
+    return _above(10.0**-decimals / _size(values)) if normalise else 10.0**-decimals
 
 
-def _digits(size: float) -> int:
-    """log10 of a length, rounded down; of an overflown one, whose answer is not trusted anyway, that of the
-    largest."""
-    return math.floor(math.log10(min(max(size, LEAST_LENGTH), 1.0 / LEAST_LENGTH)))
+def _size(values: NDArray[np.float64]) -> float:
+    """The length; of an overflown vector, whose answer is not trusted anyway, that of the largest."""
+    return min(max(length(values), LEAST_LENGTH), 1.0 / LEAST_LENGTH)
+
+
+def _above(size: float) -> float:
+    """The least of 1, 2 and 5 times a power of ten that is no smaller."""
+    power = math.floor(math.log10(size))
+    steps = (float(f"{digit}e{power}") for digit in (1, 2, 5, 10))
+    return next(step for step in steps if step >= size * (1.0 - 1e-12))

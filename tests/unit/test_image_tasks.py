@@ -132,9 +132,9 @@ def test_the_last_layer_is_calibrated_on_the_row_that_is_read(model: Checkpoint,
     assert keys.input > max(np.abs(row["layer0.attention.input"]).max() for row in rows)  # of every token
 
 
-def test_a_random_model_is_right_and_says_where_rounding_is_coarse(tmp_path: Path) -> None:
+def test_a_random_model_is_right_and_rounded_finely(tmp_path: Path) -> None:
     """Weights of transformers' names, with a peaked softmax. Before, half of the noise came of intervals for
-    rows that nobody reads (0.0068), and answers in whole numbers were 0.4 off without a word."""
+    rows that nobody reads, the other half of heads that lie apart, and answers were whole numbers."""
     made, rng = load(folder_of("vit-class", tmp_path)), np.random.default_rng(3)
     noise = [rng.integers(0, 256, (20, 30, 3), dtype=np.uint8) for _ in range(36)]
     states = [embed_image(made, Image.fromarray(each), 16) for each in noise]
@@ -146,5 +146,4 @@ def test_a_random_model_is_right_and_says_where_rounding_is_coarse(tmp_path: Pat
             found = api.classify_locally(unrounded(plan), made, **how)
             wanted = reference(made, hidden, mask).logits
             assert np.abs(found.vector - wanted).max() < 0.02 and not found.warnings
-    (coarse,) = api.classify_locally(plan, made, **how).warnings
-    assert plan.decimals == 0 and "rounded to multiples of 1, and no answer exceeds" in coarse
+    assert plan.decimals >= 1 and not api.classify_locally(plan, made, **how).warnings

@@ -35,9 +35,7 @@ Rows = Mapping[str, RowEstimate]  # by attention, for those that have one
 
 WORTH = 6.0  # nats between an attention's largest and smallest row mean, above which it gets an estimate
 GAIN = 2.0  # nats that it must take off at least
-# rows per feature of a head: with fewer the fit would follow the samples and not the model, and takes one
-# constant a head, which the scores' centres have room for
-PER_FEATURE = 8
+PER_FEATURE = 8  # rows per feature of a head: with fewer the fit would follow the samples and not the model
 RIDGE = 1e-4  # of the mean square of an unknown's factor: directions that the samples hardly show stay out
 ROUNDS = 40  # of reweighting, of estimates with a quadratic part
 # of linear ones: the means of 100 texts that fitted nothing rose up to 2.7 nats above those of the 200 that
@@ -79,7 +77,7 @@ class RowSamples:
     def _add(self, found: Found, real: NDArray[np.bool_], scores: Array) -> None:
         """scores (heads, rows, tokens): of the first rows alone, where no others are asked for."""
         model, a, rows = self._model, found.attention, real[: scores.shape[1]]
-        x = self._input[: len(rows)]
+        x, found.alone = self._input[: len(rows)], len(rows) < len(real)
         queries, padding = (scaled_queries(model, a, x[which]) for which in (rows, ~rows))
         found.add(queries, padding, project(model, a.key, a.heads, self._input[real]))
         each = cooled(scores[:, :, real])
@@ -155,13 +153,14 @@ class LogMeans:
 
 
 class Found:
-    """Rows of one attention. logs: log means (heads, tokens) of each sample; cooled: the same with factors of
-    the scores (factors, heads, tokens), for real tokens and then for padding; keys' second moments as they
-    come."""
+    """Rows of one attention. alone: they are the first of each sample, of an attention that computes no
+    others: too few to fit a query's part to, but of alike queries, for which a constant a head is enough.
+    logs: log means (heads, tokens) of each sample; cooled: the same with factors of the scores (factors,
+    heads, tokens), for real tokens and then for padding; keys' second moments as they come."""
 
     def __init__(self, attention: Attention) -> None:
         heads, size = attention.heads, attention.head_size
-        self.attention = attention
+        self.attention, self.alone = attention, False
         self.logs: list[NDArray[np.float32]] = []
         self.cooled: list[NDArray[np.float32]] = []
         self._queries: list[NDArray[np.float32]] = []  # of real tokens and of padding, by turns
@@ -174,6 +173,7 @@ class Found:
 
     def extend(self, more: Found) -> None:
         """By the rows of further samples."""
+        self.alone = self.alone or more.alone
         self.logs += more.logs
         self.cooled += more.cooled
         self._queries += more._queries
@@ -193,9 +193,10 @@ class Found:
         queries = self.queries
         logs = np.concatenate(self.logs, axis=1).astype(np.float64)
         rows, heads, size = queries.shape
-        if np.ptp(logs) < WORTH:
+        few = rows < PER_FEATURE * size
+        if np.ptp(logs) < WORTH or (few and not self.alone):
             return None
-        if rows < PER_FEATURE * size:
+        if few:
             fits = [_constant(of_head, size) for of_head in logs]
         else:
             spread = [None] * heads if kind == LINEAR else self._spread(rows)

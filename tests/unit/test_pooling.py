@@ -307,7 +307,8 @@ def test_steps_follow_the_length() -> None:
     assert rounding_step(vector, 0, normalise=True) == 0.05
     assert rounded(vector, 3, normalise=False) == (12.346, -16.0, 0.0)
     assert rounded(np.zeros(3), 3, normalise=True) == (0.0, 0.0, 0.0)
-    assert all(np.isfinite(rounded(np.full(4, 1.7e308), 3, normalise=True)))
+    for normalise in (True, False):
+        assert all(np.isfinite(rounded(np.full(4, 1.7e308), 3, normalise=normalise)))
 
 
 @pytest.mark.parametrize("length", [0.03, 0.7, 1.1, 9.9, 21.0, 150.0])

@@ -20,9 +20,11 @@ def rounded(values: NDArray[np.float64], decimals: int, normalise: bool) -> tupl
     times a power of ten: of a vector of length 20 a step of 0.01 becomes 0.0005, of one of length 0.5 it
     becomes 0.02. No digit that is shown is finer than the decrypted vector's were.
     """
+    if not normalise:
+        return tuple(round(float(v), decimals) + 0.0 for v in values)
     step = rounding_step(values, decimals, normalise)
     places = max(0, -math.floor(math.log10(step)))
-    steps = np.round(finished(values, normalise) / step)
+    steps = np.round(finished(values, normalise=True) / step)
     return tuple(round(float(v) * step, places) + 0.0 for v in steps)
 
 

@@ -80,11 +80,8 @@ class FirstTokenAttention:
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
         out, bias = summed(weights.output, weights.output_bias, centred=specs.ending.centred)
-        entry, rows, before = (
-            specs.entry,
-            layout.with_copies(not carried),
-            g * (early.context if early else 1.0),
-        )
+        entry, rows = specs.entry, layout.with_copies(not carried)
+        before = g * (early.context if early else 1.0)
         first = carried_index(layout) if carried else vector.index
         return FirstTokenAttention(
             windows=windows,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tacita.slots.base import Backend, Ct
@@ -28,10 +30,13 @@ def rotate_range(be: Backend, ct: Ct, step: int, count: int) -> list[Ct]:
     Keys: step*1 .. step*(b-1) and step*b, b about sqrt(count). Cost: count/b - 1 full and count*(1 - 1/b)
     hoisted.
     """
+    return [turned for part in rotate_parts(be, ct, step, count) for turned in part]
+
+
+def rotate_parts(be: Backend, ct: Ct, step: int, count: int) -> Iterator[list[Ct]]:
+    """Those of `rotate_range`, about sqrt(count) at a time, for who needs no more of them at once."""
     radix = 1 << (max(1, int(np.sqrt(count))) - 1).bit_length()
-    out: list[Ct] = []
     anchor = ct
     for start in range(0, count, radix):
         anchor = anchor if start == 0 else be.rotate(anchor, step * radix)
-        out += be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])
-    return out
+        yield be.rotate_many(anchor, [step * r for r in range(min(radix, count - start))])

@@ -17,7 +17,7 @@ from tacita.packings.arrays import Array
 from tacita.packings.normed import normalised
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.packings.positional import Positional
-from tacita.packings.rotations import rotate_range
+from tacita.packings.rotations import rotate_parts, rotate_range
 from tacita.packings.rows.early import Early
 from tacita.packings.rows.heads.gathered import Gathered
 from tacita.packings.rows.heads.maps import (
@@ -188,8 +188,14 @@ class Attention:
         spread_exps = be.linear(anchors, self.unpacks[i])
         del anchors
         mask = be.drop_to(mask, min(be.level(mask), be.level(spread_exps[0]), be.level(value)))
-        context = be.dot(spread_exps, rotate_range(be, value, step, window.shifts))
-        sums = fold_copies(be, be.dot(spread_exps, rotate_range(be, mask, step, window.shifts)), window)
+        parts = (rotate_parts(be, ct, step, window.shifts) for ct in (value, mask))
+        acc, first = None, 0
+        for turned in zip(*parts, strict=True):  # few at a time: all are as many as the exponentials
+            exps_of = spread_exps[first : first + len(turned[0])]
+            acc = be.products(list(zip(*turned, strict=True)), [(e,) for e in exps_of], acc)
+            first += len(exps_of)
+        context, sums = (row[0] for row in be.relinearise(acc))
+        sums = fold_copies(be, sums, window)
         return self._unfold(be, i, fold_copies(be, context, window), sums)
 
     def _unfold(self, be: Backend, i: int, context: Ct, sums: Ct) -> list[Ct]:

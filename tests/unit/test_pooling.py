@@ -6,7 +6,7 @@ The definition that answers are compared with is `bert_by_hand`, which shares no
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bert_by_hand
@@ -298,17 +298,27 @@ def test_a_normalised_classifier_is_refused() -> None:
         check(replace(plan, config=wrong))
 
 
+@dataclass(frozen=True)
+class Steps:
+    """As much of a plan as an answer is rounded by."""
+
+    decimals: int = 3
+    step: float = 0.001
+    normalise: bool = True
+
+
 def test_steps_follow_the_length() -> None:
     vector = np.array([12.3456, -16.0, 0.0])  # of length 20.2: steps of 0.00005
-    assert rounded(vector, 3, normalise=True) == (0.6109, -0.7917, 0.0)
-    assert rounded(vector / 40.0, 3, normalise=True) == (0.61, -0.792, 0.0)  # of length 0.5: of 0.002
-    assert rounded(np.array([12.3456, -16.001, 0.0]), 3, normalise=True) == (0.61085, -0.79175, 0.0)
-    assert rounding_step(vector / 39.0, 3, normalise=True) == 0.002
-    assert rounding_step(vector, 0, normalise=True) == 0.05
-    assert rounded(vector, 3, normalise=False) == (12.346, -16.0, 0.0)
-    assert rounded(np.zeros(3), 3, normalise=True) == (0.0, 0.0, 0.0)
+    assert rounded(Steps(), vector) == (0.6109, -0.7917, 0.0)
+    assert rounded(Steps(), vector / 40.0) == (0.61, -0.792, 0.0)  # of length 0.5: of 0.002
+    assert rounded(Steps(), np.array([12.3456, -16.001, 0.0])) == (0.61085, -0.79175, 0.0)
+    assert rounding_step(Steps(), vector / 39.0) == 0.002
+    assert rounding_step(Steps(step=1.0), vector) == 0.05
+    assert rounding_step(Steps(step=2.0**-7), vector / 20.2) == 0.01
+    assert rounded(Steps(normalise=False, step=0.5), vector) == (12.346, -16.0, 0.0)
+    assert rounded(Steps(), np.zeros(3)) == (0.0, 0.0, 0.0)
     for normalise in (True, False):
-        assert all(np.isfinite(rounded(np.full(4, 1.7e308), 3, normalise=normalise)))
+        assert all(np.isfinite(rounded(Steps(normalise=normalise), np.full(4, 1.7e308))))
 
 
 @pytest.mark.parametrize("length", [0.03, 0.7, 1.1, 9.9, 21.0, 150.0])
@@ -319,7 +329,7 @@ def test_rounding_hides_noise_after_normalising_as_well_as_before(length: float)
     values = rng.normal(size=2000)
     values *= length / np.linalg.norm(values)
     noise = 1e-5 * rng.normal(size=values.size)  # the step of 3 decimals is 100 times that
-    moved = np.not_equal(rounded(values, 3, normalise=True), rounded(values + noise, 3, normalise=True))
+    moved = np.not_equal(rounded(Steps(), values), rounded(Steps(), values + noise))
     assert moved.mean() < 0.02
 
 

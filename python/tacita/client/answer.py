@@ -50,7 +50,7 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
     doubts = islice(_doubts(plan.answer, float(np.max(np.abs(values))), sound), 1)
     untrue = (f"outside the calibrated intervals: {doubt}; do not trust the answer" for doubt in doubts)
     told = np.nan_to_num(np.ravel(values))
-    logits = rounded(told, plan.decimals, plan.normalise)
+    logits = rounded(plan, told)
     return read(plan, logits, (*untrue, *_coarse(plan, told)), len(values))
 
 
@@ -81,7 +81,7 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
 def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
     """Of a vector that is normalised the step follows its length, and its entries say how large they are:
     a step of 1 leaves nothing of a vector of length 1."""
-    step = rounding_step(values, plan.decimals, plan.normalise)
+    step = rounding_step(plan, values)
     largest = float(np.max(np.abs(finished(values, True)))) if plan.normalise else plan.answer
     if largest < STEPS * step:
         yield (

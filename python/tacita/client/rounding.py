@@ -8,11 +8,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.plans.head import Head
 from tacita.tasks.embedding import LEAST_LENGTH, finished, length
 
 
-def rounded(values: NDArray[np.float64], decimals: int, normalise: bool) -> tuple[float, ...]:
-    """values: finite, (outputs,), as decrypted -> the answer. decimals: of the plan, for values as decrypted.
+def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
+    """values: finite, (outputs,), as decrypted -> the answer, by the plan's `decimals` or, normalised, its
+    `step`, which is finer: no reader counts the decimals of a vector that is divided by its length.
 
     Decryption leaves noise that depends on the key, and rounding covers it, so a step must stay as large
     beside the noise as the plan made it. Normalising v to v / |v| divides the noise by |v| as well, up to the
@@ -20,17 +22,17 @@ def rounded(values: NDArray[np.float64], decimals: int, normalise: bool) -> tupl
     times a power of ten: of a vector of length 20 a step of 0.01 becomes 0.0005, of one of length 0.5 it
     becomes 0.02. No digit that is shown is finer than the decrypted vector's were.
     """
-    if not normalise:
-        return tuple(round(float(v), decimals) + 0.0 for v in values)
-    step = rounding_step(values, decimals, normalise)
+    if not plan.normalise:
+        return tuple(round(float(v), plan.decimals) + 0.0 for v in values)
+    step = rounding_step(plan, values)
     places = max(0, -math.floor(math.log10(step)))
     steps = np.round(finished(values, normalise=True) / step)
     return tuple(round(float(v) * step, places) + 0.0 for v in steps)
 
 
-def rounding_step(values: NDArray[np.float64], decimals: int, normalise: bool) -> float:
+def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
     """That of `rounded`."""
-    return _above(10.0**-decimals / _size(values)) if normalise else 10.0**-decimals
+    return _above(plan.step / _size(values)) if plan.normalise else 10.0**-plan.decimals
 
 
 def _size(values: NDArray[np.float64]) -> float:

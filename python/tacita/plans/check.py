@@ -16,10 +16,11 @@ from tacita.errors import ShapeError
 from tacita.front.front import FrontConfig, limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.packings.layouts import RULES, Layout
-from tacita.plans.decimals import MOST, least_noise, quiet
+from tacita.plans.decimals import least_noise
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
+from tacita.plans.quiet import MOST, quiet
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
 from tacita.tasks.task import EVERY_TOKEN, PROBLEMS, TASKS, WORDS, labelled

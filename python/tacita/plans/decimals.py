@@ -1,9 +1,5 @@
-"""How many decimals of an answer a client may show: the last one stays far above the noise of decryption.
-
-Noise of a decrypted value depends on the secret key. With a step of at least `QUIET` times the noise, at most
-one number in `QUIET` is rounded otherwise than without noise. That makes the known attacks impractical; it is
-not IND-CPA-D security.
-"""
+"""How many decimals of an answer a client may show: the last one stays far above the noise of decryption
+(`plans/quiet.py`)."""
 
 from __future__ import annotations
 
@@ -12,14 +8,7 @@ from math import ceil, log2
 from tacita.errors import PlanError
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import noise_of
-
-MOST = 3
-QUIET = 2.0**6
-
-
-def quiet(decimals: int, noise: float) -> bool:
-    """Whether answers with this noise may be shown to so many decimals."""
-    return 0 <= decimals <= MOST and 10.0**-decimals >= QUIET * noise
+from tacita.plans.quiet import MOST, quiet
 
 
 def decimals_for(noise: float) -> int:

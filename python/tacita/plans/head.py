@@ -22,7 +22,8 @@ class Head(Protocol):
     normalise: whether the client divides an answer by its length. task, problem: what an answer means
     (`tasks.task`). tokens: of every text. batch: texts in a
     request. answer: bound of an answer's magnitude, by calibration. decimals: to which answers are rounded
-    before anyone sees them. hash: sha256, hex, by which both sides know that they hold the same plan.
+    before anyone sees them; step: what an answer that is normalised is rounded to before it is divided by its
+    length. hash: sha256, hex, by which both sides know that they hold the same plan.
     """
 
     @property
@@ -49,6 +50,8 @@ class Head(Protocol):
     def answer(self) -> float: ...
     @property
     def decimals(self) -> int: ...
+    @property
+    def step(self) -> float: ...
     @property
     def hash(self) -> str: ...
 

@@ -23,6 +23,7 @@ from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
 from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
+from tacita.plans.quiet import finest
 from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
 
 FORMAT = "tacita-plan"
@@ -164,6 +165,11 @@ class Plan:
         data = to_json(self)
         del data["prediction"]
         return hashlib.sha256(canonical(data)).hexdigest()
+
+    @property
+    def step(self) -> float:
+        """See `plans/quiet.py`."""
+        return finest(self.noise, self.decimals)
 
     @property
     def name(self) -> str:

@@ -99,6 +99,11 @@ class TwoPartyPlan:
         """How its numbers are read (`tasks.task`)."""
         return str(self.config.problem)
 
+    @property
+    def step(self) -> float:
+        """As fine as the decimals: what shares leave of noise does not depend on a key."""
+        return 10.0**-self.decimals
+
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of one text; see `cost.seconds`."""
         return cost.seconds(counted(self), int(self.config.layers), link)

@@ -1,11 +1,13 @@
-"""Vectors of images as two parties compute them, beside the float model's: cosines, and whether the nearest
-other image is the same.
+"""Vectors of images as two parties compute them, or ciphertexts, beside the float model's: cosines, and
+whether the nearest other image is the same.
 
     python evaluation/photo_crops.py --wheel scikit_learn-1.4.2-*.whl --output CROPS
     python evaluation/image_vectors.py --model DIR/dinov2 --texts CROPS/calibration.txt \
         --images CROPS/test.txt --json vectors.json
+    python evaluation/image_vectors.py --model DIR/dinov2-1 --scheme thor --backend ckks --limit 3 ...
 
-`sim` has the rounding of two parties and sends nothing; `--backend ckks` runs both parties in this process.
+`sim` has the rounding of two parties, or the noise of ciphertexts, and sends nothing; `--backend ckks` runs
+both parties, or client and server, in this process.
 One line an image as it is done, the summary at the end and in the file.
 """
 
@@ -62,12 +64,16 @@ def main() -> None:
     options.add_argument("--images", type=Path, required=True, help="images to measure, a name a line")
     options.add_argument("--limit", type=int, default=1000)
     options.add_argument("--backend", choices=("sim", "ckks"), default="sim")
+    options.add_argument("--scheme", choices=("bumblebee", "thor"), default="bumblebee")
     options.add_argument("--json", type=Path)
     asked = options.parse_args()
     model = load(asked.model)
     assert model.config.image is not None
     began = time.perf_counter()
-    how: Any = {"scheme": "bumblebee", "tokens": model.config.image.tokens, "texts": load_texts(asked.texts)}
+    tokens = model.config.image.tokens
+    if asked.scheme == "thor":  # whose places are a power of two
+        tokens = 1 << (tokens - 1).bit_length()
+    how: Any = {"scheme": asked.scheme, "tokens": tokens, "texts": load_texts(asked.texts)}
     tacita.embed(how["texts"][0], model=model, backend="plain", **how)  # the plan is kept for the next calls
     print(f"planned in {time.perf_counter() - began:.0f} s", flush=True)
     expected, found = [], []

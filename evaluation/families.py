@@ -29,6 +29,7 @@ import tacita
 from tacita import api
 from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
+from tacita.client.rounding import rounded
 from tacita.errors import TacitaError
 from tacita.front.tokens import MASKS
 from tacita.measure.one import unrounded
@@ -42,7 +43,10 @@ from tacita.server.budget import fixed_bytes
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000
 LENGTHS = (16, 32, 64, 128, 256, 512)
-COLUMNS = ("model", "backend", "task", "tokens", "inputs", "same", "cosine", "error", "predicted_error")
+COLUMNS = (
+    *("model", "backend", "task", "tokens", "inputs", "same", "cosine"),
+    *("error", "predicted_error", "range", "step"),
+)
 COSTS = ("predicted_seconds", "seconds", "predicted_MB", "MB", "peak_GB")
 Array = np.ndarray
 
@@ -56,7 +60,8 @@ def main() -> None:
     options.add_argument("--tokens", type=int, default=LENGTHS[-1], help="at most")
     options.add_argument("--texts", type=Path, help="lines, or a table whose first column is taken")
     options.add_argument("--documents", type=Path, help="the same")
-    options.add_argument("--unrounded", action="store_true", help="as decrypted, which no client shows")
+    options.add_argument("--packing", help="of ciphertexts; by default the scheme's own")
+    options.add_argument("--functions", default="tacita", help="of ciphertexts: tacita or thor")
     options.add_argument("--json", type=Path)
     args = options.parse_args()
     rows: list[dict[str, Any]] = []
@@ -87,21 +92,24 @@ def _measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Figures of one folder. error: the largest of any number that is read (see `compared`)."""
+    """Figures of one folder. error: the largest of any number that is read (see `compared`), as decrypted;
+    step: what a client rounds to, and `same` is counted by. A vector that is normalised is rounded already,
+    by a step of its own."""
     model, backend = tacita.load(folder), args.backend
     given = lines_of(args.texts) if args.texts else texts_of(folder)
     texts = list(islice(_short(model, given, args.tokens), args.inputs + args.calibration))
     known, asked = divided(texts, args.inputs, args.calibration)
     tokens = length(model, texts)
-    plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known)
-    if args.unrounded and isinstance(plan, Plan):
-        plan = unrounded(plan)
-    runs = list(RUNS[backend](plan, model, asked))
+    how: Any = {"packing": args.packing, "functions": args.functions} if SCHEMES[backend] == "thor" else {}
+    plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known, **how)
+    exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
+    runs = list(RUNS[backend](exact, model, asked))
     wanted = [api.reference_logits(plan, model, text) for text in asked]
     index = documents(plan, model, args.documents, {*asked}) if args.documents else None
     return {
         **{"model": _named(folder), "backend": backend, "task": plan.task, "tokens": tokens},
-        **{"decimals": plan.decimals, "inputs": len(asked)},
+        "inputs": len(asked),
+        "step": None if plan.normalise else 10.0**-plan.decimals,
         "warnings": sum(bool(run.answer.warnings) for run in runs),
         **compared(plan, model, runs, wanted, asked, index),
         **costs(plan, runs),
@@ -191,17 +199,23 @@ def compared(
     float model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
-    pairs = [
-        (_rows(np.reshape(run.answer.logits, one.shape), rows), _rows(one, rows))
-        for run, one, rows in zip(runs, wanted, read, strict=True)
-    ]
+    answers = [np.array(run.answer.logits) for run in runs]
+
+    def beside(values: Sequence[Array]) -> list[tuple[Array, Array]]:
+        return [
+            (_rows(np.reshape(values[i], wanted[i].shape), rows), _rows(wanted[i], rows))
+            for i, rows in enumerate(read)
+        ]
+
+    pairs = beside(answers)
+    shown = pairs if plan.normalise else beside([np.array(rounded(plan, values)) for values in answers])
     error = max(float(np.abs(a - b).max()) for a, b in pairs)
     span = max(float(b.max()) for _, b in pairs) - min(float(b.min()) for _, b in pairs)
     embedding = not plan.labels and plan.task != WORDS
     if embedding and index is not None:
-        chosen = [(index @ a.ravel(), index @ b.ravel()) for a, b in pairs]
+        chosen = [(index @ a.ravel(), index @ b.ravel()) for a, b in shown]
     else:
-        chosen = [] if embedding else pairs
+        chosen = [] if embedding else shown
     same = [same_choice(a, b) for a, b in chosen]
     return {
         "error": error,

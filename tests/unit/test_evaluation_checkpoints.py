@@ -82,6 +82,8 @@ class Said:
     logits: tuple[float, ...] = ()
     task: str = ""
     labels: tuple[str, ...] = ()
+    decimals: int = 3
+    normalise: bool = False
 
     @property
     def tokenizer(self) -> Any:
@@ -102,6 +104,12 @@ def test_masked_rows_alone_are_compared() -> None:
     assert (figures["error"], figures["same"], figures["range"]) == (0.25, "1/1", 0.75)
     said = Said(task="tokens", labels=("a", "b"))
     assert families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
+
+
+def test_the_error_is_as_decrypted_and_the_choice_as_a_client_sees_it() -> None:
+    said, found, wanted = Said(labels=("a", "b")), np.array([[1.0002, 1.0004]]), np.array([[1.0, 1.5]])
+    figures = families.compared(said, said, [run_of(found)], [wanted], ["[MASK]"])
+    assert figures["error"] == pytest.approx(0.4996) and figures["same"] == "0/1"  # of equals the first
 
 
 def test_embeddings_are_compared_by_what_is_nearest() -> None:

@@ -17,11 +17,12 @@ from tacita.checkpoint.files import read_json
 from tacita.checkpoint.sentences import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_CLASSES
-from tacita.models.base import EVERY_TOKEN, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
-from tacita.models.encoders.heads import ANSWER, CLASS, EACH, FILL, MODEL
+from tacita.models.base import EVERY_TOKEN, LAST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
+from tacita.models.encoders.heads import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
 from tacita.models.registry import FAMILIES, Config, family_of, named
 
-TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS}
+TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS, CAUSAL: NEXT}
+POOLED = {TEXT: "cls", NEXT: LAST}  # the others answer for every token
 POOLER = "pooler.dense.weight"
 
 
@@ -44,7 +45,7 @@ def read_config(
         return _classifier(folder, config, pooling, module.classifier_pooling(fields))
     if head == MODEL:
         return _encoder(folder, config, pooling, FAMILIES[family].options["pooling"], stored)
-    return _every_token(folder, config, pooling)
+    return _unpooled(folder, config, pooling)
 
 
 def _named(fields: Fields) -> tuple[str, str]:
@@ -63,15 +64,16 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
     if head in (CLASS, EACH):
         labels = fields.labels()
     problem = fields.problem(len(labels)) if head == CLASS else SINGLE_LABEL
-    pooling = "cls" if TASKS[head] == TEXT else EVERY_TOKEN
+    pooling = POOLED.get(TASKS[head], EVERY_TOKEN)
     return {"task": TASKS[head], "labels": labels, "problem": problem, "pooling": pooling}
 
 
-def _every_token(folder: Path, config: Config, asked: str | None) -> Config:
-    """Nothing is pooled."""
-    if asked not in (None, EVERY_TOKEN):
+def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
+    """The task says which tokens are read."""
+    if asked not in (None, config.pooling):
+        of = "with the next token" if config.task == NEXT else "for every token"
         raise CheckpointError(
-            f"{folder}: pooling {asked!r}, the model answers for every token", hint="leave --pooling out"
+            f"{folder}: pooling {asked!r}, the model answers {of}", hint="leave --pooling out"
         )
     if config.task == WORDS and config.vocab > MAX_CLASSES:
         raise CheckpointError(

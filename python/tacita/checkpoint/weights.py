@@ -71,6 +71,9 @@ def read_tensors(
     for name in names.flat:
         if name in tensors and tensors[name].size == np.prod(shapes[name]):
             tensors[name] = tensors[name].reshape(shapes[name])
+    for name in names.transposed:
+        if name in tensors and tensors[name].ndim == 2:
+            tensors[name] = tensors[name].T
     if longer and POSITIONS in tensors and tensors[POSITIONS].ndim == 2:
         tensors[POSITIONS] = tensors[POSITIONS][: shapes[POSITIONS][0]]
     return tensors

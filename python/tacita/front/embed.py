@@ -3,7 +3,8 @@ and the map to the width of the hidden states, if any.
 
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
-padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm.
+padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm. Of a decoder the copies
+stand before the text: see `blocks.sequence.distances.visible`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
         raise InputError(
             f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
         )
-    return pad_hidden(embedded(front, ids, types), tokens)
+    return pad_hidden(embedded(front, ids, types), tokens, left=front.config.last_token)
 
 
 def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
@@ -104,9 +105,9 @@ def encoded(front: Embedder, text: Text) -> Encoding:
     return encoding
 
 
-def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
+def pad_hidden(hidden: Array, tokens: int, *, left: bool = False) -> tuple[Array, Array]:
     """Hidden states of the real tokens -> (states (tokens, hidden), mask): rows are padded with copies of
-    row 0.
+    row 0, behind them or on the left.
 
     Errors: InputError when there is no row, more than `tokens` rows, or a value that is not finite.
     """
@@ -117,9 +118,9 @@ def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
         )
     if not np.isfinite(hidden).all():
         raise InputError("pad_hidden: hidden states hold NaN or infinity", hint="check the embedding step")
-    mask = np.zeros(tokens)
-    mask[: len(hidden)] = 1.0
-    return np.concatenate([hidden, np.repeat(hidden[:1], tokens - len(hidden), axis=0)]), mask
+    mask, copies = np.zeros(tokens), np.repeat(hidden[:1], tokens - len(hidden), axis=0)
+    mask[len(copies) if left else 0 :][: len(hidden)] = 1.0
+    return np.concatenate([copies, hidden] if left else [hidden, copies]), mask
 
 
 def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:

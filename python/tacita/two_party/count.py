@@ -95,10 +95,11 @@ class Cost:
 
 
 class CountTensors:
-    """The operations (see `blocks.tensors`) on shapes; what they cost adds up in `cost`."""
+    """The operations (see `blocks.tensors`) on shapes; what they cost adds up in `cost`. past: tokens before
+    those of the walk, whose keys and values are there."""
 
-    def __init__(self, formats: Formats, bounds: Bounds, tokens: int) -> None:
-        self._formats, self._bounds, self._tokens = formats, bounds, tokens
+    def __init__(self, formats: Formats, bounds: Bounds, tokens: int, past: int = 0) -> None:
+        self._formats, self._bounds, self._tokens, self._past = formats, bounds, tokens, past
         self.cost = Cost()
 
     def enter(self, name: str, x: Shape | None = None) -> None:
@@ -132,13 +133,13 @@ class CountTensors:
         """Local."""
         return x
 
-    def columns(self, x: Shape, parts: int) -> tuple[Shape, ...]:
+    def columns(self, x: Shape, widths: tuple[int, ...]) -> tuple[Shape, ...]:
         """Local."""
-        return ((*x[:-1], x[-1] // parts),) * parts
+        return tuple((*x[:-1], width) for width in widths)
 
     def rows(self, x: Shape, count: int) -> Shape:
         """Local."""
-        return (*x[:-2], min(count, x[-2]), x[-1])
+        return (*x[:-2], min(abs(count), x[-2]), x[-1])
 
     def heads(self, x: Shape, count: int) -> Shape:
         """Local."""
@@ -151,8 +152,13 @@ class CountTensors:
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
         """See the contract."""
         found = (queries[0], queries[1], keys[1])
-        self._shared(queries[0], prod(queries[1:]), prod(keys[1:]), prod(found[1:]))
+        self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
         return found
+
+    def kept(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
+        """Local."""
+        longer = keys[1] + self._past
+        return (keys[0], longer, keys[2]), (values[0], longer, values[2])
 
     def turn(self, x: Shape, rotary: Rotary) -> Shape:
         """Local."""
@@ -187,7 +193,7 @@ class CountTensors:
         """See the contract."""
         left = weights.numerators
         found = (left[0], left[1], values[2])
-        self._shared(left[0], prod(left[1:]), prod(values[1:]), prod(found[1:]))
+        self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
         self.cost.bits += QUOTIENT * _whole(prod(found))
         primes = _quotient_primes(self._formats, self._bounds.attention[name].context)
         self._respond(primes * _ciphertexts(prod(found)), 2)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tacita.blocks import arrays, distances
+from tacita.blocks import arrays
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.blocks.sequence import distances
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
     KINDS,
@@ -134,9 +135,9 @@ class SharedTensors:
             result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))
         return result if add is None else result.plus(self._at(add, f.fraction, f.ring - f.weight, fraction))
 
-    def columns(self, x: Share, parts: int) -> tuple[Share, ...]:
+    def columns(self, x: Share, widths: tuple[int, ...]) -> tuple[Share, ...]:
         """Local."""
-        return tuple(x.like(part) for part in arrays.columns(x.values, parts))
+        return tuple(x.like(part) for part in arrays.columns(x.values, widths))
 
     def rows(self, x: Share, count: int) -> Share:
         """Local."""
@@ -155,7 +156,9 @@ class SharedTensors:
         f = self._formats
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
-        return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
+        stacked = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
+        found = self._product(stacked, right.like(np.swapaxes(right.values, -1, -2)))
+        return found.like(arrays.regrouped(found.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
         """Local: both parties know the angles. At `fraction` bits, whose ring has room for `TURN` more."""
@@ -164,6 +167,10 @@ class SharedTensors:
         left, right = np.split(low.values, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
+
+    def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
+        """The same two: sessions hold no past yet."""
+        return keys, values
 
     def biased(self, scores: Share, relative: Relative, name: str) -> Share:
         """Local: the server adds its table to its own share."""
@@ -185,7 +192,7 @@ class SharedTensors:
         the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
         if self._mask is not None:
-            seen = self._mask * distances.seen(scores.values.shape[-2:], reach)
+            seen = distances.visible(self._mask, scores.values.shape[-2:], reach)
             gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
             scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
         ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
@@ -205,9 +212,10 @@ class SharedTensors:
     def mix(self, weights: Unnormalised[Share], values: Share, name: str) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f, bounds = self._formats, self._bounds.attention[name]
-        mixed = self._product(
-            weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring)
-        )
+        left = weights.numerators
+        right = self._factor(values, f.product_fraction, left.ring)
+        stacked = self._product(left.like(arrays.regrouped(left.values, right.values.shape[-3])), right)
+        mixed = stacked.like(arrays.regrouped(stacked.values, left.values.shape[-3]))
         low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse

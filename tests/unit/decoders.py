@@ -9,11 +9,13 @@ import numpy as np
 from random_checkpoint import make_tokenizer
 
 from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.models.gpt2 import Gpt2Config
 from tacita.models.llama import LlamaConfig
 from tacita.models.registry import tensor_shapes
 
 Array = np.ndarray
 WORDS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
 LLAMA: dict[str, Any] = {
     "layers": 2,
     "hidden": 24,
@@ -32,11 +34,18 @@ LLAMA: dict[str, Any] = {
     "shared": 2,
     "base": 1000.0,
 }
+GPT2 = {name: value for name, value in LLAMA.items() if name not in ("shared", "base", "position_table")}
+GPT2 |= {"activation": "gelu_tanh"}
 
 
 def llama(seed: int = 0, **options: Any) -> Checkpoint:
     """Gammas about one, biases that count."""
     return _random(LlamaConfig(**LLAMA | options), seed)
+
+
+def gpt2(seed: int = 0, **options: Any) -> Checkpoint:
+    """As BERT's sizes are called."""
+    return _random(Gpt2Config(**GPT2 | options), seed)
 
 
 def _random(config: Any, seed: int) -> Checkpoint:
@@ -48,8 +57,19 @@ def _random(config: Any, seed: int) -> Checkpoint:
     return from_tensors(config, tensors, make_tokenizer(config.vocab), name="tiny decoder")
 
 
+def hidden_of(model: Checkpoint, ids: list[int]) -> Array:
+    """(tokens, hidden): what the layers start from."""
+    rows = model.tensors[WORDS][ids]
+    return rows + model.tensors[POSITIONS][: len(ids)] if model.config.position_table else rows
+
+
+def logits(model: Checkpoint, ids: list[int]) -> Array:
+    """(tokens, vocab): of every token what comes next, by the reference of its family."""
+    return (llama_logits if isinstance(model.config, LlamaConfig) else gpt2_logits)(model, ids)
+
+
 def llama_logits(model: Checkpoint, ids: list[int]) -> Array:
-    """(tokens, vocab): of every token what comes next."""
+    """See `logits`."""
     m, t = model.config, model.tensors
     x = t[WORDS][ids]
     for i in range(m.layers):
@@ -72,6 +92,22 @@ def llama_logits(model: Checkpoint, ids: list[int]) -> Array:
     return _rms(x, t["norm.weight"], m.norm_eps) @ t["lm_head.weight"].T
 
 
+def gpt2_logits(model: Checkpoint, ids: list[int]) -> Array:
+    """See `logits`."""
+    m, t = model.config, model.tensors
+    x = t[WORDS][ids] + t[POSITIONS][: len(ids)]
+    for i in range(m.layers):
+        at, d = f"h.{i}.", m.hidden // m.heads
+        q, k, v = np.split(_dense(t, f"{at}attn.c_attn", _layer_norm(t, f"{at}ln_1", x)), 3, axis=1)
+        parts = [[z[:, h * d : (h + 1) * d] for z in (q, k, v)] for h in range(m.heads)]
+        mixed = np.concatenate([_attended(*part) for part in parts], axis=1)
+        x = x + _dense(t, f"{at}attn.c_proj", mixed)
+        y = _dense(t, f"{at}mlp.c_fc", _layer_norm(t, f"{at}ln_2", x))
+        y = 0.5 * y * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (y + 0.044715 * y**3)))
+        x = x + _dense(t, f"{at}mlp.c_proj", y)
+    return _layer_norm(t, "ln_f", x) @ t["lm_head.weight"].T
+
+
 def _attended(q: Array, k: Array, v: Array) -> Array:
     """One head, query by query over the keys up to its own."""
     rows = []
@@ -92,6 +128,11 @@ def _turned(x: Array, base: float) -> Array:
 
 def _rms(x: Array, gamma: Array, epsilon: float) -> Array:
     return gamma * x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + epsilon)
+
+
+def _layer_norm(t: Any, name: str, x: Array) -> Array:
+    x = x - x.mean(axis=1, keepdims=True)
+    return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + 1e-5) * t[f"{name}.weight"] + t[f"{name}.bias"]
 
 
 def _dense(t: Any, name: str, x: Array) -> Array:

@@ -42,7 +42,7 @@ def unseen(name: str, value: Array) -> None:
 
 class FloatTensors:
     """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every
-    value. past: of a decoder that is to go on (`blocks.sequence.past`); its tokens are the first of the mask."""
+    value. past: of a decoder that goes on (`blocks.sequence.past`); its tokens are the first of the mask."""
 
     def __init__(
         self, weights: Weights, mask: Array, see: See = unseen, past: Past[Array] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.options import REACH, RELATIVE, ROTARY, options
+from tacita.blocks.options import CAUSAL, REACH, RELATIVE, ROTARY, options
 from tacita.checkpoint import Checkpoint, embed
 from tacita.front.embed import Text, length_of, parts_of, tokenize
 from tacita.models.registry import attentions
@@ -24,7 +24,7 @@ class Samples:
     each use.
 
     padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
-    are like those of the first token, unless attention knows positions.
+    are like those of the first token, unless attention knows positions and is not causal.
     """
 
     checkpoint: Checkpoint
@@ -35,7 +35,8 @@ class Samples:
     @staticmethod
     def of(checkpoint: Checkpoint, tokens: int, texts: Iterable[Text], given: Sequence[Sample]) -> Samples:
         """Texts over `tokens` tokens are cut at word boundaries. Errors: as `front.embed`."""
-        known = any(options(a) & POSITIONAL for a in attentions(checkpoint.config).values())
+        found = [options(a) for a in attentions(checkpoint.config).values()]
+        known = any(each & POSITIONAL and CAUSAL not in each for each in found)
         cut = [_cut(checkpoint, text, tokens) for text in texts]
         return Samples(checkpoint, cut, given, tokens if known else None)
 

@@ -130,12 +130,14 @@ def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], A
     return ids + [ids[0]] * (tokens - len(ids)), mask
 
 
-def embedded(front: Embedder, ids: list[int], types: list[int]) -> Array:
-    """Sum of the tables, then LayerNorm and a linear map, each where the model has it."""
+def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -> Array:
+    """Sum of the tables, then LayerNorm and a linear map, each where the model has it. past: tokens before
+    these."""
     table, config = front.tensors, front.config
     x = table[WORDS][ids]
     if config.position_table:
-        x = x + table[POSITIONS][config.first_position : config.first_position + len(ids)]
+        first = config.first_position + past
+        x = x + table[POSITIONS][first : first + len(ids)]
     if config.types:
         x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]
     if config.embedding_norm:

@@ -3,19 +3,18 @@ words as the last map; the answer is how well each word comes next. Files keep m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacita.blocks.base import CAUSAL, Attention, Blocks, Dense, FeedForward, Norm, T
-from tacita.errors import CheckpointError
 from tacita.front.front import POSITIONS, WORDS
 from tacita.models import bert
+from tacita.models.decoders import fields
+from tacita.models.decoders.config import DecoderConfig, check_decoder
 from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
 from tacita.models.encoders.heads import Step
 from tacita.models.encoders.layers import Layer, pre_norm
 from tacita.models.encoders.names import Names
-from tacita.omitted import AT_DEFAULT
 
 if TYPE_CHECKING:
     from tacita.checkpoint.fields import Fields
@@ -28,10 +27,8 @@ MAPS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 
 
 @dataclass(frozen=True)
-class Gpt2Config(EncoderConfig):
-    """tied: whether the table of words is the last map, too."""
-
-    tied: bool = field(default=True, metadata=AT_DEFAULT)
+class Gpt2Config(DecoderConfig):
+    """See `DecoderConfig`."""
 
 
 def read(f: Fields, **answer: Any) -> Gpt2Config:
@@ -53,14 +50,15 @@ def read(f: Fields, **answer: Any) -> Gpt2Config:
         norm_eps=f.epsilon("layer_norm_epsilon", 1e-5),
         embedding_norm=False,
         tied=f.flag("tie_word_embeddings", True),
+        ends=fields.ends(f),
         **answer,
     )
 
 
-def names(m: EncoderConfig) -> Names:
+def names(m: DecoderConfig) -> Names:
     """Ours are Hugging Face's but for the tables."""
     parts = {WORDS: "wte.weight", POSITIONS: "wpe.weight"}
-    tied = {"lm_head.weight": "wte.weight"} if getattr(m, "tied", True) else {}
+    tied = {"lm_head.weight": "wte.weight"} if m.tied else {}
     turned = [f"h.{i}.{name}.weight" for i in range(m.layers) for name in MAPS]
     return Names(("transformer.",), parts | tied, transposed=turned)
 
@@ -78,13 +76,7 @@ def forward(b: Blocks[T, A], m: Gpt2Config, x: T, *, all_rows: bool = False) -> 
 
 
 front = bert.front
-
-
-def check(m: Gpt2Config) -> None:
-    """Raises CheckpointError for another task."""
-    check_task(m)
-    if not m.last_token:
-        raise CheckpointError(f"task {m.task!r}", hint="a decoder says what comes next")
+check = check_decoder
 
 
 def _layer(m: Gpt2Config, i: int) -> Layer:

@@ -10,9 +10,9 @@ from tacita.blocks.base import CAUSAL, Attention, Blocks, Dense, FeedForward, No
 from tacita.errors import CheckpointError
 from tacita.models import bert
 from tacita.models.decoders import fields
+from tacita.models.decoders.config import DecoderConfig, check_decoder
 from tacita.models.decoders.fields import BASE, MOST_BASE
 from tacita.models.encoders import heads
-from tacita.models.encoders.config import EncoderConfig, check_task
 from tacita.models.encoders.heads import Step
 from tacita.models.encoders.layers import Layer, pre_norm
 from tacita.models.encoders.names import Names
@@ -29,15 +29,13 @@ KINDS = ("llama", "mistral", "qwen2")
 
 
 @dataclass(frozen=True)
-class LlamaConfig(EncoderConfig):
+class LlamaConfig(DecoderConfig):
     """shared: heads of queries that share one of keys and values. base: of the rotary positions. biases: of
-    queries, keys and values, of the attention's output, of the feed-forward. tied: whether the table of words
-    is the last map, too."""
+    queries, keys and values, of the attention's output, of the feed-forward."""
 
     shared: int = field(default=1, metadata=AT_DEFAULT)
     base: float = field(default=BASE, metadata=AT_DEFAULT)
     biases: tuple[bool, bool, bool] = field(default=(False, False, False), metadata=AT_DEFAULT)
-    tied: bool = field(default=False, metadata=AT_DEFAULT)
 
 
 def read(f: Fields, **answer: Any) -> LlamaConfig:
@@ -62,14 +60,15 @@ def read(f: Fields, **answer: Any) -> LlamaConfig:
         base=fields.base(f),
         biases=(every or kind == "qwen2", every, f.flag("mlp_bias", False)),
         tied=f.flag("tie_word_embeddings", False),
+        ends=fields.ends(f),
         **answer,
     )
 
 
-def names(m: EncoderConfig) -> Names:
+def names(m: DecoderConfig) -> Names:
     """Ours are Hugging Face's but for the table of words."""
     table = "embed_tokens.weight"
-    tied = {"lm_head.weight": table} if getattr(m, "tied", False) else {}
+    tied = {"lm_head.weight": table} if m.tied else {}
     return Names(("model.",), {bert.WORD_TABLE: table, **tied})
 
 
@@ -90,11 +89,11 @@ front = bert.front
 
 def check(m: LlamaConfig) -> None:
     """Raises CheckpointError for another task, and for heads and positions out of range."""
-    check_task(m)
-    if not m.last_token or m.shared < 1 or m.heads % m.shared or not 1.0 <= m.base <= MOST_BASE:
+    check_decoder(m)
+    if m.shared < 1 or m.heads % m.shared or not 1.0 <= m.base <= MOST_BASE:
         raise CheckpointError(
-            f"task {m.task!r}, {m.heads} heads of which {m.shared} share keys, base {m.base:g}",
-            hint="a decoder says what comes next, and its heads are shared evenly",
+            f"{m.heads} heads of which {m.shared} share keys, base {m.base:g}",
+            hint="keys are shared evenly, and angles do not grow",
         )
 
 

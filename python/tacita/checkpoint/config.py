@@ -14,6 +14,8 @@ from typing import Any
 
 from tacita.checkpoint.fields import Fields
 from tacita.checkpoint.files import read_json
+from tacita.checkpoint.gguf.config import fields_of
+from tacita.checkpoint.gguf.place import gguf_of
 from tacita.checkpoint.sentences import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_CLASSES
@@ -29,11 +31,13 @@ POOLER = "pooler.dense.weight"
 def read_config(
     folder: Path, pooling: str | None, embeddings: bool, stored: Callable[[], Collection[str]]
 ) -> Config:
-    """Configuration of a folder. stored: the names of its tensors, asked for only where they decide.
+    """Configuration of a folder, or of a GGUF file. stored: the names of its tensors, asked for only where
+    they decide.
 
     Errors: CheckpointError naming file, field, value and what is supported.
     """
-    fields = Fields(folder / "config.json", read_json(folder / "config.json"))
+    file = gguf_of(folder)
+    fields = fields_of(file) if file else Fields(folder / "config.json", read_json(folder / "config.json"))
     family, head = _named(fields)
     if fields.data.get("quantization_config") is not None:
         fields.refuse("quantization_config", "take the model in single, half or brain precision")

@@ -137,7 +137,7 @@ def test_values_outside_their_range_are_told() -> None:
     narrow = replace(plan.bounds, functions=dict.fromkeys(plan.bounds.functions, (-0.01, 0.01)))
     walkers = [Whole(model, plan), Whole(model, replace(plan, bounds=narrow))]
     for walker, sound in zip(walkers, (True, False), strict=True):
-        found = generated(Clear(model, walker, Choice(), 16), [2, 4], str, Ends(2))
+        found = generated(Clear(model, walker, Choice(), slots=16), [2, 4], str, Ends(2))
         assert [token.sound for token in found] == [sound, sound]
 
 
@@ -147,9 +147,9 @@ def test_values_outside_their_range_are_told() -> None:
         ({"max_tokens": 0}, "0 tokens"),
         ({"stop": [""]}, "stop texts"),
         ({"backend": "ckks"}, "backend 'ckks'"),
-        ({"max_tokens": 58}, "64 positions"),
+        ({"max_tokens": 58}, "58 behind it, the model has 64 positions"),
         ({"backend": "sim", "tokens": 5}, "a prompt of 7 tokens in 5"),
-        ({"backend": "sim", "tokens": 60}, "a prompt of 7 tokens in 60 and 64"),
+        ({"backend": "sim", "tokens": 60}, "a prompt of 7 tokens in 60, 0 before and 64"),
         ({"temperature": -0.1}, "temperature -0.1"),
     ],
 )

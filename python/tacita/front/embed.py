@@ -56,11 +56,11 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
     return pad_hidden(embedded(front, ids, types), tokens, left=front.config.last_token)
 
 
-def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
-    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or
-    huge text, or on a word that a closed vocabulary lacks; CheckpointError.
+def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:
+    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]), or without. Errors: InputError
+    on empty or huge text, or on a word that a closed vocabulary lacks; CheckpointError.
     """
-    encoding = encoded(front, text)
+    encoding = encoded(front, text, special=special)
     return list(encoding.ids), list(encoding.type_ids)
 
 
@@ -82,7 +82,7 @@ def parts_of(text: Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text
 
 
-def encoded(front: Embedder, text: Text) -> Encoding:
+def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
     """What the tokenizer makes of a text. Errors: as `tokenize`."""
     if front.config.image is not None:
         raise InputError("embed: the model takes images, not texts", hint="see front.images.embed_image")
@@ -95,7 +95,7 @@ def encoded(front: Embedder, text: Text) -> Encoding:
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
-    encoding = _encoding(front.tokenizer, parts)
+    encoding = _encoding(front.tokenizer, parts, special)
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
     if front.config.first_token and not encoding.special_tokens_mask[0]:
@@ -150,9 +150,9 @@ def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -
     return np.asarray(x)
 
 
-def _encoding(tokenizer: Any, parts: tuple[str, ...]) -> Encoding:
+def _encoding(tokenizer: Any, parts: tuple[str, ...], special: bool) -> Encoding:
     try:
-        found: Encoding = tokenizer.encode(*parts)
+        found: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
     except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
         raise InputError(
             "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"

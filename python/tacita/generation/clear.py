@@ -21,7 +21,7 @@ from tacita.generation.choice import Choice
 from tacita.models.registry import forward
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.fixed import FixedTensors
-from tacita.two_party.integers import Fixed
+from tacita.two_party.integers import Fixed, encode
 
 Array = NDArray[np.float64]
 
@@ -30,6 +30,9 @@ class Walker(Protocol):
     """A model that remembers the rows that it was given. sound: see `Source`."""
 
     sound: bool
+
+    def begin(self, ids: Sequence[int], padding: int) -> None:
+        """Public tokens stand before the first rows, and right before those behind so much padding."""
 
     def logits(self, rows: Array, mask: Array) -> Array:
         """Of the token behind these rows (new tokens, hidden): (vocab,). mask: of all rows so far."""
@@ -41,12 +44,16 @@ class Floats:
     sound = True
 
     def __init__(self, model: Checkpoint) -> None:
-        self._config, self._weights, self._past = model.config, Weights(model.tensors), Past[Array]()
+        self._model, self._weights, self._past = model, Weights(model.tensors), Past[Array]()
+
+    def begin(self, ids: Sequence[int], padding: int) -> None:
+        """See the contract."""
+        self._past = beginning(self._model, self._weights, ids, padding)
 
     def logits(self, rows: Array, mask: Array) -> Array:
         """See the contract."""
         ops = FloatTensors(self._weights, mask, past=self._past)
-        found: Array = forward(Meaning(ops), self._config, rows)[0]
+        found: Array = forward(Meaning(ops), self._model.config, rows)[0]
         self._past = ops.past
         return found
 
@@ -56,7 +63,16 @@ class Whole:
 
     def __init__(self, model: Checkpoint, plan: TwoPartyPlan) -> None:
         self._plan, self._weights, self._past = plan, Weights(model.tensors), Past[Fixed]()
-        self.sound = True
+        self._model, self.sound = model, True
+
+    def begin(self, ids: Sequence[int], padding: int) -> None:
+        """See the contract. What the party with the model knows, it encodes."""
+        found, bits = beginning(self._model, self._weights, ids, padding), self._plan.formats.product_fraction
+        nodes = {
+            n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
+            for n, (k, v) in found.nodes.items()
+        }
+        self._past = Past(found.rows, nodes)
 
     def logits(self, rows: Array, mask: Array) -> Array:
         """See the contract."""
@@ -67,11 +83,20 @@ class Whole:
 
 
 class Clear:
-    """A `source.Source`. slots: rows of the prompt, padding included; None for as many as it has tokens."""
+    """A `source.Source`. begin: public tokens before every prompt. slots: rows of the prompt, padding
+    included; None for as many as it has tokens."""
 
-    def __init__(self, model: Checkpoint, walker: Walker, choice: Choice, slots: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Checkpoint,
+        walker: Walker,
+        choice: Choice,
+        begin: Sequence[int] = (),
+        slots: int | None = None,
+    ) -> None:
         self._model, self._walker, self._choice, self._slots = model, walker, choice, slots
-        self._chance, self._mask, self._told = np.random.default_rng(choice.seed), np.zeros(0), 0
+        self._begin, self._chance = begin, np.random.default_rng(choice.seed)
+        self._mask, self._told = np.ones(len(begin)), len(begin)
 
     @property
     def sound(self) -> bool:
@@ -81,6 +106,8 @@ class Clear:
     def first(self, prompt: Sequence[int]) -> int:
         """See the contract."""
         rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
+        if self._begin:
+            self._walker.begin(self._begin, len(rows) - len(prompt))
         return self._chosen(rows, mask)
 
     def next(self, token: int) -> int:
@@ -95,3 +122,13 @@ class Clear:
     def _chosen(self, rows: Array, mask: Array) -> int:
         self._mask = np.concatenate([self._mask, mask])
         return self._choice.of(self._walker.logits(rows, self._mask), self._chance)
+
+
+def beginning(model: Checkpoint, weights: Weights, ids: Sequence[int], padding: int) -> Past[Array]:
+    """What a public beginning leaves, in floats: keys and values right before the first token behind so much
+    padding. Where positions are turned, keys depend on the padding, which is the client's secret: the server
+    then offers those of every padding, and the client looks its own up.
+    """
+    ops = FloatTensors(weights, np.ones(len(ids)), past=Past(padding))
+    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
+    return ops.past

@@ -38,6 +38,7 @@ class Request:
     backend: str = "plain"
     tokens: int = TOKENS
     texts: Sequence[Text] | None = None
+    begin: str = ""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):
@@ -61,49 +62,53 @@ def generate(
     backend: str = "plain",
     tokens: int = TOKENS,
     texts: Sequence[Text] | None = None,
+    begin: str = "",
 ) -> Iterator[Token]:
     """What a decoder says behind a prompt, token by token.
 
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
     `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
     backend: "plain" or "sim". tokens: of sim, those of the prompt with its padding. texts: of sim, to
-    calibrate on.
+    calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on shares
+    (`Wish.begin`).
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
     """
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
-    return started(model, prompt, Request(max_tokens, stops, choice, backend, tokens, texts))
+    return started(model, prompt, Request(max_tokens, stops, choice, backend, tokens, texts, begin))
 
 
 def started(model: Model, prompt: str, asked: Request) -> Iterator[Token]:
     """See `generate`."""
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
-    ids, tokenizer = _prompt(loaded, prompt, asked), loaded.tokenizer
+    begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
+    ids, tokenizer = _prompt(loaded, prompt, asked, len(begin)), loaded.tokenizer
     if tokenizer is None:
         raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
     ends = Ends(asked.max_tokens, frozenset(getattr(loaded.config, "ends", ())), asked.stop)
-    return generated(_source(loaded, asked), ids, lambda found: tokenizer.decode(list(found)), ends)
+    return generated(_source(loaded, asked, begin), ids, lambda found: tokenizer.decode(list(found)), ends)
 
 
-def _source(model: Checkpoint, asked: Request) -> Source:
+def _source(model: Checkpoint, asked: Request, begin: Sequence[int]) -> Source:
     """The model in the clear, by its backend."""
     if asked.backend == "plain":
-        return Clear(model, Floats(model), asked.choice)
-    plan = make_two_party_plan(model, Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts))
-    return Clear(model, Whole(model, plan), asked.choice, plan.tokens)
+        return Clear(model, Floats(model), asked.choice, begin)
+    wish = Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts, begin=asked.begin)
+    plan = make_two_party_plan(model, wish)
+    return Clear(model, Whole(model, plan), asked.choice, plan.begin, plan.tokens)
 
 
-def _prompt(model: Checkpoint, prompt: str, asked: Request) -> list[int]:
+def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
     """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions."""
-    ids = tokenize(model, prompt)[0]
+    ids = tokenize(model, prompt, special=not before)[0]
     slots = len(ids) if asked.backend == "plain" else asked.tokens
-    if len(ids) > slots or slots + asked.max_tokens > model.config.positions:
+    if len(ids) > slots or before + slots + asked.max_tokens > model.config.positions:
         raise InputError(
-            f"generate: a prompt of {len(ids)} tokens in {slots} and {asked.max_tokens} behind it, the model "
-            f"has {model.config.positions} positions",
+            f"generate: a prompt of {len(ids)} tokens in {slots}, {before} before and {asked.max_tokens} "
+            f"behind it, the model has {model.config.positions} positions",
             hint="shorten the prompt, or ask for fewer tokens",
         )
     return ids

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
+from tacita.errors import (
+    CheckpointError,
+    GoneError,
+    LateError,
+    PeerError,
+    PlanError,
+    RefusedError,
+    TacitaError,
+)
 from tacita.planning.two_party import require_ordinary
 from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
@@ -41,7 +49,8 @@ class Served:
 
 
 class TwoPartyServer:
-    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together.
+    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together,
+    PlanError for a plan that needs what sessions lack.
 
     limits: default those of a link of 1 Gbit/s. most: texts of a hidden table's key, None for any number.
     """
@@ -56,6 +65,11 @@ class TwoPartyServer:
         require_ordinary(checkpoint.config)
         if plan.config != checkpoint.config:
             raise CheckpointError("serve: the plan is of another model", hint="make it again")
+        if plan.begin:
+            raise PlanError(
+                "serve: the plan has a public beginning, and sessions hold no past yet",
+                hint="tacita generate --backend sim computes it in the clear",
+            )
         self.plan = plan
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
         self._weights = Weights(checkpoint.tensors)

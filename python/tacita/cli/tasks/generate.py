@@ -73,12 +73,21 @@ def run(
     tokens: Annotated[
         int, typer.Option("--tokens", help="Of sim, tokens of the prompt with its padding.", min=2)
     ] = TOKENS,
+    begin: Annotated[
+        str,
+        option(
+            "--begin",
+            help="A text before the prompt that is no secret, as a system prompt or the token that texts "
+            "begin with. Two parties compute nothing for it.",
+        ),
+    ] = "",
     texts: Texts = None,
     json: Json = None,
 ) -> None:
     """Go on behind a text with a decoder, in the clear."""
     choice, timed = Choice(temperature, top_k, seed), Timed()
-    asked = Request(max_tokens, tuple(stop or ()), choice, backend.value, tokens, read_texts(texts))
+    stops, calibration = tuple(stop or ()), read_texts(texts)
+    asked = Request(max_tokens, stops, choice, backend.value, tokens, calibration, begin)
     for token in timed.watch(started(model, prompt, asked)):
         _show(token.text)
     out.print()

@@ -108,6 +108,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
+    room = config.positions - plan.tokens
+    known = all(0 <= token < config.vocab for token in plan.begin)
+    yield "beginning", not plan.begin or (config.last_token and known and len(plan.begin) < room)
     # padded on its left, a text begins at a place that only its client knows
     yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
     if plan.embedding:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
 from tacita.models.registry import forward, front
+from tacita.omitted import AT_DEFAULT
 from tacita.plans.link import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party import cost
@@ -45,7 +46,7 @@ class TwoPartyPlan:
     of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a
     logit, or of the pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
-    `plans.two_party.correlations`).
+    `plans.two_party.correlations`). begin: tokens of a decoder's public beginning (`Wish.begin`).
     """
 
     name: str
@@ -60,6 +61,7 @@ class TwoPartyPlan:
     answer: float
     decimals: int
     correlations: str = "ferret"
+    begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
 
     @cached_property
     def hash(self) -> str:

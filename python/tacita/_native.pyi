@@ -450,11 +450,9 @@ class TwoParty:
         """Products of shape = (rows, inputs, outputs) with the server's weights, before the rows are known.
         The cost of `share_times_weights` with all rows."""
 
-    def times_prepared(
-        self, x: _Shares, prepared: PreparedProduct, weights: _Integers | None
-    ) -> _Shares:
-        """Shares of x (rows, inputs) times the weights, by the next rows that are prepared. From the client one
-        ring element for each of x, nothing back."""
+    def times_prepared(self, x: _Shares, prepared: PreparedProduct, weights: _Integers | None) -> _Shares:
+        """Shares of x (rows, inputs) times the weights, by the next rows that are prepared: from the client
+        one ring element for each of x, nothing back."""
 
     def client_times_server(
         self,

@@ -35,6 +35,7 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import constant, weight_integers
+from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
 from tacita.two_party.turns import turns
 
@@ -62,9 +63,17 @@ class Known:
 
 
 class SharedTensors:
-    """party: the engine's `TwoParty`. watch: called as each node of the model begins."""
+    """party: the engine's `TwoParty`. watch: called as each node of the model begins. prepared: products with
+    weights that were made before their rows were known."""
 
-    def __init__(self, party: Any, known: Known, watch: Watch = lambda node: None) -> None:
+    def __init__(
+        self,
+        party: Any,
+        known: Known,
+        watch: Watch = lambda node: None,
+        prepared: PreparedMaps | None = None,
+    ) -> None:
+        self._prepared = prepared
         self._party, self._formats, self._bounds, self._tokens = (
             party,
             known.formats,
@@ -127,9 +136,10 @@ class SharedTensors:
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         integers = None if weights is None else weight_integers(weights, maps, f.weight)
         shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
-        product = self._party.share_times_weights(
-            self._wide(x).values, integers, shape, f.ring, opened=opened
-        )
+        wide = self._wide(x).values
+        product = self._prepared.product(wide, maps) if self._prepared and not opened else None
+        if product is None:
+            product = self._party.share_times_weights(wide, integers, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
         if weights is not None:
             result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))

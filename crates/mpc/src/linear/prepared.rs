@@ -82,7 +82,8 @@ impl Prepared {
     pub fn times(&mut self, party: &mut Party, x: &[u64], weights: Option<&[i64]>) -> Result<Vec<u64>> {
         let rows = self.check(x.len(), weights.map(<[i64]>::len), party.is_client())?;
         let Shape { inputs, outputs, .. } = self.shape;
-        let first = std::mem::replace(&mut self.used, self.used + rows);
+        let first = self.used;
+        self.used += rows; // before anything is sent: no row may serve twice
         let mut out = self.products[first * outputs..][..rows * outputs].to_vec();
         let mask = self.masks.get(first * inputs..).unwrap_or_default();
         party.measured("share times prepared", |party| {

@@ -45,10 +45,10 @@ class PreparedMaps:
         return min((one.left for one in self._found.values()), default=0)
 
     def product(self, x: Words, maps: Maps) -> Words | None:
-        """This party's share of x (rows, inputs) times the maps; None where they are not prepared for so many
-        rows."""
+        """This party's share of one row x (1, inputs) times the maps; None where none is prepared for them,
+        and for more rows, which are cheaper together."""
         prepared = self._found.get(maps)
-        if prepared is None or prepared.left < len(x):
+        if len(x) != 1 or prepared is None or not prepared.left:
             return None
         found: Words = self._party.times_prepared(x, prepared, self._integers(maps))
         return found

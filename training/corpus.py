@@ -30,7 +30,7 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for intermediate files")
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--sentences", type=int, default=60_000, help="IMDB sentences")
-    parser.add_argument("--variants", type=int, default=100_000, help="training rows with words replaced")
+    parser.add_argument("--variants", type=int, default=250_000, help="training rows with words replaced")
     parser.add_argument("--chunks", type=int, default=1_000, help="IMDB passages of 40 to 110 words")
 
 

@@ -234,7 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_corpus_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, help="model folder to write")
-    parser.add_argument("--pieces", type=int, default=12_000, help="vocabulary size")
+    parser.add_argument("--pieces", type=int, default=15_000, help="vocabulary size")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1.5e-3)
     parser.add_argument("--batch-tokens", type=int, default=2048)

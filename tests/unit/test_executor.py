@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.errors import PlanError
+from tacita.errors import LevelError, PlanError
 from tacita.placement.formulas import formula_prices
 from tacita.placement.placement import Placement, place, place_greedily
 from tacita.placement.simulate import StageSimulator
@@ -129,3 +129,11 @@ def test_progress_ends_with_nothing_left_and_inspect_sees_each_stage() -> None:
 def test_another_circuit_is_refused() -> None:
     with pytest.raises(PlanError, match="other stages"):
         executor.run([], circuit(), PlainBackend(SLOTS, MAX), {})
+
+
+def test_pairs_that_have_no_level_left_are_a_level_error() -> None:
+    """Who looks for the lowest level of a mask meets them, and goes on with a higher one."""
+    be = PlainBackend(SLOTS, MAX)
+    tensors = {"a": (be.encrypt(np.zeros(SLOTS), 1),), "b": (be.encrypt(np.zeros(SLOTS), 0),)}
+    with pytest.raises(LevelError, match="bootstrap of 1 pairs: 1 real"):
+        executor.refresh(be, tensors, frozenset(), ("complex",))

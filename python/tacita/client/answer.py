@@ -85,6 +85,6 @@ def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
     largest = float(np.max(np.abs(finished(values, True)))) if plan.normalise else plan.answer
     if largest < STEPS * step:
         yield (
-            f"rounded to multiples of {step:g}, and no answer exceeds {largest:.2g}: the plan's noise "
-            "leaves no more decimals; another preset or scheme may"
+            f"rounded to multiples of {step:g}, and no answer exceeds {largest:.2g}: the plan's noise leaves "
+            "no more decimals; a plan with --packing multidiagonal --functions thor or another scheme may"
         )

@@ -37,6 +37,7 @@ from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plans.scheme import first_shape, shape_of
 from tacita.plans.strict_json import printable
 from tacita.run.executor import Progress
+from tacita.run.resources import trim
 
 TRIALS = 2  # samples on which `sim` predicts the error of the answer
 
@@ -260,6 +261,7 @@ def _circuit(made: _Made) -> Circuit:
         raise PlanError(
             f"the plan's circuit cannot be built ({error!s:.200})", hint="make the plan again"
         ) from error
+    trim()  # a server measures what is taken next, and keys come after it
     return circuit
 
 

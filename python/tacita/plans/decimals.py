@@ -17,7 +17,8 @@ def decimals_for(noise: float) -> int:
     if not found:
         raise PlanError(
             f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",
-            hint="take a preset with a larger scale (n16_leveled, n16), or a model whose answers are smaller",
+            hint="take a preset with a larger scale (n16_leveled, n16), for one text --packing multidiagonal "
+            "--functions thor, which is quieter and takes longer, or a model whose answers are smaller",
         )
     return found[-1]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
-from tacita.errors import PlanError
+from tacita.errors import LevelError, PlanError
 from tacita.packings.pairs import doubled_parts
 from tacita.plans.plan import PlacedStage
 from tacita.slots.base import Backend, Ct, Kind
@@ -115,7 +115,8 @@ def refresh(
     planned: kinds of the bootstraps as placement chose them; as many real ciphertexts as that takes go two by
     two, as (a + ib) / 2. The parts are then z + conj(z) and -i(z - conj(z)); the half costs a level where
     levels are worth nothing, so only ciphertexts above level 0 are paired. Cost beside the bootstraps: one
-    conjugation per pair.
+    conjugation per pair. Raises LevelError where fewer of them are above level 0 than were planned: a mask
+    that came too low drags along what it is multiplied with.
     """
     wanted = dict.fromkeys(tensors, be.max_level) | dict(levels or {})
     found: dict[Slot, Ct] = {}
@@ -136,6 +137,11 @@ def _groups(
     slots = [(name, i) for name, cts in tensors.items() for i in range(len(cts))]
     pairable = [s for s in slots if s[0] not in complex_names and be.level(tensors[s[0]][s[1]]) >= 1]
     count = planned.count("complex") - sum(name in complex_names for name, _ in slots)
+    if 2 * count > len(pairable):
+        raise LevelError(
+            f"bootstrap of {count} pairs: {len(pairable)} real ciphertexts have the level that a pair costs",
+            hint="make the plan again",
+        )
     pairs = list(zip(pairable[0 : 2 * count : 2], pairable[1 : 2 * count : 2], strict=True))
     paired = {s for pair in pairs for s in pair}
     groups: list[tuple[tuple[Slot, ...], Kind]] = [(pair, "complex") for pair in pairs]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
 from tacita.slots.bootstraps.coefficients import INPUT_LEVEL, CoefficientMatrix, check_product, product_level
 from tacita.slots.bootstraps.harmonics import apply_harmonics, level_after
+from tacita.slots.kept import kept_with
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import (
     check_matmul,
@@ -29,6 +29,7 @@ from tacita.slots.matrices import (
 
 Values = npt.NDArray[Any]
 MAX_INT = 1 << 20
+KEPT = 64  # tables of linear maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +291,7 @@ def _inner_sums(plan: LinearPlan, rotated: list[Values]) -> Iterator[Values]:
         yield inner.reshape(-1)
 
 
-@lru_cache(maxsize=64)
+@kept_with(KEPT)
 def _terms_of(plan: LinearPlan) -> dict[tuple[int, int], list[tuple[int, int, int, Any]]]:
     """(output, giant) -> its (input, baby, vector, positions at which the vector is not zero)."""
     where = [_positions(v) for v in plan.vectors]
@@ -310,7 +311,7 @@ def _positions(v: Values) -> Any:
     return slice(int(found[0]), int(found[-1]) + 1, steps.pop())
 
 
-@lru_cache(maxsize=64)
+@kept_with(KEPT)
 def _table(plan: LinearPlan) -> Values | None:
     """[period, pairs (output, giant), pairs (input, baby)], or None when that would be too large or nearly
     empty."""

@@ -83,14 +83,15 @@ class Response:
 class Cost:
     """Of one text, both directions together. nodes: in the order in which they begin.
 
-    bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns."""
+    maps: products with weights, in the order in which they come. bits: sent. transfers: correlated ones used.
+    multiplications: of weights with values. numbers: that the client learns."""
 
     bits: float = 0.0
     transfers: int = 0
     multiplications: float = 0.0
     responses: list[Response] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
+    maps: list[tuple[Dense, ...]] = field(default_factory=list)
     numbers: int = 0
 
 
@@ -117,6 +118,7 @@ class CountTensors:
     ) -> Shape:
         """See the contract."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
+        self.cost.maps.append(maps)
         self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)
         self.cost.multiplications += float(prod(x) * outputs)
         return rows, outputs

@@ -17,6 +17,7 @@ import numpy as np
 from tacita.blocks import arrays
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.sequence import distances
+from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
     KINDS,
@@ -35,8 +36,9 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import constant, weight_integers
+from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
-from tacita.two_party.turns import turns
+from tacita.two_party.turns import turned_from
 
 Watch = Callable[[str], None]
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
@@ -46,25 +48,37 @@ ENGINE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "gelu_tanh": ("gelu", {"abs4": "tanh4", "abs8": "tanh8"}),
     "silu": ("silu", {"abs4": "abs8", "abs8": "abs16"}),
 }
+CHOICE_FRACTION = 10  # at which numbers are told apart whose largest is looked for
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
 
 
 @dataclass(frozen=True)
 class Known:
     """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client
-    alone."""
+    alone. opens: whether the client learns the answer as it is."""
 
     formats: Formats
     bounds: Bounds
     tokens: int
     weights: Weights | None = None
     mask: Array | None = None
+    opens: bool = True
 
 
 class SharedTensors:
-    """party: the engine's `TwoParty`. watch: called as each node of the model begins."""
+    """party: the engine's `TwoParty`. watch: called as each node of the model begins. prepared: products with
+    weights that were made before their rows were known. past: of a decoder that is to go on
+    (`blocks.sequence.past`); its tokens are the first of those that `known` counts."""
 
-    def __init__(self, party: Any, known: Known, watch: Watch = lambda node: None) -> None:
+    def __init__(
+        self,
+        party: Any,
+        known: Known,
+        watch: Watch = lambda node: None,
+        prepared: PreparedMaps | None = None,
+        past: Past[Share] | None = None,
+    ) -> None:
+        self._prepared, self._keeper, self._keeps = prepared, Keeper(past), past is not None
         self._party, self._formats, self._bounds, self._tokens = (
             party,
             known.formats,
@@ -72,7 +86,13 @@ class SharedTensors:
             known.tokens,
         )
         self._weights, self._mask, self._watch = known.weights, known.mask, watch
+        self._opens = known.opens
         self._client = bool(party.is_client)
+
+    @property
+    def past(self) -> Past[Share]:
+        """What the next step needs of this walk."""
+        return self._keeper.then(self._tokens)
 
     def enter(self, name: str, x: Share | None = None) -> None:
         """Tells the watcher."""
@@ -96,6 +116,14 @@ class SharedTensors:
         total = self._party.receive_revealed(mine.values, mine.ring)
         return opened(mine.like(total), np.zeros_like(total))
 
+    def largest(self, x: Share, bound: float) -> Share:
+        """x (1, n), values up to `bound` -> (1,): the number of the largest, of equal ones the first."""
+        ring = math.ceil(math.log2(max(bound, 1.0))) + 2 + CHOICE_FRACTION  # holds their differences
+        low = self._scaled(x, CHOICE_FRACTION).reduced(ring)
+        places = max(1, (x.values.shape[-1] - 1).bit_length())
+        _, index = self._party.argmax_rows(np.ascontiguousarray(low.values), ring, places)
+        return Share(index.reshape(-1), places, 0)
+
     def words(self, values: Words, ring: int) -> Share:
         """What a look-up in a hidden table left, modulo 2^ring."""
         return Share(values, ring, self._formats.table)
@@ -116,7 +144,8 @@ class SharedTensors:
         """Local."""
         if self._weights is None:
             return x
-        return x.plus(from_floats(self._weights.positions(p, x.values.shape[-2]), x.fraction, x.ring))
+        rows = self._weights.positions(p, x.values.shape[-2], self._keeper.first)
+        return x.plus(from_floats(rows, x.fraction, x.ring))
 
     def linear(
         self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
@@ -127,9 +156,10 @@ class SharedTensors:
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         integers = None if weights is None else weight_integers(weights, maps, f.weight)
         shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
-        product = self._party.share_times_weights(
-            self._wide(x).values, integers, shape, f.ring, opened=opened
-        )
+        wide, opened = self._wide(x).values, opened and self._opens
+        product = self._prepared.product(wide, maps) if self._prepared and not opened else None
+        if product is None:
+            product = self._party.share_times_weights(wide, integers, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
         if weights is not None:
             result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))
@@ -163,14 +193,25 @@ class SharedTensors:
     def turn(self, x: Share, rotary: Rotary) -> Share:
         """Local: both parties know the angles. At `fraction` bits, whose ring has room for `TURN` more."""
         low = self._scaled(x, self._formats.fraction)
-        cos, sin = (c.view(np.uint64) for c in turns(rotary.base, *x.values.shape[-2:], TURN))
+        table = turned_from(rotary.base, self._keeper.first, x.values.shape[-2:], TURN)
+        cos, sin = (c.view(np.uint64) for c in table)
         left, right = np.split(low.values, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
 
     def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
-        """The same two: sessions hold no past yet."""
-        return keys, values
+        """At the fraction bits at which they are multiplied, keys in the ring of scores: what that takes is
+        done once for every row."""
+        if not self._keeps:
+            return keys, values
+        f = self._formats
+        found = [
+            self._factor(keys, f.product_fraction, f.score_ring(self._bounds.attention[name])),
+            self._scaled(values, f.product_fraction),
+        ]
+        if before := self._keeper.before(name):
+            found = [old.behind(new) for old, new in zip(before, found, strict=True)]
+        return self._keeper.keep(name, found[0], found[1])
 
     def biased(self, scores: Share, relative: Relative, name: str) -> Share:
         """Local: the server adds its table to its own share."""

@@ -231,7 +231,14 @@ def test_progress_of_a_resumed_run_counts_all_stages(tmp_path: Path) -> None:
     executor.run(PLACED, STAGES, be, dict(live), reached=point.append)
     seen: list[executor.Progress] = []
     executor.run(
-        PLACED, STAGES, be, point[1].live, begin=point[1].index, predicted=[1, 2, 3, 4], progress=seen.append
+        PLACED,
+        STAGES,
+        be,
+        point[1].live,
+        begin=point[1].index,
+        complex_names=point[1].complex_names,
+        predicted=[1, 2, 3, 4],
+        progress=seen.append,
     )
     assert [(now.stage, now.index, now.total) for now in seen] == [
         ("twist", 2, 4),

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import hidden_of, llama, logits
+from decoders import hidden_of, logits
 from test_decoders_fixed import MODELS, plan_of
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import pad_hidden
 from tacita.protocol.party import Party, pair
-from tacita.protocol.writing import Writer
+from tacita.two_party.writing import Writer
 
 PROMPT = [7, 3, 19, 22, 5]
 
@@ -30,7 +30,7 @@ def written(model: Any, count: int, padding: int) -> tuple[list[int], list[Any]]
         for _ in range(count):
             found = writer.read(lambda ops, given=given: ops.own(given), len(given), mask)
             ids.append(writer.learn(writer.choose(found)))
-            given, mask = hidden_of(model, ids)[-1:], np.ones(1)
+            given, mask = hidden_of(model, ids)[-1:], np.append(mask, 1.0)
             costs.append((party.native.bytes_sent, party.native.bytes_received, party.native.rounds))
         return ids[len(PROMPT) :], costs
 
@@ -44,7 +44,7 @@ def written(model: Any, count: int, padding: int) -> tuple[list[int], list[Any]]
 
     with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
         running = [pool.submit(work, party) for work, party in zip((client, server), parties, strict=True)]
-        return [future.result() for future in running][0]
+        return next(future.result() for future in running)
 
 
 def greedy(model: Any, count: int) -> list[int]:

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tacita.blocks.floats import See
 from tacita.calibrate.ranges import INPUT, Estimate, Ranges, Watch
 from tacita.calibrate.row_estimates import Found, Rows, RowSamples, estimator
 from tacita.calibrate.samples import Array, Sample
-from tacita.blocks.floats import See
 from tacita.checkpoint import Checkpoint
 from tacita.models.reference import reference
 from tacita.models.registry import Config, attentions, shapes

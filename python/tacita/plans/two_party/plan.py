@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from tacita.blocks.base import Dense
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
@@ -24,6 +25,7 @@ from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party import cost
 from tacita.plans.two_party.correlations import quicker
 from tacita.plans.typed_json import canonical, to_json
+from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     Bounds,
     EmbeddingBounds,
@@ -115,9 +117,25 @@ class TwoPartyPlan:
         return int(counted(self).bits / 8)
 
     @property
+    def room(self) -> int:
+        """Tokens that a text may have, those of a public beginning included."""
+        return self.tokens + len(self.begin)
+
+    @property
+    def vocab(self) -> int:
+        """Words that a tokenizer tells apart."""
+        return int(self.config.vocab)
+
+    @cached_property
+    def step_maps(self) -> tuple[tuple[Dense, ...], ...]:
+        """The products with weights that one further token takes."""
+        return tuple(counted(self, 1, self.room - 1).maps)
+
+    @property
     def numbers(self) -> int:
-        """Those that the client learns of one text: a row of them, or one for every token."""
-        return counted(self).numbers
+        """Those that the client learns of one text: a row of them, or one for every token; of a text that is
+        written, its tokens."""
+        return self.tokens if self.task == NEXT else counted(self).numbers
 
     def for_link(self, bits_per_second: float) -> TwoPartyPlan:
         """With the correlated transfers that are quicker over such a link, for a session of one text."""
@@ -134,11 +152,13 @@ class TwoPartyPlan:
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 
-def counted(plan: TwoPartyPlan) -> Cost:
-    """What one text costs. Takes a millisecond."""
-    ops, tokens = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.tokens
+def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
+    """What one text costs, or so many rows of a decoder's behind those that both hold. Takes a
+    millisecond."""
+    rows = rows or plan.tokens
+    ops = CountTensors(plan.formats, plan.bounds, rows + past, past)
     hidden = plan.embedding is not None
-    x = ops.words(tokens, plan.word_size, words_ring(plan)) if hidden else (tokens, plan.hidden)
+    x = ops.words(rows, plan.word_size, words_ring(plan)) if hidden else (rows, plan.hidden)
     ops.answer(*plan.run(ops, x))
     return ops.cost
 

@@ -9,13 +9,15 @@ whose formats, roundings and polynomials decide which token comes next there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tacita.api import Model, load
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, InputError
 from tacita.front.embed import Text, tokenize
+from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.source import Ends, Source, Token, generated
@@ -85,11 +87,27 @@ def started(model: Model, prompt: str, asked: Request) -> Iterator[Token]:
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
-    ids, tokenizer = _prompt(loaded, prompt, asked, len(begin)), loaded.tokenizer
+    ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
+    return generated(_source(loaded, asked, begin), ids, spell, ends_of(loaded.config, asked))
+
+
+def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:
+    """A prompt's tokens, without those that the tokenizer adds where they stand behind a beginning. Raises
+    InputError, CheckpointError."""
+    return tokenize(front, prompt, special=not begun)[0]
+
+
+def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
+    """Tokens -> their text. Raises CheckpointError where there is no tokenizer."""
+    tokenizer = front.tokenizer
     if tokenizer is None:
         raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
-    ends = Ends(asked.max_tokens, frozenset(getattr(loaded.config, "ends", ())), asked.stop)
-    return generated(_source(loaded, asked, begin), ids, lambda found: tokenizer.decode(list(found)), ends)
+    return lambda found: str(tokenizer.decode(list(found)))
+
+
+def ends_of(config: Any, asked: Request) -> Ends:
+    """What ends a text: what was asked for, and the tokens of the model's folder."""
+    return Ends(asked.max_tokens, frozenset(getattr(config, "ends", ())), asked.stop)
 
 
 def _source(model: Checkpoint, asked: Request, begin: Sequence[int]) -> Source:
@@ -103,7 +121,7 @@ def _source(model: Checkpoint, asked: Request, begin: Sequence[int]) -> Source:
 
 def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
     """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions."""
-    ids = tokenize(model, prompt, special=not before)[0]
+    ids = ids_of(model, prompt, begun=before > 0)
     slots = len(ids) if asked.backend == "plain" else asked.tokens
     if len(ids) > slots or before + slots + asked.max_tokens > model.config.positions:
         raise InputError(

@@ -119,7 +119,7 @@ class CountTensors:
         """See the contract."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
         self.cost.maps.append(maps)
-        self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)
+        self.cost.bits += product_bits(rows, x[1], outputs)
         self.cost.multiplications += float(prod(x) * outputs)
         return rows, outputs
 
@@ -259,6 +259,16 @@ class CountTensors:
 
     def _respond(self, count: int, terms: int) -> None:
         self.cost.responses.append(Response(count, terms))
+
+
+def product_bits(rows: int, inputs: int, outputs: int) -> float:
+    """Of shares (rows, inputs) times weights (inputs, outputs)."""
+    return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
+
+
+def prepared_bits(formats: Formats, inputs: int) -> float:
+    """Of one row times weights that were prepared for it."""
+    return float(formats.ring * inputs)
 
 
 def _quotient_primes(formats: Formats, context: float) -> int:

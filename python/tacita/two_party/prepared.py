@@ -17,6 +17,7 @@ from tacita.two_party.integers import Integers, weight_integers
 from tacita.two_party.residues import Words
 
 Maps = tuple[Dense, ...]
+AT_ONCE = 32  # rows that are prepared together
 
 
 class PreparedMaps:

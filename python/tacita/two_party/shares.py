@@ -20,6 +20,7 @@ from tacita.blocks.sequence import distances
 from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
+    CHOICE_FRACTION,
     KINDS,
     MEAN_RING,
     MEAN_VALUE,
@@ -31,6 +32,7 @@ from tacita.two_party.base import (
     Formats,
     Interval,
     Unnormalised,
+    choice_ring,
     range_bits,
     unknown_kind,
     unknown_option,
@@ -48,7 +50,6 @@ ENGINE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "gelu_tanh": ("gelu", {"abs4": "tanh4", "abs8": "tanh8"}),
     "silu": ("silu", {"abs4": "abs8", "abs8": "abs16"}),
 }
-CHOICE_FRACTION = 10  # at which numbers are told apart whose largest is looked for
 ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits than the answer is good for
 
 
@@ -118,7 +119,7 @@ class SharedTensors:
 
     def largest(self, x: Share, bound: float) -> Share:
         """x (1, n), values up to `bound` -> (1,): the number of the largest, of equal ones the first."""
-        ring = math.ceil(math.log2(max(bound, 1.0))) + 2 + CHOICE_FRACTION  # holds their differences
+        ring = choice_ring(bound)
         low = self._scaled(x, CHOICE_FRACTION).reduced(ring)
         places = max(1, (x.values.shape[-1] - 1).bit_length())
         _, index = self._party.argmax_rows(np.ascontiguousarray(low.values), ring, places)

@@ -22,11 +22,10 @@ from tacita.blocks.sequence.past import Past
 from tacita.blocks.weights import Weights
 from tacita.errors import PeerError, PlanError
 from tacita.two_party.base import Array, Bounds, Formats
-from tacita.two_party.prepared import Maps, PreparedMaps
+from tacita.two_party.prepared import AT_ONCE, Maps, PreparedMaps
 from tacita.two_party.residues import Share, from_floats
 from tacita.two_party.shares import Known, SharedTensors, Watch
 
-AT_ONCE = 32  # tokens whose products with weights are prepared together
 MOST_NOISE = 32.0  # one of Gumbel's numbers is larger with a chance of e^-32, and is cut there
 
 Begun = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node

@@ -11,9 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
+from tacita.cli.ask.running import connecting
 from tacita.cli.console import err, out, shown, write_report
-from tacita.cli.options import Json, Texts, option, read_texts
+from tacita.cli.options import Begin, Json, Texts, option, read_texts
 from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.cli.two_party.connect import Connection
+from tacita.cli.two_party.connection import cost_line
+from tacita.cli.two_party.writing import Written
+from tacita.errors import InputError
 from tacita.generation.choice import Choice
 from tacita.generation.generate import TOKENS, Request, started
 from tacita.generation.source import Token
@@ -54,9 +59,13 @@ class Timed:
         }
 
 
+@connecting
 def run(
+    connection: Connection | None,
     prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
-    model: Annotated[Path, option("--model", help="Hugging Face folder of a decoder, or a GGUF file.")],
+    model: Annotated[
+        Path | None, option("--model", help="Hugging Face folder of a decoder, or a GGUF file.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
     temperature: Annotated[
         float, typer.Option("--temperature", help="Above 0, tokens are drawn by chance.", min=0.0)
@@ -73,28 +82,58 @@ def run(
     tokens: Annotated[
         int, typer.Option("--tokens", help="Of sim, tokens of the prompt with its padding.", min=2)
     ] = TOKENS,
-    begin: Annotated[
-        str,
-        option(
-            "--begin",
-            help="A text before the prompt that is no secret, as a system prompt or the token that texts "
-            "begin with. Two parties compute nothing for it.",
-        ),
-    ] = "",
+    begin: Begin = "",
     texts: Texts = None,
     json: Json = None,
 ) -> None:
-    """Go on behind a text with a decoder, in the clear."""
+    """Go on behind a text with a decoder: in the clear, or by --connect with a server that sees neither the
+    text nor what comes behind it."""
     choice, timed = Choice(temperature, top_k, seed), Timed()
     stops, calibration = tuple(stop or ()), read_texts(texts)
     asked = Request(max_tokens, stops, choice, backend.value, tokens, calibration, begin)
-    for token in timed.watch(started(model, prompt, asked)):
-        _show(token.text)
-    out.print()
-    write_report(json, timed.report())
+    if connection is None:
+        _told(timed, started(_folder(model), prompt, asked))
+        write_report(json, timed.report())
+    else:
+        _require_nothing(model, backend, begin, texts)
+        _connected(timed, prompt, asked, connection, json)
     if not all(token.sound for token in timed.tokens):
         err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
         raise typer.Exit(UNTRUSTED)
+
+
+def _told(timed: Timed, tokens: Iterator[Token]) -> None:
+    """Shows each as it comes."""
+    for token in timed.watch(tokens):
+        _show(token.text)
+    out.print()
+
+
+def _connected(timed: Timed, prompt: str, asked: Request, how: Connection, json: Path | None) -> None:
+    """What came before a connection broke for good, or Ctrl-C, is reported too."""
+    written = Written(how)
+    try:
+        _told(timed, written.tokens(prompt, asked))
+    finally:
+        written.close()
+        if timed.tokens:
+            write_report(json, timed.report() | written.cost)
+    out.print(f"session: {cost_line(written.cost, sum(timed.seconds))}", soft_wrap=True)
+
+
+def _folder(model: Path | None) -> Path:
+    if model is None:
+        raise InputError("generate: no model", hint="--model FOLDER, or --connect HOST:PORT")
+    return model
+
+
+def _require_nothing(model: Path | None, backend: Clear, begin: str, texts: Path | None) -> None:
+    """Raises InputError for what the server decides."""
+    given = {"--model": model, "--backend sim": backend is Clear.sim, "--begin": begin, "--texts": texts}
+    if named := [name for name, value in given.items() if value]:
+        raise InputError(
+            f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
+        )
 
 
 def _show(text: str) -> None:

@@ -30,6 +30,7 @@ from tacita.two_party.base import (
     Bounds,
     EmbeddingBounds,
     Formats,
+    choice_ring,
 )
 from tacita.two_party.count import Cost, CountTensors
 
@@ -125,6 +126,11 @@ class TwoPartyPlan:
     def vocab(self) -> int:
         """Words that a tokenizer tells apart."""
         return int(self.config.vocab)
+
+    @property
+    def choice_ring(self) -> int:
+        """Bits in which logits are compared."""
+        return choice_ring(self.answer)
 
     @cached_property
     def step_maps(self) -> tuple[tuple[Dense, ...], ...]:

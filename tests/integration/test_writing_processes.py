@@ -77,7 +77,7 @@ def test_a_stop_text_at_once(server: Served) -> None:
     ],
 )
 def test_what_a_server_does_not_do_is_refused(server: Served, more: tuple[str, ...], says: str) -> None:
-    done = generate(server, PROMPT, *more)
+    done = generate(server, PROMPT, "--max-tokens", "2", *more)
     assert done.returncode == 2 and says in done.stderr
 
 

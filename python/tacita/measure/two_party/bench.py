@@ -35,6 +35,9 @@ class Settings:
     small: bool = False
     world: str = WORLD
     sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
 
 
 def cases(settings: Settings | None = None) -> Mapping[str, Case]:
@@ -89,9 +92,9 @@ def processor() -> str:
 def _known(name: str, how: Settings) -> Case:
     all_cases = cases(how)
     if name not in all_cases:
-        raise InputError(f"bench two-party: no case {name}", hint="one of " + ", ".join(all_cases))
+        raise InputError(f"bench: no case {name}", hint="one of " + ", ".join(all_cases))
     if missing := all_cases[name].available(_order(name, "client", LOOPBACK, how, "").options):
-        raise InputError(f"bench two-party: {name}: {missing}")
+        raise InputError(f"bench: {name}: {missing}")
     return all_cases[name]
 
 
@@ -119,4 +122,7 @@ def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Orde
         data,
         how.small,
         sentences=how.sentences,
+        prompt=how.prompt,
+        new=how.new,
+        begin=how.begin,
     )

@@ -27,7 +27,8 @@ class Options:
     """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
     tests.
 
-    sentences: how many of them the protocol itself answers, None for all.
+    sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
+    is written, tokens of the prompt, tokens behind it, and its public beginning.
     """
 
     model: Path | None = None
@@ -35,6 +36,9 @@ class Options:
     threads: int = 1
     small: bool = False
     sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
 
 
 @dataclass(frozen=True)

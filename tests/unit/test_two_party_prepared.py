@@ -13,9 +13,9 @@ from tacita.blocks.base import Dense
 from tacita.blocks.weights import Weights
 from tacita.protocol.party import Party, pair
 from tacita.two_party.base import Bounds, Formats
-from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share, opened, reduced
 from tacita.two_party.shares import Known, SharedTensors
+from tacita.two_party.steps.prepared import PreparedMaps
 
 FORMATS, ROWS = Formats(), 3
 RNG = np.random.default_rng(5)

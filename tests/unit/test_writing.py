@@ -13,7 +13,7 @@ from test_decoders_fixed import MODELS, plan_of
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import pad_hidden
 from tacita.protocol.party import Party, pair
-from tacita.two_party.writing import Writer
+from tacita.two_party.steps.writing import Writer
 
 PROMPT = [7, 3, 19, 22, 5]
 

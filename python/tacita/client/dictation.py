@@ -24,7 +24,7 @@ from tacita.protocol.text_wish import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, TextW
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Watch
-from tacita.two_party.writing import Writer, begun
+from tacita.two_party.steps.writing import Writer, begun
 
 ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
 

@@ -20,7 +20,7 @@ from tacita.protocol.text_wish import KEY_BYTES, NO_KEY, TextWish
 from tacita.server.limits import Limits
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import SharedTensors, Watch
-from tacita.two_party.writing import Writer, until
+from tacita.two_party.steps.writing import Writer, until
 
 KEPT_SECONDS = 300
 MOST_KEPT = 16  # texts; the oldest goes first

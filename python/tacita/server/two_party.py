@@ -34,7 +34,7 @@ from tacita.server.publication import Publication, Publisher
 from tacita.tasks.task import NEXT
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Known, SharedTensors, Watch
-from tacita.two_party.writing import begun
+from tacita.two_party.steps.writing import begun
 
 BITS_PER_SECOND = 1e9
 

@@ -38,8 +38,9 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import constant, weight_integers
-from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
+from tacita.two_party.steps.masked import MaskedProduct
+from tacita.two_party.steps.prepared import PreparedMaps
 from tacita.two_party.turns import turned_from
 
 Watch = Callable[[str], None]
@@ -56,7 +57,8 @@ ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits t
 @dataclass(frozen=True)
 class Known:
     """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client
-    alone. opens: whether the client learns the answer as it is."""
+    alone. opens: whether the client learns the answer as it is. room: tokens that there may be in the end,
+    where more come."""
 
     formats: Formats
     bounds: Bounds
@@ -64,6 +66,7 @@ class Known:
     weights: Weights | None = None
     mask: Array | None = None
     opens: bool = True
+    room: int = 0
 
 
 class SharedTensors:
@@ -87,7 +90,7 @@ class SharedTensors:
             known.tokens,
         )
         self._weights, self._mask, self._watch = known.weights, known.mask, watch
-        self._opens = known.opens
+        self._opens, self._room = known.opens, known.room or known.tokens
         self._client = bool(party.is_client)
 
     @property
@@ -183,12 +186,17 @@ class SharedTensors:
         return x.like(arrays.merge(x.values))
 
     def scores(self, queries: Share, keys: Share, name: str) -> Share:
-        """One product of shared matrices for all heads."""
+        """One product of shared matrices for all heads, or of what was prepared for one more row."""
         f = self._formats
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         stacked = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
-        found = self._product(stacked, right.like(np.swapaxes(right.values, -1, -2)))
+        turned = right.like(np.swapaxes(right.values, -1, -2))
+        if ahead := self._ahead(name, queries, "scores"):
+            values = ahead.times(stacked.values, turned.values[..., -1:])
+            found = Share(values, ring, left.fraction + right.fraction)
+        else:
+            found = self._product(stacked, turned)
         return found.like(arrays.regrouped(found.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
@@ -201,14 +209,15 @@ class SharedTensors:
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
 
     def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
-        """At the fraction bits at which they are multiplied, keys in the ring of scores: what that takes is
-        done once for every row."""
+        """At the fraction bits and in the rings in which they are multiplied: what that takes is done once
+        for every row."""
         if not self._keeps:
             return keys, values
         f = self._formats
+        bounds = self._bounds.attention[name]
+        rings = f.score_ring(bounds), f.mix_ring(bounds, self._room)
         found = [
-            self._factor(keys, f.product_fraction, f.score_ring(self._bounds.attention[name])),
-            self._scaled(values, f.product_fraction),
+            self._factor(x, f.product_fraction, ring) for x, ring in zip((keys, values), rings, strict=True)
         ]
         if before := self._keeper.before(name):
             found = [old.behind(new) for old, new in zip(before, found, strict=True)]
@@ -237,7 +246,7 @@ class SharedTensors:
             seen = distances.visible(self._mask, scores.values.shape[-2:], reach)
             gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
             scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
-        ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
+        ring, columns = f.mix_ring(bounds, self._room), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
             flat, scores.ring, scores.fraction, bounds.score_range, ring, f.normal_ring, f.inverse
@@ -256,7 +265,12 @@ class SharedTensors:
         f, bounds = self._formats, self._bounds.attention[name]
         left = weights.numerators
         right = self._factor(values, f.product_fraction, left.ring)
-        stacked = self._product(left.like(arrays.regrouped(left.values, right.values.shape[-3])), right)
+        grouped = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
+        if ahead := self._ahead(name, left, "mix"):
+            found = ahead.times(grouped.values, right.values[..., -1:, :])
+            stacked = Share(found, left.ring, left.fraction + right.fraction)
+        else:
+            stacked = self._product(grouped, right)
         mixed = stacked.like(arrays.regrouped(stacked.values, left.values.shape[-3]))
         low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
         inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
@@ -315,6 +329,12 @@ class SharedTensors:
             weights = from_floats((self._mask / self._mask.sum())[None, None], MEAN_WEIGHT, MEAN_RING)
         product = self._product(weights, low.like(low.values[None]), opened=opened)
         return product.like(product.values[0])
+
+    def _ahead(self, name: str, x: Share, product: str) -> MaskedProduct | None:
+        """What was prepared for one row of this attention's product, if there is anything left of it."""
+        found = self._prepared.attention.get(name) if self._prepared and x.values.shape[-2] == 1 else None
+        ahead: MaskedProduct | None = getattr(found, product) if found else None
+        return ahead if ahead and ahead.left else None
 
     def _relu(self, x: Share) -> Share:
         """x less its negative part."""

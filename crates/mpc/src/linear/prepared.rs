@@ -42,7 +42,8 @@ pub struct Shape {
 }
 
 impl Prepared {
-    /// Draws the masks and multiplies them: the cost of a [`super::share_times_weights`] of `shape.rows` rows.
+    /// Draws the masks and multiplies them: the cost of a [`super::share_times_weights`] of `shape.rows`
+    /// rows.
     ///
     /// # Errors
     /// Those of [`super::client_times_server`], randomness.
@@ -77,8 +78,8 @@ impl Prepared {
     /// whatever becomes of the message. The server gives the weights of which the rows were made.
     ///
     /// # Errors
-    /// For more rows than are left, for inputs of another size or on the wrong side (nothing is used up then);
-    /// those of the channel.
+    /// For more rows than are left, for inputs of another size or on the wrong side (nothing is used up
+    /// then); those of the channel.
     pub fn times(&mut self, party: &mut Party, x: &[u64], weights: Option<&[i64]>) -> Result<Vec<u64>> {
         let rows = self.check(x.len(), weights.map(<[i64]>::len), party.is_client())?;
         let Shape { inputs, outputs, .. } = self.shape;

@@ -18,7 +18,7 @@ from tacita.blocks.base import Dense
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
-from tacita.models.registry import forward, front
+from tacita.models.registry import attentions, forward, front
 from tacita.omitted import AT_DEFAULT
 from tacita.plans.link import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
@@ -126,6 +126,11 @@ class TwoPartyPlan:
     def vocab(self) -> int:
         """Words that a tokenizer tells apart."""
         return int(self.config.vocab)
+
+    @cached_property
+    def groups(self) -> Mapping[str, int]:
+        """Of each attention, how many heads of queries share one of keys."""
+        return {name: found.shared for name, found in attentions(self.config).items()}
 
     @property
     def choice_ring(self) -> int:

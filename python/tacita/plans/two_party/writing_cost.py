@@ -13,7 +13,7 @@ from tacita.plans.link import LinkSpeed
 from tacita.plans.two_party import cost
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.two_party.count import Cost, prepared_bits, product_bits
-from tacita.two_party.prepared import AT_ONCE
+from tacita.two_party.steps.prepared import AT_ONCE
 
 COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each bit that is chosen from them
 

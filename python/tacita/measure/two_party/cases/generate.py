@@ -27,7 +27,7 @@ from tacita.tasks.answer import softmax
 from tacita.tasks.task import NEXT
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, encode
-from tacita.two_party.writing import Writer, begun
+from tacita.two_party.steps.writing import Writer, begun
 
 # Jane Austen, Pride and Prejudice, 1813
 TEXT = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be

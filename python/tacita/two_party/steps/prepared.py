@@ -7,14 +7,16 @@ own bytes and a plain product at the server (`prepare_weights` of the engine).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacita.blocks.base import Dense
+from tacita.blocks.sequence.past import Past
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import Formats
 from tacita.two_party.integers import Integers, weight_integers
-from tacita.two_party.residues import Words
+from tacita.two_party.residues import Share, Words
+from tacita.two_party.steps.masked import Attended, Exchange
 
 Maps = tuple[Dense, ...]
 AT_ONCE = 32  # rows that are prepared together
@@ -29,6 +31,7 @@ class PreparedMaps:
     def __init__(self, party: Any, formats: Formats, weights: Weights | None = None) -> None:
         self._party, self._formats, self._weights = party, formats, weights
         self._found: dict[Maps, Any] = {}
+        self.attention: dict[str, Attended] = {}
 
     def prepare(self, steps: Iterable[Maps], rows: int) -> None:
         """For so many rows of each of these maps; what was left of them before is dropped.
@@ -39,6 +42,13 @@ class PreparedMaps:
         for maps in steps:
             shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
             self._found[maps] = self._party.prepare_weights(self._integers(maps), shape, f.ring)
+
+    def attend(self, past: Past[Share], groups: Mapping[str, int], rows: int) -> None:
+        """The same for products with the keys and values of a past. groups: heads of queries for each of
+        keys, by node."""
+        exchange = Exchange(self._party)
+        for name, (keys, values) in past.nodes.items():
+            self.attention[name] = Attended.prepare(exchange, keys, values, groups[name], rows)
 
     @property
     def left(self) -> int:

@@ -22,9 +22,9 @@ from tacita.blocks.sequence.past import Past
 from tacita.blocks.weights import Weights
 from tacita.errors import PeerError, PlanError
 from tacita.two_party.base import Array, Bounds, Formats
-from tacita.two_party.prepared import AT_ONCE, Maps, PreparedMaps
 from tacita.two_party.residues import Share, from_floats
 from tacita.two_party.shares import Known, SharedTensors, Watch
+from tacita.two_party.steps.prepared import AT_ONCE, Maps, PreparedMaps
 
 MOST_NOISE = 32.0  # one of Gumbel's numbers is larger with a chance of e^-32, and is cut there
 
@@ -46,6 +46,8 @@ class Model(Protocol):
     def vocab(self) -> int: ...
     @property
     def step_maps(self) -> Sequence[Maps]: ...
+    @property
+    def groups(self) -> Mapping[str, int]: ...
     def run(self, operations: Any, x: Any) -> Any: ...
 
 
@@ -73,6 +75,7 @@ class Writer:
         reading of so many."""
         self._watch("prepare")
         self._prepared.prepare(self._model.step_maps, tokens)
+        self._prepared.attend(self.past, self._model.groups, tokens)
 
     def read(
         self,
@@ -98,7 +101,8 @@ class Writer:
             )
         if tokens == 1 and not self._prepared.left:
             self.prepare(max(1, min(AT_ONCE, ahead)))
-        known = Known(self._model.formats, self._model.bounds, rows, self._weights, mask, opens=False)
+        model, room = self._model, self._model.room
+        known = Known(model.formats, model.bounds, rows, self._weights, mask, opens=False, room=room)
         ops = SharedTensors(self._party, known, self._watch, self._prepared, self.past)
         logits: Share = self._model.run(ops, enter(ops))
         self.past = ops.past
@@ -134,7 +138,7 @@ def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
     """A party's share of a public beginning's keys and values: the server's are all of them (own), the
     client's zeros of their shapes. In the formats in which `SharedTensors.kept` keeps them."""
     f, rows = model.formats, next(iter(nodes.values()))[0].shape[-2]
-    value_ring = f.ring - (f.fraction + f.weight - f.product_fraction)
+    bounds = model.bounds.attention
 
     def shared(values: Array, ring: int) -> Share:
         return from_floats(values if own else np.zeros_like(values), f.product_fraction, ring)
@@ -142,7 +146,10 @@ def begun(model: Model, nodes: Begun, *, own: bool) -> Past[Share]:
     return Past(
         rows,
         {
-            name: (shared(keys, f.score_ring(model.bounds.attention[name])), shared(values, value_ring))
+            name: (
+                shared(keys, f.score_ring(bounds[name])),
+                shared(values, f.mix_ring(bounds[name], model.room)),
+            )
             for name, (keys, values) in nodes.items()
         },
     )

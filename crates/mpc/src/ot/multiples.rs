@@ -5,7 +5,7 @@
 //! only. All bits share one message each way: bits + bits (bits + 1) / 2 bits on the wire, `bits` COTs and 3
 //! * bits AES calls per product. [`Multiples`] says what may be less (short factors, low bits that nobody
 //! wants) and that a factor may multiply a whole row: its choices then count once, the pads are seeds.
-use super::correlated::Chosen;
+use super::correlated::{Chosen, Pads};
 use super::prg::Stream;
 use crate::bits::{pack, packed_len, unpack};
 use crate::{MpcError, Party, Result, Ring};
@@ -116,6 +116,14 @@ pub struct ChosenBits {
     how: Multiples,
 }
 
+/// What the other party chose by, waiting for the answer.
+#[must_use = "the receiver waits for the answer"]
+pub struct HeardBits {
+    pads: (Pads, Pads),
+    count: usize,
+    how: Multiples,
+}
+
 impl Party {
     /// Receiver: announces factors of at most `digits` bits. Sends `digits` bits each.
     ///
@@ -136,12 +144,38 @@ impl Party {
     /// # Errors
     /// Those of the channel and of the pool of COTs; [`MpcError::Shape`] for [`Multiples`] that do not fit.
     pub fn offer_multiples(&mut self, values: &[u64], how: impl Into<Multiples>) -> Result<Vec<u64>> {
+        let heard = self.hear_bits(values.len(), how)?;
+        self.answer_multiples(values, &heard)
+    }
+
+    /// The first half of [`Party::offer_multiples`]: receives what was chosen, so that what else was chosen
+    /// before the answer can be received too.
+    ///
+    /// # Errors
+    /// Those of [`Party::offer_multiples`].
+    pub fn hear_bits(&mut self, values: usize, how: impl Into<Multiples>) -> Result<HeardBits> {
         let how = how.into();
-        let count = how.check(values.len())?;
-        let (mine, theirs) = self.pads_of_choices(count * how.digits as usize)?;
+        let count = how.check(values)?;
+        let pads = self.pads_of_choices(count * how.digits as usize)?;
+        Ok(HeardBits { pads, count, how })
+    }
+
+    /// The second half: this party's share of value * factor.
+    ///
+    /// # Errors
+    /// Those of the channel; [`MpcError::Shape`] for another number of values.
+    pub fn answer_multiples(&mut self, values: &[u64], heard: &HeardBits) -> Result<Vec<u64>> {
+        let HeardBits { pads, count, how } = heard;
+        if how.check(values.len())? != *count {
+            let (op, detail) = (
+                "multiples",
+                format!("{} values for {count} factors", values.len()),
+            );
+            return Err(MpcError::Shape { op, detail });
+        }
         let (mut message, mut share, ring) = (vec![], vec![0u64; values.len()], how.result());
         for i in 0..how.digits {
-            let [mine, theirs] = [&mine, &theirs].map(|seeds| how.pads(&seeds[of_bit(count, i)]));
+            let [mine, theirs] = [&pads.0, &pads.1].map(|seeds| how.pads(&seeds[of_bit(*count, i)]));
             let step = |((sum, &value), (&mine, &theirs)): ((&mut u64, &u64), (&u64, &u64))| {
                 *sum = ring.sub(*sum, mine << how.up(i));
                 theirs.wrapping_sub(mine).wrapping_sub(how.payload(value, i))

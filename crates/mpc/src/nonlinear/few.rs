@@ -6,37 +6,12 @@
 //! cross term, in rings that shrink by a bit with every bit of the factor, and no ciphertext: less than a
 //! ciphertext and its keys below about [`FEW`] values. Results are exact.
 use super::fixed::shape;
-use crate::compare::extend;
+use super::short::{self, cross, Cross, Factors};
 use crate::products;
 use crate::{Party, Result, Ring};
 
 /// Below this many values products go by oblivious transfer.
 pub const FEW: usize = 4096;
-
-/// Shares of (receiver's a)*(sender's b) modulo 2^bits; both roles in one call: `mine` are this party's
-/// factors where it chooses, `offers` those where it sends. An empty `mine` or `offers` leaves that direction
-/// out.
-fn cross(party: &mut Party, mine: &[u64], offers: &[u64], ring: Ring) -> Result<(Vec<u64>, Vec<u64>)> {
-    let chosen = if mine.is_empty() {
-        None
-    } else {
-        Some(party.choose_bits(mine, ring)?)
-    };
-    let kept = if offers.is_empty() {
-        vec![]
-    } else {
-        party.offer_multiples(offers, ring)?
-    };
-    let got = match chosen {
-        Some(chosen) => party.take_multiples(chosen)?,
-        None => vec![],
-    };
-    Ok((got, kept))
-}
-
-fn offers_in(offers: &[u64], bits: u32) -> Vec<u64> {
-    offers.iter().map(|&b| Ring::new(bits).reduce(b)).collect()
-}
 
 /// Shares of x*y, exact. Cost for each element: l(l+3) bits on the wire and 2l correlated transfers for a
 /// ring of l bits, one round.
@@ -48,9 +23,12 @@ pub fn product(party: &mut Party, x: &[u64], y: &[u64], ring: Ring) -> Result<Ve
         return shape("product", format!("{} and {} values", x.len(), y.len()));
     }
     // where this party chooses, it chooses by its x; the other's y is the payload
-    let (got, kept) = party.measured("product_by_ot", |party| cross(party, x, y, ring))?;
+    let (choices, offers, how) = (x.to_vec(), y.to_vec(), ring.into());
+    let term = Cross { choices, offers, how };
+    let crossed = party
+        .measured("product_by_ot", |party| cross(party, &[term]))?
+        .remove(0);
     let own = x.iter().zip(y).map(|(&x, &y)| x.wrapping_mul(y));
-    let crossed = got.iter().zip(&kept).map(|(&g, &k)| g.wrapping_add(k));
     Ok(own.zip(crossed).map(|(o, c)| ring.add(o, c)).collect())
 }
 
@@ -65,16 +43,11 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
     }
     // twice the cross term: one bit less will do
     let half = Ring::new(ring.bits() - 1);
-    let reduced = offers_in(x, half.bits());
-    let (got, kept) = party.measured("square_by_ot", |party| {
-        let (mine, offers): (&[u64], &[u64]) = if party.is_client() {
-            (&reduced, &[])
-        } else {
-            (&[], &reduced)
-        };
-        cross(party, mine, offers, half)
-    })?;
-    let crossed = if party.is_client() { got } else { kept };
+    let reduced = x.iter().map(|&x| half.reduce(x)).collect();
+    let term = Cross::one_way(party.is_client(), reduced, half.into());
+    let crossed = party
+        .measured("square_by_ot", |party| cross(party, &[term]))?
+        .remove(0);
     let own = x.iter().map(|&x| x.wrapping_mul(x));
     Ok(own
         .zip(crossed)
@@ -83,14 +56,14 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
 }
 
 /// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious
-/// transfer in the grown ring (exact) for few values, else by ciphertexts.
+/// transfer on the bits of the narrow ring (exact) for few values, else by ciphertexts. `to` has more than
+/// `from` + 1 bits.
 ///
 /// # Errors
 /// Those of the channel.
 pub(crate) fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: u32) -> Result<Vec<u64>> {
     if x.len() < FEW {
-        let x = extend(party, x, from, to)?;
-        return square(party, &x, to);
+        return short::square(party, &Factors::signed(x, from), to);
     }
     products::square_narrow(party, x, from, to, slack)
 }

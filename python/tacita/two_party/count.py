@@ -196,9 +196,7 @@ class CountTensors:
         left = weights.numerators
         found = (left[0], left[1], values[2])
         self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
-        self.cost.bits += QUOTIENT * _whole(prod(found))
-        primes = _quotient_primes(self._formats, self._bounds.attention[name].context)
-        self._respond(primes * _ciphertexts(prod(found)), 2)
+        self._quotient(found, name)
         return found
 
     def function(self, x: Shape, kind: str, name: str) -> Shape:
@@ -252,10 +250,15 @@ class CountTensors:
         self._respond(NORM_PRIMES * blocks, 3)
         self._respond(ROW_VALUE * _ciphertexts(rows), 2)
 
+    def _quotient(self, found: Shape, name: str) -> None:
+        """Mixed values times their rows' inverses."""
+        self.cost.bits += QUOTIENT * _whole(prod(found))
+        primes = _quotient_primes(self._formats, self._bounds.attention[name].context)
+        self._respond(primes * _ciphertexts(prod(found)), 2)
+
     def _shared(self, count: int, left: int, right: int, result: int) -> None:
         """Products of two shared matrices of so many values."""
-        sent = SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result)
-        self.cost.bits += count * sent
+        self.cost.bits += count * shared_bits(left, right, result)
 
     def _respond(self, count: int, terms: int) -> None:
         self.cost.responses.append(Response(count, terms))
@@ -266,9 +269,9 @@ def product_bits(rows: int, inputs: int, outputs: int) -> float:
     return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
 
 
-def prepared_bits(formats: Formats, inputs: int) -> float:
-    """Of one row times weights that were prepared for it."""
-    return float(formats.ring * inputs)
+def shared_bits(left: int, right: int, result: int) -> float:
+    """Of a product of two shared matrices of so many values."""
+    return float(SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result))
 
 
 def _quotient_primes(formats: Formats, context: float) -> int:

@@ -33,6 +33,7 @@ from tacita.two_party.base import (
     choice_ring,
 )
 from tacita.two_party.count import Cost, CountTensors
+from tacita.two_party.steps.count import StepCount
 
 FORMAT = "tacita-two-party"
 VERSION = 3
@@ -140,7 +141,7 @@ class TwoPartyPlan:
     @cached_property
     def step_maps(self) -> tuple[tuple[Dense, ...], ...]:
         """The products with weights that one further token takes."""
-        return tuple(counted(self, 1, self.room - 1).maps)
+        return tuple(stepped(self, self.room - 1).cost.maps)
 
     @property
     def numbers(self) -> int:
@@ -172,6 +173,14 @@ def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
     x = ops.words(rows, plan.word_size, words_ring(plan)) if hidden else (rows, plan.hidden)
     ops.answer(*plan.run(ops, x))
     return ops.cost
+
+
+def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
+    """What one more token of a decoder's text costs, and what is prepared for it. Takes a millisecond."""
+    ops = StepCount(plan.formats, plan.bounds, past, plan.room)
+    hidden = plan.embedding is not None
+    ops.answer(*plan.run(ops, ops.words(1, plan.word_size, words_ring(plan)) if hidden else (1, plan.hidden)))
+    return ops
 
 
 def words_ring(plan: TwoPartyPlan) -> int:

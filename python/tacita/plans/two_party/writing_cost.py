@@ -1,18 +1,17 @@
 """What a text that is written costs two parties: the prompt once, then token by token.
 
 writing = Writing.of(plan, prompt=32)
-writing.prompt.bits, writing.token.bits      # both directions together
+writing.bytes()      # of the prompt, and of a token behind it, both directions together
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from tacita.plans.link import LinkSpeed
 from tacita.plans.two_party import cost
-from tacita.plans.two_party.plan import TwoPartyPlan, counted
-from tacita.two_party.count import Cost, prepared_bits, product_bits
+from tacita.plans.two_party.plan import TwoPartyPlan, counted, stepped
+from tacita.two_party.count import Cost
 from tacita.two_party.steps.prepared import AT_ONCE
 
 COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each bit that is chosen from them
@@ -20,28 +19,22 @@ COMPARED, CHOSEN = 4, 2  # bits a pair for each bit of their ring, and for each 
 
 @dataclass(frozen=True)
 class Writing:
-    """prompt: of reading so many tokens and choosing the next. ahead: of preparing for 32 tokens, of which
-    each takes its part. token: of one more, behind half of the plan's tokens."""
+    """prompt: of reading so many tokens and choosing the next. token: of one more, behind half of the plan's
+    tokens. ahead: of preparing for 32 of these, of which each takes its part."""
 
     plan: TwoPartyPlan
     prompt: Cost
-    ahead: Cost
     token: Cost
+    ahead: Cost
 
     @staticmethod
     def of(plan: TwoPartyPlan, prompt: int) -> Writing:
         """By the walks that the parties will make."""
         first = counted(plan, prompt, len(plan.begin))
-        then = counted(plan, 1, max(prompt, plan.tokens // 2) + len(plan.begin))
-        ahead = Cost()
-        for maps in plan.step_maps:
-            shape = AT_ONCE, maps[0].inputs, sum(d.outputs for d in maps)
-            ahead.bits += product_bits(*shape)
-            ahead.multiplications += float(prod(shape))
-            then.bits += prepared_bits(plan.formats, shape[1]) - product_bits(1, *shape[1:])
-        for each in (first, then):
+        step = stepped(plan, max(prompt, plan.tokens // 2) + len(plan.begin))
+        for each in (first, step.cost):
             each.bits += _argmax_bits(plan.vocab, plan.choice_ring)
-        return Writing(plan, first, ahead, then)
+        return Writing(plan, first, step.cost, step.ahead)
 
     def bytes(self) -> tuple[int, int]:
         """Of the prompt, and of a token with its part of what is prepared."""

@@ -13,6 +13,7 @@ import pytest
 from test_decoders_fixed import MODELS, plan_of
 from test_writing import PROMPT, greedy
 
+import tacita
 from tacita.client.dictation import Dictation, padded_slots
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
@@ -191,3 +192,16 @@ def test_a_wish_arrives_as_it_was_made() -> None:
     wish = TextWish(1, 4, 0.75, 9, bytes(range(16)))
     assert text_wish.received(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
     assert np.isclose(wish.temperature, 0.75)
+
+
+def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        one = client()
+        found = list(tacita.generate("a film of quiet beauty", model=one, max_tokens=4))
+        wanted = list(tacita.generate("a film of quiet beauty", model=MODEL, max_tokens=4))
+        assert found == wanted
+        again = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.001))
+        assert [t.id for t in again] == [t.id for t in tacita.generate("a film", model=MODEL, max_tokens=3)]
+        for options in ({"top_k": 3}, {"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
+            with pytest.raises(InputError):
+                tacita.generate("a film", model=one, **options)

@@ -20,7 +20,8 @@ from tacita.cli.two_party.connection import cost_line
 from tacita.cli.two_party.writing import Written
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
-from tacita.generation.generate import TOKENS, Request, started
+from tacita.generation.generate import started
+from tacita.generation.request import TOKENS, Request
 from tacita.generation.source import Token
 
 

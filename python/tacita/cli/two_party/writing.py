@@ -9,13 +9,13 @@ from contextlib import suppress
 from tacita.cli.console import out
 from tacita.cli.two_party.connect import Connection, dialled, greeted
 from tacita.cli.two_party.connection import watching, writing_expectation
-from tacita.client.dictation import Dictation, padded_slots
+from tacita.client.dictation import padded_slots
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import InputError, PeerError
-from tacita.generation.generate import Request, ends_of, ids_of, speller
-from tacita.generation.source import Token, generated
+from tacita.errors import PeerError
+from tacita.generation.connected import connected
+from tacita.generation.request import Request, ids_of
+from tacita.generation.source import Token
 from tacita.protocol.party import Party
-from tacita.tasks.kinds import require_kind
 
 
 class Written:
@@ -27,21 +27,16 @@ class Written:
 
     def tokens(self, prompt: str, asked: Request) -> Iterator[Token]:
         """Token by token; says first what they will cost. Raises InputError, PeerError, RefusedError."""
-        plan, front = self._client.plan, self._client.part.front
-        require_kind("generate", plan)
-        if asked.choice.top_k or asked.choice.seed is not None:
-            raise InputError("generate: --top-k or --seed with --connect", hint="the server draws the token")
-        ids = ids_of(front, prompt, begun=bool(plan.begin))
-        slots = padded_slots(plan, len(ids), asked.max_tokens)
-        out.print(f"expected: {writing_expectation(plan, slots)}", soft_wrap=True)
+        plan = self._client.plan
         with watching(plan, "prompt", {}) as watch:
-            source = Dictation(self._client, asked.max_tokens, asked.choice.temperature, self._again, watch)
-            tokens = generated(source, ids, speller(front), ends_of(plan.config, asked))
+            tokens = connected(self._client, prompt, asked, self._again, watch)
+            count = len(ids_of(self._client.part.front, prompt, begun=bool(plan.begin)))
+            slots = padded_slots(plan, count, asked.max_tokens)
+            out.print(f"expected: {writing_expectation(plan, slots)}", soft_wrap=True)
             first = next(tokens)
         yield first
         yield from tokens
-        with suppress(PeerError):  # the text is here; a server that is gone by now changes nothing
-            source.end()
+        with suppress(PeerError):
             self._client.end()
 
     @property

@@ -231,12 +231,13 @@ class SharedTensors:
         return scores.plus(from_floats(table, scores.fraction, scores.ring))
 
     def times(self, x: Share, y: Share, name: str) -> Share:
-        """One product of numbers, in a ring just large enough."""
+        """One product of numbers, in a ring just large enough; the factor of fewer bits need not fill it."""
         f = self._formats
         ring = f.gate_ring(self._bounds.gates[name])
-        left, right = (self._factor(t, f.product_fraction, ring) for t in (x, y))
-        product = self._party.product(left.values, right.values, ring, f.gate_slack)
-        return Share(product, ring, 2 * f.product_fraction)
+        factors = sorted((self._scaled(t, f.product_fraction) for t in (x, y)), key=lambda t: t.ring)
+        short = factors[0].reduced(min(factors[0].ring, ring))
+        wide = self._factor(factors[1], f.product_fraction, ring)
+        return Share(self._times(short, short.ring, wide, f.gate_slack), ring, 2 * f.product_fraction)
 
     def softmax(self, scores: Share, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Share]:
         """The client, which knows the mask, moves the scores of padded keys and of those out of reach out of
@@ -273,10 +274,10 @@ class SharedTensors:
             stacked = self._product(grouped, right)
         mixed = stacked.like(arrays.regrouped(stacked.values, left.values.shape[-3]))
         low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
-        inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction
-        product = self._party.product(low.values, inverse, f.normal_ring, min(slack, MOST_SLACK))
+        # the largest score of a row is a numerator of 1, so no inverse is larger
+        product = self._times(weights.inverse, f.inverse + 3, low, min(slack, MOST_SLACK))
         return Share(product, f.normal_ring, fraction)
 
     def function(self, x: Share, kind: str, name: str) -> Share:
@@ -293,7 +294,10 @@ class SharedTensors:
         else:
             called, forms = ENGINE[kind]
             run = getattr(self._party, called)
-            values = run(low.values, low.ring, low.fraction, f.ring, form=forms[f.gelu], range=bits)
+            # the fewest bits: what comes next may need no more
+            ring = min(bits + f.fraction + 2, f.ring)
+            values = run(low.values, low.ring, low.fraction, ring, form=forms[f.gelu], range=bits)
+            return Share(values, ring, f.fraction)
         return Share(values, f.ring, f.fraction)
 
     def norm(self, x: Share, norm: Norm, name: str) -> Share:
@@ -356,6 +360,14 @@ class SharedTensors:
         x, y = (np.ascontiguousarray(share.values) for share in (left, right))
         result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
         return Share(result, left.ring, left.fraction + right.fraction)
+
+    def _times(self, x: Share, short: int, y: Share, slack: int) -> Words:
+        """x y in the ring of y; factors x of so few bits, one for every y or for every row of them."""
+        left, right = (np.ascontiguousarray(t.values) for t in (x, y))
+        found: Words = self._party.scaled(
+            left, right, held=x.ring, short=min(short, x.ring), bits=y.ring, slack=slack
+        )
+        return found
 
     def _scaled(self, x: Share, fraction: int) -> Share:
         return x.scaled(fraction, client=self._client)

@@ -142,7 +142,7 @@ fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Re
 /// Cost with two plaintext primes of 46 bits: for each element two requests of 334 bits, one response of 476
 /// and extensions of about 45, 1190 bits on the wire; a request and a response more, 830 kB, for the row sums
 /// and the factors of all rows (2048 at most); about 2 kB for each row. Below [`FEW`] values by oblivious
-/// transfer, about 2900 bits for each element and 2 kB for each row; more bits for more powers of two between
+/// transfer, about 2800 bits for each element and 2 kB for each row; more bits for more powers of two between
 /// bound and least deviation.
 ///
 /// # Errors

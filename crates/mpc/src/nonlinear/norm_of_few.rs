@@ -16,8 +16,8 @@ use crate::{Party, Result, Ring};
 /// Fraction bits of the inverse deviation (v is below 1) and, at most, of gamma.
 const INVERSE: u32 = 16;
 const GAMMA: u32 = 16;
-/// Fraction bits of the output that are worth having.
-const FINEST: u32 = 18;
+/// Fraction bits of the output that are worth having beside v's own error.
+const FINEST: u32 = 16;
 
 /// Formats from the public bounds.
 struct Formats {
@@ -43,7 +43,7 @@ impl Formats {
         let coarse = layout.value.min(layout.ratio + 14 - root as u32);
         let (finest, gamma) = (to.frac.min(FINEST), to.frac.min(GAMMA));
         let value = layout.value;
-        let unit = (finest + 3 + most)
+        let unit = (finest + 2 + most)
             .min(60 - gamma - layout.largest)
             .min(value + INVERSE);
         let output = (finest + 2).min(unit + gamma);

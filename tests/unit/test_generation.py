@@ -110,7 +110,7 @@ def greedy(model: Checkpoint, count: int) -> list[int]:
 def test_floats_and_integers_say_what_the_whole_sequence_says(model: Checkpoint) -> None:
     wanted = greedy(model, 12)
     assert [token.id for token in tacita.generate(PROMPT, model=model, max_tokens=12)] == wanted
-    options = {"backend": "sim", "tokens": 16, "texts": TEXTS}
+    options = {"backend": "sim", "tokens": 24, "texts": TEXTS}
     found = list(tacita.generate(PROMPT, model=model, max_tokens=12, **options))
     assert [token.id for token in found] == wanted and all(token.sound for token in found)
 
@@ -147,9 +147,9 @@ def test_values_outside_their_range_are_told() -> None:
         ({"max_tokens": 0}, "0 tokens"),
         ({"stop": [""]}, "stop texts"),
         ({"backend": "ckks"}, "backend 'ckks'"),
-        ({"max_tokens": 58}, "58 behind it, the model has 64 positions"),
-        ({"backend": "sim", "tokens": 5}, "a prompt of 7 tokens in 5"),
-        ({"backend": "sim", "tokens": 60}, "a prompt of 7 tokens in 60, 0 before and 64"),
+        ({"max_tokens": 59}, "59 behind it, in 64 positions"),
+        ({"backend": "sim", "tokens": 5}, "a prompt of 7 tokens, 0 before and 64 behind it, in 5 positions"),
+        ({"backend": "sim", "tokens": 60}, "0 before and 64 behind it, in 60 positions"),
         ({"temperature": -0.1}, "temperature -0.1"),
     ],
 )
@@ -204,3 +204,25 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_a_token_says_whether_it_is_sound() -> None:
     assert Token(3, "a").sound and not Token(3, "a", False).sound
+
+
+def test_a_public_beginning_is_part_of_the_text() -> None:
+    """As if it stood in the prompt, in floats and in integers; positions go on behind it."""
+    for model in (llama(), gpt2()):
+        assert model.tokenizer is not None
+        begin, prompt = "a film of", "quiet beauty"
+        ids = [model.tokenizer.encode(text, add_special_tokens=False).ids for text in (begin, prompt)]
+        wanted = [*ids[0], *ids[1]]
+        for _ in range(8):
+            wanted.append(int(logits(model, wanted)[-1].argmax()))
+        for options in ({}, {"backend": "sim", "tokens": 24, "texts": TEXTS}):
+            found = list(tacita.generate(prompt, model=model, begin=begin, max_tokens=8, **options))
+            assert [token.id for token in found] == wanted[-8:] and all(token.sound for token in found)
+
+
+def test_a_beginning_is_for_decoders_with_published_tables() -> None:
+    with pytest.raises(InputError, match="a public beginning"):
+        make_two_party_plan(tacita.load(), Wish(scheme="bumblebee", tokens=16, begin="a film"))
+    with pytest.raises(InputError, match="a public beginning"):
+        wish = Wish(scheme="bumblebee", tokens=16, texts=TEXTS, begin="a film", embeddings="hidden")
+        make_two_party_plan(llama(), wish)

@@ -19,6 +19,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.front.embed import embedded, pad_hidden
 from tacita.generation.choice import Choice
 from tacita.models.registry import forward
+from tacita.planning.beginning import beginning
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.two_party.fixed import FixedTensors
 from tacita.two_party.integers import Fixed, encode
@@ -31,8 +32,8 @@ class Walker(Protocol):
 
     sound: bool
 
-    def begin(self, ids: Sequence[int], padding: int) -> None:
-        """Public tokens stand before the first rows, and right before those behind so much padding."""
+    def begin(self, ids: Sequence[int]) -> None:
+        """Public tokens stand before the first rows."""
 
     def logits(self, rows: Array, mask: Array) -> Array:
         """Of the token behind these rows (new tokens, hidden): (vocab,). mask: of all rows so far."""
@@ -46,9 +47,9 @@ class Floats:
     def __init__(self, model: Checkpoint) -> None:
         self._model, self._weights, self._past = model, Weights(model.tensors), Past[Array]()
 
-    def begin(self, ids: Sequence[int], padding: int) -> None:
+    def begin(self, ids: Sequence[int]) -> None:
         """See the contract."""
-        self._past = beginning(self._model, self._weights, ids, padding)
+        self._past = beginning(self._model, ids)
 
     def logits(self, rows: Array, mask: Array) -> Array:
         """See the contract."""
@@ -65,9 +66,9 @@ class Whole:
         self._plan, self._weights, self._past = plan, Weights(model.tensors), Past[Fixed]()
         self._model, self.sound = model, True
 
-    def begin(self, ids: Sequence[int], padding: int) -> None:
+    def begin(self, ids: Sequence[int]) -> None:
         """See the contract. What the party with the model knows, it encodes."""
-        found, bits = beginning(self._model, self._weights, ids, padding), self._plan.formats.product_fraction
+        found, bits = beginning(self._model, ids), self._plan.formats.product_fraction
         nodes = {
             n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
             for n, (k, v) in found.nodes.items()
@@ -105,9 +106,9 @@ class Clear:
 
     def first(self, prompt: Sequence[int]) -> int:
         """See the contract."""
-        rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
         if self._begin:
-            self._walker.begin(self._begin, len(rows) - len(prompt))
+            self._walker.begin(self._begin)
+        rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
         return self._chosen(rows, mask)
 
     def next(self, token: int) -> int:
@@ -122,13 +123,3 @@ class Clear:
     def _chosen(self, rows: Array, mask: Array) -> int:
         self._mask = np.concatenate([self._mask, mask])
         return self._choice.of(self._walker.logits(rows, self._mask), self._chance)
-
-
-def beginning(model: Checkpoint, weights: Weights, ids: Sequence[int], padding: int) -> Past[Array]:
-    """What a public beginning leaves, in floats: keys and values right before the first token behind so much
-    padding. Where positions are turned, keys depend on the padding, which is the client's secret: the server
-    then offers those of every padding, and the client looks its own up.
-    """
-    ops = FloatTensors(weights, np.ones(len(ids)), past=Past(padding))
-    forward(Meaning(ops), model.config, embedded(model, list(ids), [0] * len(ids)))
-    return ops.past

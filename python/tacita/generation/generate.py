@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from tacita.api import Model, load
 from tacita.checkpoint import Checkpoint
+from tacita.client.dictation import padded_slots
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError
 from tacita.front.embed import Text, tokenize
 from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.connected import connected
-from tacita.generation.request import TOKENS, Request, ends_of, ids_of, speller
+from tacita.generation.request import ROOM, TOKENS, Request, ends_of, ids_of, speller
 from tacita.generation.source import Source, Token, generated
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
@@ -37,7 +38,7 @@ def generate(
     stop: Sequence[str] = (),
     seed: int | None = None,
     backend: str = "plain",
-    tokens: int = TOKENS,
+    tokens: int = ROOM,
     texts: Sequence[Text] | None = None,
     begin: str = "",
 ) -> Iterator[Token]:
@@ -45,7 +46,7 @@ def generate(
 
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
     `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
-    backend: "plain" or "sim". tokens: of sim, those of the prompt with its padding. texts: of sim, to
+    backend: "plain" or "sim". tokens: of sim, those that the whole text may have. texts: of sim, to
     calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on shares
     (`Wish.begin`). model: a folder, a checkpoint, or a client of a server that has it; then temperatures go
     up to 8, there is no top_k and no seed, and the server has decided on the rest.
@@ -67,26 +68,29 @@ def started(model: Model, prompt: str, asked: Request) -> Iterator[Token]:
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
     ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
-    return generated(_source(loaded, asked, begin), ids, spell, ends_of(loaded.config, asked))
+    source = _source(loaded, asked, begin, len(ids))
+    return generated(source, ids, spell, ends_of(loaded.config, asked))
 
 
-def _source(model: Checkpoint, asked: Request, begin: Sequence[int]) -> Source:
-    """The model in the clear, by its backend."""
+def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int) -> Source:
+    """The model in the clear, by its backend, for a prompt of so many tokens."""
     if asked.backend == "plain":
         return Clear(model, Floats(model), asked.choice, begin)
     wish = Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts, begin=asked.begin)
     plan = make_two_party_plan(model, wish)
-    return Clear(model, Whole(model, plan), asked.choice, plan.begin, plan.tokens)
+    slots = padded_slots(plan, count, asked.max_tokens)
+    return Clear(model, Whole(model, plan), asked.choice, plan.begin, slots)
 
 
 def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
-    """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions."""
+    """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions, or
+    into what is planned."""
     ids = ids_of(model, prompt, begun=before > 0)
-    slots = len(ids) if asked.backend == "plain" else asked.tokens
-    if len(ids) > slots or before + slots + asked.max_tokens > model.config.positions:
+    room = model.config.positions if asked.backend == "plain" else asked.tokens + before
+    if before + len(ids) + asked.max_tokens > room + 1:  # what is written last is not read
         raise InputError(
-            f"generate: a prompt of {len(ids)} tokens in {slots}, {before} before and {asked.max_tokens} "
-            f"behind it, the model has {model.config.positions} positions",
+            f"generate: a prompt of {len(ids)} tokens, {before} before and {asked.max_tokens} behind it, in "
+            f"{room} positions",
             hint="shorten the prompt, or ask for fewer tokens",
         )
     return ids

@@ -13,7 +13,7 @@ from tacita.generation.choice import Choice
 from tacita.generation.source import Ends
 
 BACKENDS = ("plain", "sim")
-TOKENS = 64
+TOKENS, ROOM = 64, 128  # to be written; that a text may have
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Request:
     stop: tuple[str, ...] = ()
     choice: Choice = field(default_factory=Choice)
     backend: str = "plain"
-    tokens: int = TOKENS
+    tokens: int = ROOM
     texts: Sequence[Text] | None = None
     begin: str = ""
 

@@ -74,7 +74,7 @@ class Wish:
     embeddings: "published" or "hidden". formats: of fixed-point numbers. begin: of decoders, a text before
     every prompt that is no secret, as a system prompt: the server computes it in the clear, and so no value
     of it needs room. Many decoders have values in their first token that are a thousand times those of any
-    other.
+    other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """

@@ -21,7 +21,7 @@ from tacita.cli.two_party.writing import Written
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
 from tacita.generation.generate import started
-from tacita.generation.request import TOKENS, Request
+from tacita.generation.request import ROOM, TOKENS, Request
 from tacita.generation.source import Token
 
 
@@ -81,8 +81,8 @@ def run(
         typer.Option("--backend", help="plain: floats. sim: the integers of two parties. Neither encrypts."),
     ] = Clear.plain,
     tokens: Annotated[
-        int, typer.Option("--tokens", help="Of sim, tokens of the prompt with its padding.", min=2)
-    ] = TOKENS,
+        int, typer.Option("--tokens", help="Of sim, tokens that the whole text may have.", min=2)
+    ] = ROOM,
     begin: Begin = "",
     texts: Texts = None,
     json: Json = None,

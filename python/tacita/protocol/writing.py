@@ -6,8 +6,8 @@
     writer.read(shares of that token)               writer.read(zeros)            one token
     ...
 
-Both make the same calls in the same order. The server learns how many tokens were read and written; the client
-the tokens, not their logits: which one is the largest is computed on shares.
+Both make the same calls in the same order. The server learns how many tokens were read and written; the
+client the tokens, not their logits: which one is the largest is computed on shares.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from tacita.errors import PeerError, PlanError
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.tasks.task import NEXT
 from tacita.two_party.base import Array
-from tacita.two_party.count import CountTensors
-from tacita.two_party.prepared import Maps, PreparedMaps
+from tacita.two_party.count import Cost, CountTensors
+from tacita.two_party.kept import KeptProducts
+from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Known, SharedTensors, Watch
 
@@ -48,7 +49,8 @@ class Writer:
             raise PlanError(f"a model for {plan.task!r} writes no text", hint="take a decoder: GPT-2, LLaMA")
         self._party, self._plan, self._weights, self._watch = party, plan, weights, watch
         self._prepared = PreparedMaps(party, plan.formats, weights)
-        self._maps = step_maps(plan)
+        step = step_cost(plan)
+        self._maps, self._kept = step.maps, KeptProducts(party, step.growing, plan.tokens)
         self._past, self._mask = Past[Share](), np.zeros(0)
 
     @property
@@ -57,14 +59,13 @@ class Writer:
         return self._past.rows
 
     def prepare(self, tokens: int) -> None:
-        """What the products of so many tokens with weights need, before the tokens are known: as long as one
-        reading of so many."""
+        """What the products of so many tokens with weights, and with keys and values, need before the tokens
+        are known: as long as one reading of so many."""
         self._watch("prepare")
         self._prepared.prepare(self._maps, tokens)
+        self._kept.prepare(tokens)
 
-    def read(
-        self, enter: Callable[[SharedTensors], Share], tokens: int, mask: Array | None = None
-    ) -> Share:
+    def read(self, enter: Callable[[SharedTensors], Share], tokens: int, mask: Array | None = None) -> Share:
         """Shares of the logits behind these tokens. enter: makes this party's share of what the layers start
         from, (tokens, hidden). mask: (tokens,), at the client alone.
 
@@ -82,7 +83,7 @@ class Writer:
         known = Known(
             self._plan.formats, self._plan.bounds, self.rows + tokens, self._weights, seen, opens=False
         )
-        ops = SharedTensors(self._party, known, self._watch, self._prepared, self._past)
+        ops = SharedTensors(self._party, known, self._watch, self._prepared, self._past, self._kept)
         logits = self._plan.run(ops, enter(ops))
         self._past = ops.past
         self._mask = self._mask if seen is None else seen
@@ -109,15 +110,14 @@ class Writer:
         return token
 
 
-def step_maps(plan: TwoPartyPlan) -> list[Maps]:
-    """The products with weights of a single token."""
+def step_cost(plan: TwoPartyPlan) -> Cost:
+    """Of the last token that the plan allows, by itself."""
     ops = CountTensors(plan.formats, plan.bounds, plan.tokens, past=plan.tokens - 1)
     x = ops.words(1, plan.word_size, _words(plan)) if plan.embedding else (1, plan.hidden)
     plan.run(ops, x)
-    return ops.cost.maps
+    return ops.cost
 
 
 def _words(plan: TwoPartyPlan) -> int:
     assert plan.embedding is not None
     return plan.formats.table_ring(plan.embedding)
-

@@ -26,6 +26,7 @@ from tacita.two_party.base import (
     unknown_kind,
     unknown_option,
 )
+from tacita.two_party.kept import Growing
 
 Shape = tuple[int, ...]  # (rows, columns) or (heads, rows, columns)
 
@@ -92,7 +93,8 @@ class Cost:
     """Of one text, both directions together. nodes: in the order in which they begin.
 
     maps: products with weights, in the order in which they come. bits: sent. transfers: correlated ones used.
-    multiplications: of weights with values. numbers: that the client learns."""
+    multiplications: of weights with values. numbers: that the client learns. growing: products with keys
+    and values, as those of a text that goes on."""
 
     bits: float = 0.0
     transfers: int = 0
@@ -101,6 +103,7 @@ class Cost:
     nodes: list[str] = field(default_factory=list)
     maps: list[tuple[Dense, ...]] = field(default_factory=list)
     numbers: int = 0
+    growing: list[Growing] = field(default_factory=list)
 
 
 class CountTensors:
@@ -162,6 +165,8 @@ class CountTensors:
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
         """See the contract."""
         found = (queries[0], queries[1], keys[1])
+        ring = self._formats.score_ring(self._bounds.attention[name])
+        self._grow(f"{name}.keys", found, (keys[0], keys[2], keys[1]), ring)
         self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
         return found
 
@@ -207,6 +212,8 @@ class CountTensors:
         """See the contract."""
         f, left = self._formats, weights.numerators
         found = (left[0], left[1], values[2])
+        ring = f.mix_ring(self._bounds.attention[name], self._tokens)
+        self._grow(f"{name}.values", found, values, ring)
         self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
         slack = _quotient_slack(f, self._bounds.attention[name].context)
         if prod(found) < FEW:
@@ -284,6 +291,11 @@ class CountTensors:
         """Products of two shared matrices of so many values."""
         sent = SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result)
         self.cost.bits += count * sent
+
+    def _grow(self, name: str, found: Shape, kept: Shape, ring: int) -> None:
+        """The product of shared matrices, by heads that share the kept one."""
+        rows, axis = prod(found) // (kept[0] * kept[2]), 2 if name.endswith("keys") else 1
+        self.cost.growing.append(Growing(name, kept[0], rows, kept[1], kept[2], ring, axis))
 
     def _respond(self, count: int, terms: int) -> None:
         self.cost.responses.append(Response(count, terms))

@@ -36,6 +36,7 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import constant, weight_integers
+from tacita.two_party.kept import KeptProducts
 from tacita.two_party.prepared import PreparedMaps
 from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
 from tacita.two_party.turns import turned_from
@@ -67,8 +68,8 @@ class Known:
 
 class SharedTensors:
     """party: the engine's `TwoParty`. watch: called as each node of the model begins. prepared: products with
-    weights that were made before their rows were known. past: of a decoder that is to go on
-    (`blocks.sequence.past`); its tokens are the first of those that `known` counts."""
+    weights that were made before their rows were known; kept: those with keys and values. past: of a decoder
+    that is to go on (`blocks.sequence.past`); its tokens are the first of those that `known` counts."""
 
     def __init__(
         self,
@@ -77,7 +78,9 @@ class SharedTensors:
         watch: Watch = lambda node: None,
         prepared: PreparedMaps | None = None,
         past: Past[Share] | None = None,
+        kept: KeptProducts | None = None,
     ) -> None:
+        self._kept = kept
         self._prepared, self._keeper, self._keeps = prepared, Keeper(past), past is not None
         self._party, self._formats, self._bounds, self._tokens = (
             party,
@@ -187,7 +190,7 @@ class SharedTensors:
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
         stacked = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
-        found = self._product(stacked, right.like(np.swapaxes(right.values, -1, -2)))
+        found = self._product(stacked, right.like(np.swapaxes(right.values, -1, -2)), kept=f"{name}.keys")
         return found.like(arrays.regrouped(found.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
@@ -237,7 +240,8 @@ class SharedTensors:
             seen = distances.visible(self._mask, scores.values.shape[-2:], reach)
             gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
             scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
-        ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
+        tokens = self._kept.tokens if self._kept else self._tokens
+        ring, columns = f.mix_ring(bounds, tokens), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
             flat, scores.ring, scores.fraction, bounds.score_range, ring, f.normal_ring, f.inverse
@@ -256,7 +260,8 @@ class SharedTensors:
         f, bounds = self._formats, self._bounds.attention[name]
         left = weights.numerators
         right = self._factor(values, f.product_fraction, left.ring)
-        stacked = self._product(left.like(arrays.regrouped(left.values, right.values.shape[-3])), right)
+        stacked = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
+        stacked = self._product(stacked, right, kept=f"{name}.values")
         mixed = stacked.like(arrays.regrouped(stacked.values, left.values.shape[-3]))
         low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
         fraction = low.fraction + f.inverse
@@ -332,12 +337,15 @@ class SharedTensors:
         values = self._party.square_narrow(np.ascontiguousarray(low.values), least, ring, f.gate_slack)
         return Share(values, ring, 2 * f.product_fraction)
 
-    def _product(self, left: Share, right: Share, *, opened: bool = False) -> Share:
-        """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up."""
+    def _product(self, left: Share, right: Share, *, opened: bool = False, kept: str = "") -> Share:
+        """Batched (heads, k, m) times (heads, m, n) in their ring; the fractions add up. kept: the name of
+        what may have been prepared."""
         heads, k, m = left.values.shape
         shape = (heads, k, m, right.values.shape[-1])
         x, y = (np.ascontiguousarray(share.values) for share in (left, right))
-        result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
+        result = self._kept.product(kept, x, y, left.ring) if self._kept else None
+        if result is None:
+            result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
         return Share(result, left.ring, left.fraction + right.fraction)
 
     def _times(self, x: Share, short: int, y: Share, slack: int) -> Words:

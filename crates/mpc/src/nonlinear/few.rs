@@ -120,7 +120,7 @@ pub fn scaled_any(
         out.iter_mut().for_each(|v| *v <<= drop);
         return Ok(out);
     }
-    if x.is_empty() || y.len() % x.len() != 0 {
+    if x.is_empty() || !y.len().is_multiple_of(x.len()) {
         return shape("scaled", format!("{} factors of {} values", x.len(), y.len()));
     }
     let x = extend(party, x, from, ring)?;

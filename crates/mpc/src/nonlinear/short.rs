@@ -108,8 +108,8 @@ fn by_rows(factors: &[u64], values: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of x y / 2^drop modulo 2^(bits - drop), bits those of y's ring; a factor x for every y, or for every
-/// row of them. Exact for drop = 0, else off by at most min(drop, x's bits) + 3 units, a tenth of that as a
+/// Shares of x y / 2^drop modulo 2^(bits - drop), bits those of y's ring; a factor x for every y, or for
+/// every row of them. Exact for drop = 0, else off by at most min(drop, x's bits) + 3 units, a tenth of that as a
 /// rule.
 ///
 /// Cost for each element: twice the sum over x's bits i of (bits - max(i, drop)), and bits - max(x's, drop)
@@ -161,7 +161,7 @@ pub fn scaled(party: &mut Party, x: &Factors<'_>, y: &[u64], ring: Ring, drop: u
 }
 
 fn whole_rows(factors: usize, values: usize) -> Result<usize> {
-    if factors > 0 && values > 0 && values % factors == 0 {
+    if factors > 0 && values > 0 && values.is_multiple_of(factors) {
         return Ok(values / factors);
     }
     super::fixed::shape("scaled", format!("{factors} factors of {values} values"))

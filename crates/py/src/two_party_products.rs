@@ -25,8 +25,8 @@ impl TwoParty {
         })
     }
 
-    /// Shares of x*y modulo 2^bits for factors x modulo 2^held, |x| < 2^(short-2), one for every y or for every
-    /// row of them; errors below 2^slack units. Few values by oblivious transfer on `short` bits.
+    /// Shares of x*y modulo 2^bits for factors x modulo 2^held, |x| < 2^(short-2), one for every y or for
+    /// every row of them; errors below 2^slack units. Few values by oblivious transfer on `short` bits.
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (x, y, *, held, short, bits, slack))]
     fn scaled<'py>(

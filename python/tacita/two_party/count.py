@@ -74,7 +74,7 @@ QUOTIENT_SLACK = 15
 FEW = 4096
 FEW_NORM, FEW_NORM_STEP = 1800, 130  # bits an element, and for each power of two from deviation to bound
 FEW_NORM_TRANSFERS = 45
-FEW_SQUARE, FEW_SQUARE_TRANSFERS = 60, 19  # more than a lattice product's, an element
+FEW_SQUARE_TRANSFERS = 19  # more than a lattice product's, an element; as many bits
 FEW_FACTOR = 7  # bits above its fraction of the shorter factor of a gate
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
@@ -221,7 +221,7 @@ class CountTensors:
         found = BUMPED[kind][form] if kind in BUMPED else bits[kind]
         count = SQUARES[kind][form] if kind in SQUARES else responses[kind]
         few = count if prod(x) < FEW else 0
-        self.cost.bits += (found + FEW_SQUARE * few) * prod(x)
+        self.cost.bits += found * prod(x)
         self.cost.transfers += (TRANSFERS[kind] + FEW_SQUARE_TRANSFERS * few) * prod(x)
         self._respond(count * _lattice(prod(x)), 1)
         return x

@@ -73,13 +73,14 @@ pub fn square(party: &mut Party, x: &[u64], ring: Ring) -> Result<Vec<u64>> {
 }
 
 /// x^2 in `to` from the narrow x in `from`, |x| < 2^(from-2), with errors below 2^slack: by oblivious
-/// transfer on the bits of the narrow ring (exact) for few values, else by ciphertexts.
+/// transfer on the bits of the narrow ring for few values, else by ciphertexts.
 ///
 /// # Errors
 /// Those of [`products::square_narrow`], for few values too.
 pub fn square_any(party: &mut Party, x: &[u64], from: Ring, to: Ring, slack: u32) -> Result<Vec<u64>> {
     if x.len() < FEW && to.bits() <= 2 * from.bits() {
-        return short::square(party, &Factors::signed(x, from), to);
+        let drop = droppable("square", to, slack)?;
+        return short::square(party, &Factors::signed(x, from), to, drop);
     }
     products::square_narrow(party, x, from, to, slack)
 }
@@ -120,7 +121,7 @@ pub fn scaled_any(
         out.iter_mut().for_each(|v| *v <<= drop);
         return Ok(out);
     }
-    if x.is_empty() || y.len() % x.len() != 0 {
+    if x.is_empty() || !y.len().is_multiple_of(x.len()) {
         return shape("scaled", format!("{} factors of {} values", x.len(), y.len()));
     }
     let x = extend(party, x, from, ring)?;

@@ -108,9 +108,9 @@ fn by_rows(factors: &[u64], values: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of x y / 2^drop modulo 2^(bits - drop), bits those of y's ring; a factor x for every y, or for every
-/// row of them. Exact for drop = 0, else off by at most min(drop, x's bits) + 3 units, a tenth of that as a
-/// rule.
+/// Shares of x y / 2^drop modulo 2^(bits - drop), bits those of y's ring; a factor x for every y, or for
+/// every row of them. Exact for drop = 0, else off by at most min(drop, x's bits) + 3 units, a tenth of that
+/// as a rule.
 ///
 /// Cost for each element: twice the sum over x's bits i of (bits - max(i, drop)), and bits - max(x's, drop)
 /// twice; for each factor 2 (x's bits + 1) bits and as many correlated transfers. One round.
@@ -161,69 +161,70 @@ pub fn scaled(party: &mut Party, x: &Factors<'_>, y: &[u64], ring: Ring, drop: u
 }
 
 fn whole_rows(factors: usize, values: usize) -> Result<usize> {
-    if factors > 0 && values > 0 && values % factors == 0 {
+    if factors > 0 && values > 0 && values.is_multiple_of(factors) {
         return Ok(values / factors);
     }
     super::fixed::shape("scaled", format!("{factors} factors of {values} values"))
 }
 
-/// Shares of x^2 in a ring, exact. Cost for each element, of k bits to m: k (2m - k + 1) / 2 + 2 (m - k) bits
+/// Shares of x^2 in a ring; exact for drop = 0, else off by less than (min(drop, x's bits) + 1) 2^drop. Cost
+/// for each element, of k bits to m: k + 2 (m - k) bits, the sum over x's bits i of (m - 1 - max(i, drop)),
 /// and k + 2 correlated transfers; one round.
 ///
 /// # Errors
-/// Those of the channel; m > k + 1.
-pub(crate) fn square(party: &mut Party, x: &Factors<'_>, to: Ring) -> Result<Vec<u64>> {
-    let (k, half, client) = (x.ring.bits(), x.half(party), party.is_client());
-    let rest = to.bits().checked_sub(k + 1).filter(|&rest| rest > 0);
-    let Some(rest) = rest else {
-        return super::fixed::shape("square", format!("from {k} to {} bits", to.bits()));
-    };
-    // A = a0 and b = a1 + public: x^2 = A^2 + b^2 + 2 A b + 2^(k+1) c0 c1 (A + b + 2^(k-1))
-    let middle = 1u64 << (k - 1);
-    let of_wrap = |a: &u64| {
-        if client {
-            a.wrapping_add(half.public)
-        } else {
-            a.wrapping_add(middle)
-        }
-    };
-    let offers = half
-        .digits
-        .iter()
-        .map(of_wrap)
-        .zip(&half.clear)
-        .map(|(v, &c)| v.wrapping_mul(c));
-    let whole = Multiples {
-        digits: k,
-        ..Ring::new(to.bits() - 1).into()
-    };
-    let wrap = Multiples {
-        digits: 1,
-        ..Ring::new(rest).into()
-    };
-    let terms = [
-        Cross::one_way(client, half.digits.clone(), whole),
-        Cross {
-            offers: offers.collect(),
-            choices: half.clear.clone(),
-            how: wrap,
-        },
-    ];
+/// Those of the channel; [`crate::MpcError::Shape`] unless m > k + 1 and drop < m - 1.
+pub(crate) fn square(party: &mut Party, x: &Factors<'_>, to: Ring, drop: u32) -> Result<Vec<u64>> {
+    let (k, m) = (x.ring.bits(), to.bits());
+    if m <= k + 1 || drop + 1 >= m {
+        return super::fixed::shape("square", format!("from {k} to {m} bits less {drop}"));
+    }
+    let half = x.half(party);
+    let terms = half.terms_of_square(party.is_client(), k, m, drop);
     let crossed = party.measured("square_by_ot", |party| cross(party, &terms))?;
-    let local = |&a: &u64| {
-        let b = a.wrapping_add(half.public);
-        if client {
-            b.wrapping_mul(b)
-        } else {
-            a.wrapping_mul(a.wrapping_add(half.public << 1))
-        }
+    let own = |&a: &u64| match party.is_client() {
+        true => a.wrapping_add(half.public).wrapping_pow(2),
+        false => a.wrapping_mul(a.wrapping_add(half.public << 1)),
     };
-    let sums = half
+    let crossed = crossed[0]
+        .iter()
+        .zip(&crossed[1])
+        .map(|(&c, &w)| (c << (drop + 1)).wrapping_add(w << (k + 1)));
+    Ok(half
         .digits
         .iter()
-        .map(local)
-        .zip(crossed[0].iter().zip(&crossed[1]));
-    Ok(sums
-        .map(|(l, (&c, &w))| to.reduce(l.wrapping_add(c << 1).wrapping_add(w << (k + 1))))
+        .map(own)
+        .zip(crossed)
+        .map(|(o, c)| to.reduce(o.wrapping_add(c)))
         .collect())
+}
+
+impl Half {
+    /// With the server's A = a0 and the client's b = a1 - 2^k - B, x^2 = A^2 + b^2 + 2 A b + 2^(k+1) c0 c1
+    /// (A + b + 2^(k-1)): A a1 one way, and what counts where nothing wraps, both ways.
+    fn terms_of_square(&self, client: bool, k: u32, m: u32, drop: u32) -> [Cross; 2] {
+        let more = if client { self.public } else { 1 << (k - 1) };
+        let unwrapped = self
+            .digits
+            .iter()
+            .zip(&self.clear)
+            .map(|(a, &c)| a.wrapping_add(more).wrapping_mul(c));
+        let whole = Multiples {
+            digits: k,
+            drop,
+            ..Ring::new(m - 1).into()
+        };
+        let wrap = Multiples {
+            digits: 1,
+            ..Ring::new(m - k - 1).into()
+        };
+        let (choices, offers) = (self.clear.clone(), unwrapped.collect());
+        [
+            Cross::one_way(client, self.digits.clone(), whole),
+            Cross {
+                choices,
+                offers,
+                how: wrap,
+            },
+        ]
+    }
 }

@@ -2,9 +2,9 @@
 //! factor (Gilboa 1999).
 //!
 //! Bit i of the receiver's factor chooses between x and x + 2^i * value; payloads of bit i need bits - i bits
-//! only. All bits share one message each way: bits + bits (bits + 1) / 2 bits on the wire, `bits` COTs and 3
-//! * bits AES calls per product. [`Multiples`] says what may be less (short factors, low bits that nobody
-//! wants) and that a factor may multiply a whole row: its choices then count once, the pads are seeds.
+//! only. All bits share one message each way: bits + bits (bits + 1) / 2 bits on the wire, `bits` COTs and
+//! three times as many AES calls per product. [`Multiples`] says what may be less: short factors, low bits
+//! that nobody wants, and a factor of a whole row, whose choices then count once; the pads are seeds then.
 use super::correlated::{Chosen, Pads};
 use super::prg::Stream;
 use crate::bits::{pack, packed_len, unpack};
@@ -54,7 +54,7 @@ impl Multiples {
 
     fn check(&self, values: usize) -> Result<usize> {
         let fits = (1..=self.ring.bits()).contains(&self.digits) && self.drop < self.ring.bits();
-        if fits && self.columns > 0 && values % self.columns == 0 {
+        if fits && self.columns > 0 && values.is_multiple_of(self.columns) {
             return Ok(values / self.columns);
         }
         let detail = format!("{self:?} of {values} values");

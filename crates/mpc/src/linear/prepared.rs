@@ -106,7 +106,12 @@ impl Prepared {
 
     /// out += (x_0 + x_1 - r) W.
     fn add_open_part(&self, party: &mut Party, x: &[u64], weights: &[i64], out: &mut [u64]) -> Result<()> {
-        let Shape { inputs, outputs, ring, .. } = self.shape;
+        let Shape {
+            inputs,
+            outputs,
+            ring,
+            ..
+        } = self.shape;
         let bytes = party.receive(packed_len(x.len(), ring.bits()))?;
         let masked = unpack(&bytes, ring.bits(), x.len());
         let sum: Vec<u64> = x.iter().zip(masked).map(|(&x, m)| ring.add(x, m)).collect();
@@ -129,12 +134,17 @@ impl Prepared {
             return wrong(format!("{len} values are not rows of {inputs}"));
         }
         if rows > self.left() {
-            return wrong(format!("{rows} rows asked for, {} of the prepared are left", self.left()));
+            return wrong(format!(
+                "{rows} rows asked for, {} of the prepared are left",
+                self.left()
+            ));
         }
         match weights {
             None if client => Ok(rows),
             Some(found) if !client && found == inputs * outputs => Ok(rows),
-            _ => wrong(format!("the server gives {inputs} x {outputs} weights, the client none")),
+            _ => wrong(format!(
+                "the server gives {inputs} x {outputs} weights, the client none"
+            )),
         }
     }
 }
@@ -209,7 +219,9 @@ mod tests {
             };
             let (a, b) = run_pair(|p| run(p, &x1, None), |p| run(p, &x0, Some(&w)));
             for (found, expected) in join(s.ring, &a, &b).into_iter().zip(expected(&x, &w, s)) {
-                let error = s.ring.signed(s.ring.reduce((found as u64).wrapping_sub(expected as u64)));
+                let error = s
+                    .ring
+                    .signed(s.ring.reduce((found as u64).wrapping_sub(expected as u64)));
                 assert!(error.abs() < 1 << 12, "{s:?}: {error}");
             }
         }

@@ -101,9 +101,11 @@ def _known(name: str, how: Settings) -> Case:
 def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         orders = {role: _order(case.name, role, link, how, folder) for role in ROLES}
+        options = orders["client"].options
+        case.share(options)
         reports = run_pair(orders, watch)
         client, server = (np.load(Path(folder) / f"{role}.npy") for role in ROLES)
-    judged = case.judge(client, server, orders["client"].options)
+        judged = case.judge(client, server, options)
     figures = case_figures(reports, judged, LINKS[link.name])
     return figures | dict(case.finish(figures, client))
 

@@ -67,7 +67,7 @@ class Order:
     def options(self) -> Options:
         """The case's options."""
         model, data = (Path(name) if name else None for name in (self.model, self.data))
-        more = (self.prompt, self.new, self.begin)
+        more = (self.prompt, self.new, self.begin, self.folder)
         return Options(model, data, self.threads, self.small, self.sentences, *more)
 
     def as_json(self) -> str:

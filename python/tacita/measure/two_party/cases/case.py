@@ -28,7 +28,7 @@ class Options:
     tests.
 
     sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
-    is written, tokens of the prompt, tokens behind it, and its public beginning.
+    is written, tokens of the prompt, tokens behind it, and its public beginning. folder: of the run.
     """
 
     model: Path | None = None
@@ -39,6 +39,7 @@ class Options:
     prompt: int = 32
     new: int = 4
     begin: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class Case(ABC):
     def available(self, options: Options) -> str:
         """Why this case cannot run here; empty when it can."""
         return ""
+
+    def share(self, options: Options) -> None:
+        """Writes what both parties must have alike into the run's folder, before they start."""
 
     @abstractmethod
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:

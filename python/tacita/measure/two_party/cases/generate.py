@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tacita.planning.beginning import beginning
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.scheme import BUMBLEBEE
+from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.tasks.answer import softmax
 from tacita.tasks.task import NEXT
@@ -37,6 +39,7 @@ the rightful property of some one or other of their daughters. "My dear Mr. Benn
 day, "have you heard that Netherfield Park is let at last?" Mr. Bennet replied that he had not. "But it is,"
 returned she; "for Mrs. Long has just been here, and she told me all about it." Mr. Bennet made no answer.
 """.replace("\n", " ")
+PLAN = "plan.json"
 TINY = 1e-30  # keeps logarithms finite
 COMMON: dict[str, Any] = {
     "positions": 512,
@@ -76,9 +79,14 @@ class Generate(Case):
         ids = tokenize(model, TEXT, special=not options.begin)[0]
         return (ids * (1 + options.prompt // len(ids)))[: options.prompt]
 
+    def share(self, options: Options) -> None:
+        """The plan: two calibrations may differ in a last bit, and so in a bound."""
+        plan = self.plan(self.checkpoint(options), options)
+        (Path(options.folder) / PLAN).write_bytes(plan.to_bytes())
+
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:
         model = self.checkpoint(options)
-        plan, prompt = self.plan(model, options), self.prompt(model, options)
+        plan, prompt = _shared(options), self.prompt(model, options)
         nodes = beginning(model, plan.begin).nodes if plan.begin else {}
         weights = None if party.is_client else Weights(model.tensors)
         past = begun(plan, nodes, own=not party.is_client) if nodes else None
@@ -93,7 +101,7 @@ class Generate(Case):
     def judge(self, client: Array, server: Array, options: Options) -> dict[str, Any]:
         model = self.checkpoint(options)
         prompt, tokens = self.prompt(model, options), [int(token) for token in client[:, -1]]
-        floats, fixed = logits_of(model, self.plan(model, options), prompt, tokens)
+        floats, fixed = logits_of(model, _shared(options), prompt, tokens)
         shares = np.array([softmax(each) for each in floats])
         others = np.array([softmax(each) for each in fixed])
         return {
@@ -170,6 +178,10 @@ class Side:
     def _counters(self) -> list[float]:
         party = self.party
         return [time.monotonic(), time.process_time(), float(party.bytes_sent), float(party.rounds)]
+
+
+def _shared(options: Options) -> TwoPartyPlan:
+    return parse_plan((Path(options.folder) / PLAN).read_bytes())
 
 
 def logits_of(

@@ -67,7 +67,7 @@ class Case(ABC):
         """Why this case cannot run here; empty when it can."""
         return ""
 
-    def share(self, options: Options) -> None:
+    def share(self, options: Options) -> None:  # noqa: B027 (most cases share nothing)
         """Writes what both parties must have alike into the run's folder, before they start."""
 
     @abstractmethod

@@ -90,7 +90,7 @@ ENCRYPTED_CASES = (
 # what is refused of a folder by its config.json: name of the test's case -> what a reader looks for
 FOLDERS = {
     "deberta": "DeBERTa",
-    "decoder": "decoders (GPT, Llama, Mistral, OPT)",
+    "decoder": "decoders but GPT-2, LLaMA, Mistral and Qwen2 (GPT-NeoX, OPT)",
     "decoding bert": "`is_decoder` of any family",
     "t5": "T5, BART and other pairs of encoder and decoder",
     "dinov2 classifier": "classifiers of DINOv2, which read [CLS] beside the mean of the patches",

@@ -22,6 +22,7 @@ from tacita.version import __version__
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, Server, Wish, load, plan, publish
     from tacita.ask import answer, classify, embed, fill, search, tag
+    from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "embed",
     "errors",
     "fill",
+    "generate",
     "load",
     "pipeline",
     "plan",
@@ -45,7 +47,8 @@ __all__ = [
 ]
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
-_HOMES = {**dict.fromkeys(_ASKING, "tacita.ask"), "pipeline": "tacita.pipeline"}  # not in tacita.api
+_HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
+_HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
 
 
 def __getattr__(name: str) -> Any:

@@ -350,6 +350,14 @@ class TableClient:
 
     def __new__(cls, message: bytes, rows: int, columns: int, bits: int) -> TableClient: ...
 
+@final
+class PreparedProduct:
+    """One party's part of rows that are prepared for one matrix of weights. Each serves once."""
+
+    @property
+    def left(self) -> int:
+        """Rows that are left."""
+
 def table_bytes(rows: int, columns: int, bits: int) -> int:
     """Bytes of the encrypted table of this shape."""
 
@@ -430,6 +438,22 @@ class TwoParty:
         log_norm: int = 24,
         opened: bool = False,
     ) -> _Shares: ...
+    def prepare_weights(
+        self,
+        weights: _Integers | None,
+        shape: tuple[int, int, int],
+        bits: int,
+        *,
+        slack: int = 12,
+        log_norm: int = 24,
+    ) -> PreparedProduct:
+        """Products of shape = (rows, inputs, outputs) with the server's weights, before the rows are known.
+        The cost of `share_times_weights` with all rows."""
+
+    def times_prepared(self, x: _Shares, prepared: PreparedProduct, weights: _Integers | None) -> _Shares:
+        """Shares of x (rows, inputs) times the weights, by the next rows that are prepared: from the client
+        one ring element for each of x, nothing back."""
+
     def client_times_server(
         self,
         left: _Shares | None,
@@ -456,6 +480,7 @@ class TwoParty:
 
     # Products element by element, and opening
     def product(self, x: _Shares, y: _Shares, bits: int, slack: int) -> _Shares: ...
+    def scaled(self, x: _Shares, y: _Shares, *, held: int, short: int, bits: int, slack: int) -> _Shares: ...
     def square(self, x: _Shares, bits: int, slack: int) -> _Shares: ...
     def square_narrow(self, x: _Shares, bits: int, to: int, slack: int) -> _Shares: ...
     def times_server(self, x: _Shares, w: _Shares | None, bits: int, slack: int) -> _Shares: ...

@@ -61,8 +61,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Served]:
-    model = write_folder(make_random_checkpoint(), folder / "model")
+def serving(folder: Path, *options: str, given_model: Path | None = None) -> Iterator[Served]:
+    model = given_model or write_folder(make_random_checkpoint(), folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS))
     given = [
         "--model",

@@ -41,6 +41,7 @@ class Config:
     embedding_norm: bool = False
     normalise: bool = False
     first_token: bool = False
+    last_token: bool = False
     gated: bool = True
     base: float = 10_000.0
     window: int = 2

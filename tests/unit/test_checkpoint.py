@@ -92,7 +92,7 @@ def test_relu_and_hidden_state_models(tmp_path):
     ("changes", "message"),
     [
         ({"hidden_act": "quick_gelu"}, "hidden_act is 'quick_gelu'"),
-        ({"architectures": ["GPT2LMHeadModel"]}, "architecture 'GPT2LMHeadModel'"),
+        ({"architectures": ["OPTForCausalLM"]}, "architecture 'OPTForCausalLM'"),
         ({"architectures": None, "model_type": "gpt2"}, "model_type 'gpt2'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True"),

@@ -85,7 +85,7 @@ def test_a_folder_is_refused_although_it_has_no_weights(tmp_path: Path) -> None:
         config_of(tmp_path, "bert-class", architectures=["DebertaV2Model"], model_type="deberta-v2")
     assert "decisions/0029" in caught.value.hint
     with pytest.raises(CheckpointError) as caught:
-        config_of(tmp_path, "bert-class", architectures=["GPT2LMHeadModel"])
+        config_of(tmp_path, "bert-class", architectures=["OPTForCausalLM"])
     assert all(name in caught.value.hint for name in ("BertModel", "ModernBertForMaskedLM", "ViTModel"))
 
 

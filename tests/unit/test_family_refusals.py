@@ -24,9 +24,9 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "decoder": (
         "bert-class",
-        {"architectures": ["LlamaForCausalLM"], "model_type": "llama"},
-        "architecture 'LlamaForCausalLM'",
-        "supported: BertModel",
+        {"architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox"},
+        "architecture 'GPTNeoXForCausalLM'",
+        "LlamaForCausalLM",
     ),
     "decoding bert": ("bert-words", {"is_decoder": True}, "is_decoder is True", "only False"),
     "t5": (

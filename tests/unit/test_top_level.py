@@ -24,6 +24,7 @@ NAMES = {
         "embed",
         "errors",
         "fill",
+        "generate",
         "load",
         "pipeline",
         "plan",

@@ -52,6 +52,16 @@ CASES = {
     },
     **{f"relu2, {most}": function("relu2", most) for most in (7.9, 31.0, 400.0)},
     **{f"a gate up to {bound}": gate(bound) for bound in (8.0, 30.0, 60.0, 900.0)},
+    "a norm of a row": Case(
+        lambda ops, x: ops.norm(x, replace(NORM, size=576), NAME),
+        Bounds({}, {}, {NAME: NormBounds(90.0, (0.05, 9.0), 8.0)}),
+        (1, 576),
+    ),
+    "a gate of a row": Case(
+        lambda ops, x: ops.times(ops.function(x, "silu", NAME), x, NAME),
+        Bounds({}, {NAME: (-15.0, 15.0)}, {}, {NAME: 200.0}),
+        (1, 1536),
+    ),
     **{
         f"a norm of heads {shape}": Case(
             lambda ops, x: ops.norm(x, replace(NORM, size=x_size(x)), NAME),

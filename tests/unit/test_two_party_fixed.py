@@ -12,9 +12,9 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.blocks import distances
 from tacita.blocks.base import Dense, Rotary
 from tacita.blocks.floats import FUNCTIONS, FloatTensors
+from tacita.blocks.sequence import distances
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.front.embed import padded_words

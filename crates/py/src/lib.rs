@@ -26,6 +26,7 @@ mod two_party_linear;
 mod two_party_link;
 mod two_party_listener;
 mod two_party_nonlinear;
+mod two_party_prepared;
 mod two_party_products;
 mod two_party_setup;
 mod two_party_table;
@@ -54,6 +55,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<two_party::TwoParty>()?;
     m.add_class::<two_party_listener::TwoPartyListener>()?;
     m.add_class::<two_party_listener::TwoPartyArrival>()?;
+    m.add_class::<two_party_prepared::PreparedProduct>()?;
     m.add_class::<two_party_table::TableServer>()?;
     m.add_class::<two_party_table::TableClient>()?;
     m.add_function(wrap_pyfunction!(two_party_table::table_bytes, m)?)?;

@@ -35,7 +35,8 @@ fn dims(op: &str, shape: &[usize]) -> PyResult<(Dims, Vec<usize>)> {
     Ok((Dims { k, m, n, batch }, result))
 }
 
-fn options(slack: u32, log_norm: u32, opened: bool) -> PyResult<Options> {
+/// Public bounds of a product with weights.
+pub fn options(slack: u32, log_norm: u32, opened: bool) -> PyResult<Options> {
     if !(2..=40).contains(&slack) || !(1..=64).contains(&log_norm) {
         return Err(TacitaError::new_err(format!(
             "slack {slack} and log_norm {log_norm}: 2 to 40 and 1 to 64 are allowed"

@@ -3,11 +3,12 @@ use crate::two_party::TwoParty;
 use crate::two_party_arrays::{canonical, flat, ring, same_shape, Array, Shares};
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
+use tacita_mpc::nonlinear::few;
 use tacita_mpc::products;
 
 #[pymethods]
 impl TwoParty {
-    /// Shares of x*y; errors below 2^slack units.
+    /// Shares of x*y; errors below 2^slack units. Few values by oblivious transfer.
     fn product<'py>(
         &self,
         py: Python<'py>,
@@ -20,7 +21,29 @@ impl TwoParty {
         let other = flat("product", &y)?;
         canonical("product", other, ring("product", bits)?)?;
         self.keep(py, "product", &x, bits, |party, x, ring| {
-            products::product(party, x, other, ring, slack)
+            few::product_any(party, x, other, ring, slack)
+        })
+    }
+
+    /// Shares of x*y modulo 2^bits for factors x modulo 2^held, |x| < 2^(short-2), one for every y or for
+    /// every row of them; errors below 2^slack units. Few values by oblivious transfer on `short` bits.
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (x, y, *, held, short, bits, slack))]
+    fn scaled<'py>(
+        &self,
+        py: Python<'py>,
+        x: Shares<'py>,
+        y: Shares<'py>,
+        held: u32,
+        short: u32,
+        bits: u32,
+        slack: u32,
+    ) -> PyResult<Array<'py, u64>> {
+        let op = "scaled";
+        let (factors, rings) = (flat(op, &x)?, [ring(op, held)?, ring(op, short)?]);
+        canonical(op, factors, rings[0])?;
+        self.keep(py, op, &y, bits, |party, y, ring| {
+            few::scaled_any(party, factors, rings, y, ring, slack)
         })
     }
 
@@ -38,7 +61,7 @@ impl TwoParty {
     }
 
     /// Shares of x^2 modulo 2^to, for |x| < 2^(bits-2) and bits + 1 < to <= 2 bits: no extension, and a
-    /// shorter prime than that of `square`; errors below 2^slack units.
+    /// shorter prime than that of `square`; errors below 2^slack units. Few values by oblivious transfer.
     fn square_narrow<'py>(
         &self,
         py: Python<'py>,
@@ -49,7 +72,7 @@ impl TwoParty {
     ) -> PyResult<Array<'py, u64>> {
         let to = ring("square_narrow", to)?;
         self.keep(py, "square_narrow", &x, bits, |party, x, from| {
-            products::square_narrow(party, x, from, to, slack)
+            few::square_any(party, x, from, to, slack)
         })
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,14 +11,24 @@ from numpy.typing import NDArray
 D = TypeVar("D", bound=np.generic)
 
 
-def columns(x: NDArray[D], parts: int) -> tuple[NDArray[D], ...]:
-    """`parts` equal blocks of columns."""
-    return tuple(np.split(x, parts, axis=-1))
+def columns(x: NDArray[D], widths: Sequence[int]) -> tuple[NDArray[D], ...]:
+    """Blocks of so many columns."""
+    return tuple(np.split(x, np.cumsum(widths)[:-1], axis=-1))
 
 
 def rows(x: NDArray[D], count: int) -> NDArray[D]:
-    """The first rows."""
-    return x[..., :count, :]
+    """The first rows, or for a negative number the last ones."""
+    return x[..., :count, :] if count >= 0 else x[..., count:, :]
+
+
+def regrouped(x: NDArray[D], heads: int) -> NDArray[D]:
+    """(..., more heads, rows, d) -> (..., heads, all rows of neighbours, d), or back: heads of queries that
+    share keys become the rows of one head, whose scores are then one product.
+
+    >>> regrouped(np.zeros((6, 5, 4)), 2).shape
+    (2, 15, 4)
+    """
+    return x if x.shape[-3] == heads else x.reshape(*x.shape[:-3], heads, -1, x.shape[-1])
 
 
 def heads(x: NDArray[D], count: int) -> NDArray[D]:

@@ -95,6 +95,7 @@ class Relative:
 
 Reach = tuple[int | None, int | None]  # tokens back and ahead that a query sees; None: all
 EVERYWHERE: Reach = (None, None)
+CAUSAL: Reach = (None, 0)  # what decoders have: see `distances.visible`
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Attention:
 
     Scores are divided by sqrt(head size). weights: what becomes of the scores. normed: normalises each head's
     queries and keys, as declared for both, before they turn. rotary, relative: positions inside the
-    attention. reach: keys that a query sees beside itself: (64, 64) is a window, (None, 0) causal.
+    attention. reach: keys that a query sees beside itself: (64, 64) is a window, `CAUSAL` what decoders have.
+    shared: how many neighbouring heads of queries share a head of keys and values (grouped heads).
     """
 
     heads: int
@@ -116,6 +118,12 @@ class Attention:
     rotary: Rotary | None = None
     relative: Relative | None = None
     reach: Reach = EVERYWHERE
+    shared: int = 1
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads // self.shared
 
     @property
     def head_size(self) -> int:
@@ -152,10 +160,11 @@ class Blocks(Protocol[T, A_co]):
     """
 
     def take(self, x: T, rows: int | None) -> T:
-        """The first rows (tokens) of x; all for None."""
+        """The first rows (tokens) of x, or for a negative number the last ones; all for None."""
 
     def attention(self, x: T, a: Attention, name: str, rows: int | None = None) -> T:
-        """Attention of the first `rows` tokens, or of all, over all real tokens of x."""
+        """Attention of the tokens that `take` gives, over all real tokens of x and those before x whose keys
+        and values the interpreter kept (`past`). Only a causal one is asked by the last tokens."""
 
     def feed_forward(self, x: T, f: FeedForward, name: str) -> T:
         """The two-layer block, token by token."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.base import (
+    CAUSAL,
     Attention,
     Blocks,
     Dense,
@@ -32,7 +33,8 @@ from tacita.blocks.base import (
 )
 from tacita.blocks.floats import FloatTensors, See, unseen
 from tacita.blocks.meaning import Meaning
-from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.options import CAUSAL as AHEAD
+from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.shapes import Shapes
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
@@ -117,6 +119,8 @@ EVEN: dict[str, Any] = {
     name: Dense(name, FEATURES, 12) for name in ("query", "key", "value")
 }  # heads of four features turn
 EVEN["output"] = Dense("o", 12, FEATURES)
+ROTATES: dict[str, Any] = {"rotary": Rotary(100.0)}
+SHARING = EVEN | {name: Dense(name, FEATURES, 4) for name in ("key", "value")} | {"shared": HEADS}
 POWERS = Powers(power=3, offset=4.0, denominator=150.0)
 
 
@@ -125,6 +129,12 @@ def _attends(
 ) -> Any:
     attention = replace(_attention(weights), **options)
     return b.answer(b.take(b.attention(x, attention, "attention", rows), 1))
+
+
+def _attends_behind(b: Blocks[Any, Any], x: Any, *, rows: int | None, **options: Any) -> Any:
+    """As decoders do: an answer for every token that asks, each of which sees those before it."""
+    attention = replace(_attention(SOFTMAX), reach=CAUSAL, **options)
+    return b.answer(b.attention(x, attention, "attention", rows))
 
 
 def _feeds(b: Blocks[Any, Any], x: Any, *, function: str, gated: bool = False) -> Any:
@@ -200,9 +210,13 @@ CASES: tuple[Case, ...] = (
     Case("attention, one row", partial(_attends, rows=1)),
     Case("attention, three rows", partial(_attends, rows=3)),
     Case("attention, powers", partial(_attends, rows=None, weights=POWERS), "powers"),
-    Case("attention, rotary", partial(_attends, rows=None, **EVEN, rotary=Rotary(100.0)), ROTARY),
+    Case("attention, rotary", partial(_attends, rows=None, **EVEN, **ROTATES), ROTARY),
     Case("attention, relative", partial(_attends, rows=None, relative=Relative("t", 8, 4)), RELATIVE),
     Case("attention, a window", partial(_attends, rows=None, reach=(2, 1)), REACH),
+    Case("attention, grouped heads", partial(_attends, rows=None, **SHARING), GROUPED),
+    Case("attention, causal", partial(_attends_behind, rows=None), AHEAD),
+    *(Case(f"attention, causal, {-n} last", partial(_attends_behind, rows=n), AHEAD) for n in (-1, -3)),
+    Case("attention, causal, grouped, rotary", partial(_attends_behind, rows=-2, **SHARING | ROTATES), AHEAD),
     Case("attention, normed", partial(_attends, rows=None, normed=NORMS), NORMED),
     *(Case(f"feed-forward, {f}", partial(_feeds, function=f)) for f in ("gelu", "relu")),
     *(Case(f"feed-forward, {f}", partial(_feeds, function=f), f) for f in NEWER),

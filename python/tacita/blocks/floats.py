@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
 from tacita.approx.exponentials import power
-from tacita.blocks import arrays, distances
+from tacita.blocks import arrays
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.blocks.sequence import distances
+from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 
@@ -40,10 +42,18 @@ def unseen(name: str, value: Array) -> None:
 
 class FloatTensors:
     """weights: of the model. mask: (..., tokens), 1 for a real token and 0 for padding. see: told every
-    value."""
+    value. past: of a decoder that goes on (`blocks.sequence.past`); its tokens are the first of the mask."""
 
-    def __init__(self, weights: Weights, mask: Array, see: See = unseen) -> None:
+    def __init__(
+        self, weights: Weights, mask: Array, see: See = unseen, past: Past[Array] | None = None
+    ) -> None:
         self._weights, self._mask, self._see = weights, np.asarray(mask, np.float64), see
+        self._keeper = Keeper(past)
+
+    @property
+    def past(self) -> Past[Array]:
+        """What the next step needs of this walk."""
+        return self._keeper.then(self._mask.shape[-1])
 
     def enter(self, name: str, x: Array | None = None) -> None:
         """Records the input."""
@@ -68,11 +78,11 @@ class FloatTensors:
 
     def positions(self, x: Array, p: Positions) -> Array:
         """See the contract."""
-        return x + self._weights.positions(p, x.shape[-2])
+        return x + self._weights.positions(p, x.shape[-2], self._keeper.first)
 
-    def columns(self, x: Array, parts: int) -> tuple[Array, ...]:
+    def columns(self, x: Array, widths: tuple[int, ...]) -> tuple[Array, ...]:
         """See the contract."""
-        return arrays.columns(x, parts)
+        return arrays.columns(x, widths)
 
     def rows(self, x: Array, count: int) -> Array:
         """See the contract."""
@@ -88,15 +98,24 @@ class FloatTensors:
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
         """See the contract."""
-        found = np.asarray(queries @ np.swapaxes(keys, -1, -2))
+        stacked = arrays.regrouped(queries, keys.shape[-3]) @ np.swapaxes(keys, -1, -2)
+        found = np.asarray(arrays.regrouped(stacked, queries.shape[-3]))
         self._see(f"{name}.scores", found)
         return found
 
     def turn(self, x: Array, rotary: Rotary) -> Array:
         """See the contract."""
-        cos, sin = distances.angles(rotary, x.shape[-2:])
+        cos, sin = distances.angles(rotary, x.shape[-2:], self._keeper.first)
         left, right = np.split(x, 2, axis=-1)
         return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+    def kept(self, name: str, keys: Array, values: Array) -> tuple[Array, Array]:
+        """See the contract."""
+        if before := self._keeper.before(name):
+            keys, values = (
+                np.concatenate(pair, axis=-2) for pair in zip(before, (keys, values), strict=True)
+            )
+        return self._keeper.keep(name, keys, values)
 
     def biased(self, scores: Array, relative: Relative, name: str) -> Array:
         """See the contract. Recorded again under `NODE.scores`: these are the scores that softmax takes."""
@@ -106,7 +125,7 @@ class FloatTensors:
 
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Normalised at once. A query that sees no real key, as padding's may, has weights of zero."""
-        seen = self._mask[..., None, None, :] * distances.seen(scores.shape[-2:], reach)
+        seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
         nobody = seen.max(axis=-1, keepdims=True) == 0.0  # of a padded query, which nobody reads
         masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
@@ -121,7 +140,8 @@ class FloatTensors:
 
     def mix(self, weights: Array, values: Array, name: str) -> Array:
         """See the contract."""
-        found = np.asarray(weights @ values)
+        stacked = arrays.regrouped(weights, values.shape[-3]) @ values
+        found = np.asarray(arrays.regrouped(stacked, weights.shape[-3]))
         self._see(f"{name}.context", arrays.merge(found))
         return found
 

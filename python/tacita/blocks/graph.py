@@ -19,6 +19,7 @@ from tacita.blocks.base import Attention, Blocks, Dense, FeedForward, Norm, Posi
 from tacita.blocks.shapes import Function, Mean, Node, Shape, Shapes
 
 INPUT = "input"
+TAKES = ("take", "take_last")  # of the first rows, and of the last ones
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ class Graph:
         return [other for other in self.steps if step.output in other.inputs]
 
     def takers(self, step: Step) -> list[Step]:
-        """The steps that read its result or its first rows."""
+        """The steps that read its result or some of its rows."""
         found = self.readers(step)
-        return [r for r in found if r.op != "take"] + [
-            t for r in found if r.op == "take" for t in self.takers(r)
+        return [r for r in found if r.op not in TAKES] + [
+            t for r in found if r.op in TAKES for t in self.takers(r)
         ]
 
     def fused(self, step: Step) -> bool:
@@ -84,7 +85,8 @@ class Recorder:
     def take(self, x: Value, rows: int | None) -> Value:
         """See the contract; no step where nothing is left out."""
         shape = self._shapes.take(x.shape, rows)
-        return x if shape == x.shape else self._step("take", (x,), shape)
+        op = "take" if rows is None or rows > 0 else "take_last"
+        return x if shape == x.shape else self._step(op, (x,), shape)
 
     def attention(self, x: Value, a: Attention, name: str, rows: int | None = None) -> Value:
         """See the contract. How many rows ask is the shape of the result."""

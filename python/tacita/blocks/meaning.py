@@ -37,8 +37,12 @@ class Meaning(Generic[T, W]):
         """Queries, keys and values as one product; queries apart where only the first rows ask."""
         ops, x = self._ops, self._made(x)
         ops.enter(name, x)
-        query, key, value = (ops.heads(part, a.heads) for part in self._projections(x, a, rows))
+        query, *both = self._projections(x, a, rows)
+        query, key, value = ops.heads(query, a.heads), *(ops.heads(part, a.key_heads) for part in both)
         query, key = self._placed(query, key, a, name)
+        key, value = ops.kept(name, key, value)
+        if rows is not None and rows < 0:  # their positions are known now
+            query = ops.rows(query, rows)
         scores = ops.scores(query, key, name)
         if a.relative:
             scores = ops.biased(scores, a.relative, name)
@@ -56,7 +60,7 @@ class Meaning(Generic[T, W]):
         if f.gate is None:
             inner = self._ops.function(self._ops.linear(x, (f.wide,)), f.function, name)
             return self._later(inner, f.narrow)
-        gate, wide = self._ops.columns(self._ops.linear(x, (f.gate, f.wide)), 2)
+        gate, wide = self._ops.columns(self._ops.linear(x, (f.gate, f.wide)), _widths(f.gate, f.wide))
         inner = self._ops.times(self._ops.function(gate, f.function, name), wide, name)
         return self._later(inner, f.narrow)
 
@@ -106,10 +110,11 @@ class Meaning(Generic[T, W]):
     def _projections(self, x: T, a: Attention, rows: int | None) -> tuple[T, ...]:
         ops, shrink = self._ops, 1.0 if a.normed else 1.0 / math.sqrt(a.head_size)
         query = replace(a.query, scale=a.query.scale * shrink)
-        if rows is None:
-            return ops.columns(ops.linear(x, (query, a.key, a.value)), 3)
+        if rows is None or rows < 0:
+            maps = (query, a.key, a.value)
+            return ops.columns(ops.linear(x, maps), _widths(*maps))
         asked = ops.linear(ops.rows(x, rows), (query,))
-        return asked, *ops.columns(ops.linear(x, (a.key, a.value)), 2)
+        return asked, *ops.columns(ops.linear(x, (a.key, a.value)), _widths(a.key, a.value))
 
     def _placed(self, query: T, key: T, a: Attention, name: str) -> tuple[T, T]:
         """Queries and keys normalised, then turned by their positions, where the attention says so."""
@@ -127,3 +132,7 @@ class Meaning(Generic[T, W]):
 
     def _made(self, x: T | Later[T]) -> T:
         return x.run(None, False) if isinstance(x, Later) else x
+
+
+def _widths(*maps: Dense) -> tuple[int, ...]:
+    return tuple(d.outputs for d in maps)

@@ -16,6 +16,8 @@ NORMED = "normalised queries and keys"
 ROTARY = "rotary positions"
 RELATIVE = "relative positions"
 REACH = "a limited reach"
+CAUSAL = "a causal reach"  # tokens ahead are not seen; asked by the last tokens, and with a past
+GROUPED = "grouped heads"
 
 
 def options(node: Node | None) -> frozenset[str]:
@@ -27,9 +29,9 @@ def options(node: Node | None) -> frozenset[str]:
             return _named({GATE: node.gate is not None})
         case Attention():
             found = {NORMED: node.normed, ROTARY: node.rotary, RELATIVE: node.relative}
-            return _named({name: value is not None for name, value in found.items()}) | _named(
-                {REACH: node.reach != EVERYWHERE}
-            )
+            causal = node.reach[1] == 0
+            heads = {CAUSAL: causal, REACH: node.reach != EVERYWHERE and not causal, GROUPED: node.shared > 1}
+            return _named({name: value is not None for name, value in found.items()}) | _named(heads)
         case _:
             return frozenset()
 

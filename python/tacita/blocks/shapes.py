@@ -46,21 +46,20 @@ class Shapes:
 
     def take(self, x: Shape, rows: int | None) -> Shape:
         """See the contract."""
-        return x if rows is None else (min(rows, x[0]), x[1])
+        return x if rows is None else (min(abs(rows), x[0]), x[1])
 
     def attention(self, x: Shape, a: Attention, name: str, rows: int | None = None) -> Shape:
         """See the contract."""
-        if a.query.outputs % a.heads or a.key.outputs != a.query.outputs:
-            raise ShapeError(
-                f"{name}: {a.query.outputs} features in {a.heads} heads", hint="they must divide"
-            )
+        _require_heads(a, name)
+        if rows is not None and rows < 0 and a.reach[1] != 0:
+            raise PlanError(f"{name}: asked by the last tokens", hint="only a causal attention can be")
         for dense in (a.query, a.key, a.value):
             self._dense(x, dense, name)
         for part, norm in zip(("queries", "keys"), a.normed or (), strict=False):
             self.norm((x[0], a.head_size), norm, f"{name}.{part}")
         if a.relative:
             self.tensors[a.relative.table] = (a.relative.buckets, a.heads)
-        context = self.take((x[0], a.value.outputs), rows)
+        context = self.take((x[0], a.value.outputs * a.shared), rows)
         return self._node(name, a, self._dense(context, a.output, name))
 
     def feed_forward(self, x: Shape, f: FeedForward, name: str) -> Shape:
@@ -120,3 +119,17 @@ class Shapes:
     def _require(self, found: int, wanted: int, name: str) -> None:
         if found != wanted:
             raise ShapeError(f"{name}: {found} features, the node takes {wanted}", hint="check the sizes")
+
+
+def _require_heads(a: Attention, name: str) -> None:
+    """Raises ShapeError for features that do not divide into the heads, of queries or of keys."""
+    if a.query.outputs % a.heads or a.shared < 1 or a.heads % a.shared:
+        raise ShapeError(
+            f"{name}: {a.query.outputs} features in {a.heads} heads, {a.shared} of which share keys",
+            hint="they must divide",
+        )
+    if a.key.outputs != a.key_heads * a.head_size or a.value.outputs % a.key_heads:
+        raise ShapeError(
+            f"{name}: {a.key_heads} heads of keys ({a.key.outputs} features), values ({a.value.outputs})",
+            hint=f"a head of queries has {a.head_size}",
+        )

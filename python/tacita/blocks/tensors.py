@@ -36,11 +36,11 @@ class Operations(Protocol[T, W]):
     def positions(self, x: T, p: Positions) -> T:
         """x plus rows that the party with the model knows."""
 
-    def columns(self, x: T, parts: int) -> tuple[T, ...]:
-        """The tensor cut into `parts` equal blocks of columns."""
+    def columns(self, x: T, widths: tuple[int, ...]) -> tuple[T, ...]:
+        """The tensor cut into blocks of so many columns."""
 
     def rows(self, x: T, count: int) -> T:
-        """The first rows."""
+        """The first rows, or for a negative number the last ones."""
 
     def heads(self, x: T, count: int) -> T:
         """(..., rows, count * d) -> (..., count, rows, d)."""
@@ -49,10 +49,15 @@ class Operations(Protocol[T, W]):
         """The inverse of `heads`."""
 
     def turn(self, x: T, rotary: Rotary) -> T:
-        """(..., heads, rows, d) with each row turned by its position."""
+        """(..., heads, rows, d) with each row turned by its position, which begins behind the past."""
+
+    def kept(self, name: str, keys: T, values: T) -> tuple[T, T]:
+        """Keys and values (..., key heads, rows, d) of the node behind those of its past, all of which an
+        interpreter that was given a past keeps for the next step; the same two where it was not."""
 
     def scores(self, queries: T, keys: T, name: str) -> T:
-        """(..., heads, rows, d) and (..., heads, tokens, d) -> (..., heads, rows, tokens), not scaled."""
+        """(..., heads, rows, d) and (..., key heads, tokens, d) -> (..., heads, rows, tokens), not scaled.
+        Neighbouring heads share keys where these have fewer (`arrays.regrouped`)."""
 
     def biased(self, scores: T, relative: Relative, name: str) -> T:
         """Scores plus what the distance of key and query adds."""
@@ -64,7 +69,8 @@ class Operations(Protocol[T, W]):
         """Weights of the real keys, by powers instead of exponentials."""
 
     def mix(self, weights: W, values: T, name: str) -> T:
-        """Weights times values: (..., heads, rows, d)."""
+        """Weights (..., heads, rows, tokens) times values (..., key heads, tokens, d): (..., heads, rows,
+        d)."""
 
     def function(self, x: T, kind: str, name: str) -> T:
         """A function by name, element by element. Raises PlanError for one that the interpreter lacks."""

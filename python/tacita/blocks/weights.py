@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks import distances
 from tacita.blocks.base import Dense, Norm, Positions, Relative
+from tacita.blocks.sequence import distances
 
 Array = NDArray[np.float64]
 
@@ -58,9 +58,10 @@ class Weights:
         beta = np.tile(self.tensors[f"{n.name}.bias"], n.copies) if n.beta else np.zeros(n.size)
         return (gamma, beta) if n.scale == 1.0 else (n.scale * gamma, n.scale * beta)
 
-    def positions(self, p: Positions, tokens: int) -> Array:
-        """(tokens, size): what is added to the words of a single text."""
-        rows = self.tensors[p.table][p.first : p.first + tokens]
+    def positions(self, p: Positions, tokens: int, past: int = 0) -> Array:
+        """(tokens, size): what is added to the words of a single text behind so many tokens."""
+        first = p.first + past
+        rows = self.tensors[p.table][first : first + tokens]
         return np.asarray(rows + self.tensors[p.types][0] if p.types else rows)
 
     def relative(self, r: Relative, shape: tuple[int, int]) -> Array:

@@ -71,6 +71,7 @@ def calibrate(
     progress: Progress | None = None,
     row_estimates: Estimates = NONE,
     temper: bool = True,
+    behind: tuple[int, ...] = (),
 ) -> Calibration:
     """Run the float model over texts (default: the shipped sentences; none when hidden states are given and
     texts are not) and over given samples; record, widen, round outwards.
@@ -78,12 +79,12 @@ def calibrate(
     tokens: the plan's token count; longer texts are cut at word boundaries. progress: called with (done,
     total) of each pass. row_estimates: what the circuit can take from its scores; it is fitted where it
     is worth it. temper: whether peaked heads may be tempered; a circuit that takes
-    each row's largest score need not.
+    each row's largest score need not. behind: ids that stand before each text and are not measured.
     Cost: one float64 forward pass a sample, one more of up to MOST_FOR_ROWS for estimates, the same again for
     tempering.
     Errors: InputError, CheckpointError, PlanError (bad margin, no sample).
     """
-    samples = _samples(checkpoint, tokens, texts, hidden_states, margin)
+    samples = _samples(checkpoint, tokens, texts, hidden_states, margin, behind)
     how = _How(row_estimates, temper, margin, progress or (lambda done, total: None))
     return _made(_measured(checkpoint, samples, range(len(samples)), how), how)
 
@@ -173,13 +174,18 @@ class _Measured:
 
 
 def _samples(
-    checkpoint: Checkpoint, tokens: int, texts: Iterable[Text] | None, given: Sequence[Sample], margin: float
+    checkpoint: Checkpoint,
+    tokens: int,
+    texts: Iterable[Text] | None,
+    given: Sequence[Sample],
+    margin: float,
+    behind: tuple[int, ...] = (),
 ) -> Samples:
     if not 0.0 <= margin <= 1.0:
         raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
     if texts is None and not given:
         texts = load_texts()
-    found = Samples.of(checkpoint, tokens, texts or (), given)
+    found = Samples.of(checkpoint, tokens, texts or (), given, behind)
     if not len(found):
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")
     return found
@@ -215,6 +221,7 @@ def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Range
         kept=dict.fromkeys(_weighted(model.config), max(1, min(SAMPLED, MOST_SAMPLED // count))),
         progress=how.progress,
         processes=how.processes,
+        behind=len(samples.behind),
     )
 
 

@@ -17,8 +17,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks import distances
 from tacita.blocks.base import EVERYWHERE, Reach
+from tacita.blocks.sequence import distances
 from tacita.calibrate.outwards import share
 
 Array = NDArray[np.float64]
@@ -163,7 +163,7 @@ class Watch:
     def _means_within(self, node: str, scores: Array) -> None:
         """The same over the keys that a query sees, still divided by the number of real ones; of the queries
         that see any."""
-        seen = distances.seen(scores.shape[1:], self._reaches[node]) * self._mask
+        seen = distances.visible(self._mask, scores.shape[1:], self._reaches[node])
         rows, count = seen.any(axis=-1), self._mask.sum()
         hidden = np.where(seen[rows] > 0.0, scores[:, rows], -np.inf)
         top = hidden.max(axis=-1, keepdims=True)

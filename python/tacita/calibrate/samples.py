@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.options import REACH, RELATIVE, ROTARY, options
+from tacita.blocks.options import CAUSAL, REACH, RELATIVE, ROTARY, options
 from tacita.checkpoint import Checkpoint, embed
-from tacita.front.embed import Text, length_of, parts_of, tokenize
+from tacita.front.embed import Text, embedded, length_of, parts_of, tokenize
 from tacita.models.registry import attentions
 
 Array = NDArray[np.float64]
@@ -23,21 +23,30 @@ class Samples:
     """Texts that fit and given states as (hidden, mask) pairs, numbered through; texts are embedded again at
     each use.
 
+    behind: ids of a decoder's public beginning (`Wish.begin`), which stand before each text.
     padded: tokens to which texts are padded, as a client does; None for texts as they are. Padding's rows
-    are like those of the first token, unless attention knows positions.
+    are like those of the first token, unless attention knows positions and is not causal.
     """
 
     checkpoint: Checkpoint
     texts: Sequence[Text]
     given: Sequence[Sample]
     padded: int | None = None
+    behind: tuple[int, ...] = ()
 
     @staticmethod
-    def of(checkpoint: Checkpoint, tokens: int, texts: Iterable[Text], given: Sequence[Sample]) -> Samples:
+    def of(
+        checkpoint: Checkpoint,
+        tokens: int,
+        texts: Iterable[Text],
+        given: Sequence[Sample],
+        behind: tuple[int, ...] = (),
+    ) -> Samples:
         """Texts over `tokens` tokens are cut at word boundaries. Errors: as `front.embed`."""
-        known = any(options(a) & POSITIONAL for a in attentions(checkpoint.config).values())
+        found = [options(a) for a in attentions(checkpoint.config).values()]
+        known = any(each & POSITIONAL and CAUSAL not in each for each in found)
         cut = [_cut(checkpoint, text, tokens) for text in texts]
-        return Samples(checkpoint, cut, given, tokens if known else None)
+        return Samples(checkpoint, cut, given, tokens if known else None, behind)
 
     def __len__(self) -> int:
         return len(self.texts) + len(self.given)
@@ -48,6 +57,9 @@ class Samples:
             yield self._text(self.texts[i]) if i < len(self.texts) else self.given[i - len(self.texts)]
 
     def _text(self, text: Text) -> Sample:
+        if self.behind:
+            ids = [*self.behind, *tokenize(self.checkpoint, text, special=False)[0]]
+            return embedded(self.checkpoint, ids, [0] * len(ids)), np.ones(len(ids))
         return embed(self.checkpoint, text, self.padded or length_of(self.checkpoint, text))
 
 

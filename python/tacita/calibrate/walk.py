@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tacita.blocks.floats import See
 from tacita.calibrate.ranges import INPUT, Estimate, Ranges, Watch
 from tacita.calibrate.row_estimates import Found, Rows, RowSamples, estimator
 from tacita.calibrate.samples import Array, Sample
@@ -43,6 +44,7 @@ WORTH = 2e10
 ROWS = 40  # of a text, about
 AHEAD = 4  # chunks that wait for each process
 ROOM = 300 << 20  # bytes that a process takes beside the model
+BY_ROW = (".variance", ".log_sum_exp")  # recorded with a number a row
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -55,16 +57,18 @@ def walk(
     kept: Kept = MappingProxyType({}),
     progress: Progress = lambda done, total: None,
     processes: int = 1,
+    behind: int = 0,
 ) -> Ranges:
     """Ranges of all samples, in their order.
 
     count: of the samples. rows: what is taken from the scores. kept: how many inputs of which functions are
     kept of each sample.
-    progress: called with (done, count). processes: at most so many; a script that asks for more than one must
+    progress: called with (done, count). behind: the first rows of every sample, which are no part of what is
+    measured. processes: at most so many; a script that asks for more than one must
     be importable (`if __name__ == "__main__"`), as with every use of multiprocessing. Errors: as
     `models.reference`.
     """
-    parts = _parts(model, samples, count, _ranges, (rows, dict(kept)), processes)
+    parts = _parts(model, samples, count, _ranges, (rows, dict(kept), behind), processes)
     return _collected(parts, count, progress)
 
 
@@ -109,9 +113,9 @@ def _chunks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
         yield chunk
 
 
-def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept) -> Ranges:
+def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept, behind: int) -> Ranges:
     estimate = estimator(model, rows)
-    return Ranges.joined([_one(model, hidden, mask, estimate, kept) for hidden, mask in samples])
+    return Ranges.joined([_one(model, hidden, mask, estimate, kept, behind) for hidden, mask in samples])
 
 
 def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, Found]:
@@ -122,13 +126,28 @@ def _row_samples(model: Checkpoint, samples: Sequence[Sample]) -> Mapping[str, F
     return seen.found
 
 
-def _one(model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept) -> Ranges:
+def _one(
+    model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept, behind: int
+) -> Ranges:
     found = attentions(model.config).items()
     heads, reaches = {name: a.heads for name, a in found}, {name: a.reach for name, a in found}
     watch = Watch(heads, mask, estimate, kept, reaches)
-    watch.see(INPUT, hidden)
-    reference(model, hidden, mask, watch.see, all_rows=_all_rows(model))
+    see = _after(behind, len(hidden), watch.see) if behind else watch.see
+    see(INPUT, hidden)
+    reference(model, hidden, mask, see, all_rows=_all_rows(model))
     return watch.ranges()
+
+
+def _after(behind: int, rows: int, see: See) -> See:
+    """Tells the rows behind the first ones, which no circuit computes, of tensors (..., rows, features) and
+    of what is recorded by row. Keys stay."""
+
+    def told(name: str, value: Array) -> None:
+        axis = -1 if name.endswith(BY_ROW) else -2
+        whole = value.ndim >= -axis and value.shape[axis] == rows
+        see(name, np.moveaxis(np.moveaxis(value, axis, 0)[behind:], 0, axis) if whole else value)
+
+    return told
 
 
 def _all_rows(model: Checkpoint) -> bool:

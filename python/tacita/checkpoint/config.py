@@ -14,25 +14,30 @@ from typing import Any
 
 from tacita.checkpoint.fields import Fields
 from tacita.checkpoint.files import read_json
+from tacita.checkpoint.gguf.config import fields_of
+from tacita.checkpoint.gguf.place import gguf_of
 from tacita.checkpoint.sentences import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_CLASSES
-from tacita.models.base import EVERY_TOKEN, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
-from tacita.models.encoders.heads import ANSWER, CLASS, EACH, FILL, MODEL
+from tacita.models.base import EVERY_TOKEN, LAST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
+from tacita.models.encoders.heads import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
 from tacita.models.registry import FAMILIES, Config, family_of, named
 
-TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS}
+TASKS = {MODEL: TEXT, CLASS: TEXT, EACH: TOKENS, ANSWER: SPAN, FILL: WORDS, CAUSAL: NEXT}
+POOLED = {TEXT: "cls", NEXT: LAST}  # the others answer for every token
 POOLER = "pooler.dense.weight"
 
 
 def read_config(
     folder: Path, pooling: str | None, embeddings: bool, stored: Callable[[], Collection[str]]
 ) -> Config:
-    """Configuration of a folder. stored: the names of its tensors, asked for only where they decide.
+    """Configuration of a folder, or of a GGUF file. stored: the names of its tensors, asked for only where
+    they decide.
 
     Errors: CheckpointError naming file, field, value and what is supported.
     """
-    fields = Fields(folder / "config.json", read_json(folder / "config.json"))
+    file = gguf_of(folder)
+    fields = fields_of(file) if file else Fields(folder / "config.json", read_json(folder / "config.json"))
     family, head = _named(fields)
     if fields.data.get("quantization_config") is not None:
         fields.refuse("quantization_config", "take the model in single, half or brain precision")
@@ -44,7 +49,7 @@ def read_config(
         return _classifier(folder, config, pooling, module.classifier_pooling(fields))
     if head == MODEL:
         return _encoder(folder, config, pooling, FAMILIES[family].options["pooling"], stored)
-    return _every_token(folder, config, pooling)
+    return _unpooled(folder, config, pooling)
 
 
 def _named(fields: Fields) -> tuple[str, str]:
@@ -63,15 +68,16 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
     if head in (CLASS, EACH):
         labels = fields.labels()
     problem = fields.problem(len(labels)) if head == CLASS else SINGLE_LABEL
-    pooling = "cls" if TASKS[head] == TEXT else EVERY_TOKEN
+    pooling = POOLED.get(TASKS[head], EVERY_TOKEN)
     return {"task": TASKS[head], "labels": labels, "problem": problem, "pooling": pooling}
 
 
-def _every_token(folder: Path, config: Config, asked: str | None) -> Config:
-    """Nothing is pooled."""
-    if asked not in (None, EVERY_TOKEN):
+def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
+    """The task says which tokens are read."""
+    if asked not in (None, config.pooling):
+        of = "with the next token" if config.task == NEXT else "for every token"
         raise CheckpointError(
-            f"{folder}: pooling {asked!r}, the model answers for every token", hint="leave --pooling out"
+            f"{folder}: pooling {asked!r}, the model answers {of}", hint="leave --pooling out"
         )
     if config.task == WORDS and config.vocab > MAX_CLASSES:
         raise CheckpointError(

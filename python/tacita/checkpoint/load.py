@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
+from tacita.checkpoint.gguf.place import gguf_of
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
 from tacita.errors import CheckpointError
@@ -47,7 +48,7 @@ class Checkpoint:
 
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
     """Read config.json, then the weights (`checkpoint.weights`) and the tokenizer (`checkpoint.vocabulary`)
-    of `folder`.
+    of `folder`, or a GGUF file, which holds all three.
 
     pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
     else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
@@ -56,7 +57,7 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     or field, both values, and a hint.
     """
     path = Path(folder)
-    if not path.is_dir():
+    if not path.is_dir() and gguf_of(path) is None:
         raise CheckpointError(f"load: {path} is not a folder", hint="pass a local Hugging Face model folder")
     config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
     check(config)

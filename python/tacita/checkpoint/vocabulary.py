@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacita.checkpoint.fields import Fields
 from tacita.checkpoint.files import check_size, read_json
+from tacita.checkpoint.gguf.place import gguf_of
+from tacita.checkpoint.gguf.tokenizer import tokenizer_of
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_VOCAB
 from tacita.front.tokenizer import MAX_TOKENIZER_BYTES, parse_tokenizer
@@ -29,8 +31,13 @@ BYTES |= {"pad_token": "<pad>", "mask_token": "<mask>"}
 
 
 def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
-    """The folder's tokenizer, whose ids are below `vocab`. Errors: CheckpointError naming the file."""
+    """The folder's tokenizer, whose ids are below `vocab`, or what a GGUF file holds where none stands beside
+    it. Errors: CheckpointError naming the file."""
+    file = gguf_of(folder)
+    folder = file.path.parent if file else folder
     whole = folder / "tokenizer.json"
+    if file and not whole.is_file():
+        return parse_tokenizer(tokenizer_of(file.header).to_str(), vocab, file.where)
     if not whole.is_file() and (folder / "vocab.txt").is_file():
         return parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
     if not whole.is_file() and (folder / "merges.txt").is_file():

@@ -16,6 +16,7 @@ import numpy as np
 from tacita.checkpoint.formats.safetensors_file import SafetensorsFile
 from tacita.checkpoint.formats.shards import Shards
 from tacita.checkpoint.formats.torch_file import TorchFile
+from tacita.checkpoint.gguf.place import gguf_of
 from tacita.checkpoint.positions import for_size
 from tacita.errors import CheckpointError
 from tacita.front.front import POSITIONS
@@ -39,7 +40,9 @@ class Stored(Protocol):
 
 
 def open_weights(folder: Path) -> Stored:
-    """The folder's weights. Errors: CheckpointError (absent, too large, damaged)."""
+    """The folder's weights, or a GGUF file's. Errors: CheckpointError (absent, too large, damaged)."""
+    if file := gguf_of(folder):
+        return file
     whole = folder / "model.safetensors"
     for path in (folder / "model.safetensors.index.json", folder / "pytorch_model.bin.index.json"):
         if path.is_file() and not whole.is_file():
@@ -71,6 +74,9 @@ def read_tensors(
     for name in names.flat:
         if name in tensors and tensors[name].size == np.prod(shapes[name]):
             tensors[name] = tensors[name].reshape(shapes[name])
+    for name in names.transposed:
+        if name in tensors and tensors[name].ndim == 2:
+            tensors[name] = tensors[name].T
     if longer and POSITIONS in tensors and tensors[POSITIONS].ndim == 2:
         tensors[POSITIONS] = tensors[POSITIONS][: shapes[POSITIONS][0]]
     return tensors

@@ -15,7 +15,7 @@ from tacita.cli.console import err, fail
 from tacita.cli.plans import estimate, publish
 from tacita.cli.plans import plan as plan_command
 from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
-from tacita.cli.tasks import answer, embed, fill, search, tag
+from tacita.cli.tasks import answer, embed, fill, generate, search, tag
 from tacita.cli.two_party import serve
 from tacita.errors import TacitaError
 
@@ -31,6 +31,7 @@ app.command("search")(search.run)
 app.command("tag")(tag.run)
 app.command("answer")(answer.run)
 app.command("fill")(fill.run)
+app.command("generate")(generate.run)
 app.add_typer(plan_command.app, name="plan")
 app.command("publish")(publish.run)
 app.command("keygen")(keygen.run)

@@ -62,6 +62,7 @@ SHARED: Mapping[str, Shared] = {
     "functions": Shared(options.Variant, options.VARIANT_DEFAULT, "functions"),
     "calibration": Shared(options.Texts, None, "texts", read_texts),
     "prices": Shared(options.Prices, None, "prices", read_prices),
+    "begin": Shared(options.Begin, "", "begin"),
     "link": Shared(options.Link, None, "link", lambda given: link_of(given) if given else None),
 }
 DOCUMENTS = "documents"

@@ -145,6 +145,14 @@ Link = Annotated[
         "--scheme auto weighs bumblebee over it.",
     ),
 ]
+Begin = Annotated[
+    str,
+    option(
+        "--begin",
+        help="Of a decoder: a text before every prompt that is no secret, as a system prompt or the token "
+        "that texts begin with. Two parties compute nothing for it.",
+    ),
+]
 Packing = Annotated[
     PackingName | None,
     option(

@@ -23,6 +23,7 @@ from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
 from tacita.run.executor import Progress
 from tacita.run.resources import require_disk
+from tacita.tasks.task import NEXT
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey
@@ -125,7 +126,7 @@ def embedded(
             f"encrypt: hidden states of shape {states.shape}, the model has width {plan.hidden}",
             hint="pass (tokens, hidden) after the embedding LayerNorm",
         )
-    return pad_hidden(states, plan.tokens)
+    return pad_hidden(states, plan.tokens, left=plan.task == NEXT)
 
 
 def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:

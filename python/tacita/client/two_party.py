@@ -40,12 +40,17 @@ class TwoPartyClient:
         self._ready = False
 
     @property
+    def party(self) -> Party:
+        """The connection."""
+        return self._party
+
+    @property
     def plan(self) -> TwoPartyPlan:
         """The agreed plan."""
         return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
-        """The server's model on a text that it does not see.
+        """The server's model on a text that it does not see; of a decoder, see `client.dictation`.
 
         Raises InputError before anything is sent, RefusedError.
         """
@@ -53,10 +58,10 @@ class TwoPartyClient:
         given, mask = self._given(text)
         with talking("classification"):
             handshake.ask(self._party)
-            self._set_up(watch)
+            self.set_up(watch)
             known = Known(plan.formats, plan.bounds, plan.tokens, mask=mask)
             ops = SharedTensors(self._party.native, known, watch)
-            shared = plan.run(ops, self._entered(ops, given))
+            shared = plan.run(ops, self.entered(ops, given))
             answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
         return understood(plan, answer, self.part.front, text)
 
@@ -67,7 +72,7 @@ class TwoPartyClient:
             return embed(self.part.front, text, self.plan.tokens)
         return rows_of(self.part.front, text, self.plan.tokens)
 
-    def _entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
+    def entered(self, ops: SharedTensors, given: Array | list[int]) -> Share:
         """This party's share of what the model starts from."""
         if isinstance(given, list):
             assert self._table is not None  # or there would be no rows to look up
@@ -82,7 +87,7 @@ class TwoPartyClient:
         shape = (config.vocab, self.plan.word_size)
         return received_table(self.part.encrypted, shape, words_ring(self.plan))
 
-    def _set_up(self, watch: Watch) -> None:
+    def set_up(self, watch: Watch) -> None:
         """Keys and correlations, once a session."""
         if not self._ready:
             watch("set-up")

@@ -3,7 +3,8 @@ and the map to the width of the hidden states, if any.
 
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
-padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm.
+padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm. Of a decoder the copies
+stand before the text: see `blocks.sequence.distances.visible`.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
         raise InputError(
             f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
         )
-    return pad_hidden(embedded(front, ids, types), tokens)
+    return pad_hidden(embedded(front, ids, types), tokens, left=front.config.last_token)
 
 
-def tokenize(front: Embedder, text: Text) -> tuple[list[int], list[int]]:
-    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]). Errors: InputError on empty or
-    huge text, or on a word that a closed vocabulary lacks; CheckpointError.
+def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:
+    """Token ids and type ids with what the tokenizer adds ([CLS] and [SEP]), or without. Errors: InputError
+    on empty or huge text, or on a word that a closed vocabulary lacks; CheckpointError.
     """
-    encoding = encoded(front, text)
+    encoding = encoded(front, text, special=special)
     return list(encoding.ids), list(encoding.type_ids)
 
 
@@ -81,7 +82,7 @@ def parts_of(text: Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text
 
 
-def encoded(front: Embedder, text: Text) -> Encoding:
+def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
     """What the tokenizer makes of a text. Errors: as `tokenize`."""
     if front.config.image is not None:
         raise InputError("embed: the model takes images, not texts", hint="see front.images.embed_image")
@@ -94,7 +95,7 @@ def encoded(front: Embedder, text: Text) -> Encoding:
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
-    encoding = _encoding(front.tokenizer, parts)
+    encoding = _encoding(front.tokenizer, parts, special)
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
     if front.config.first_token and not encoding.special_tokens_mask[0]:
@@ -104,9 +105,9 @@ def encoded(front: Embedder, text: Text) -> Encoding:
     return encoding
 
 
-def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
+def pad_hidden(hidden: Array, tokens: int, *, left: bool = False) -> tuple[Array, Array]:
     """Hidden states of the real tokens -> (states (tokens, hidden), mask): rows are padded with copies of
-    row 0.
+    row 0, behind them or on the left.
 
     Errors: InputError when there is no row, more than `tokens` rows, or a value that is not finite.
     """
@@ -117,9 +118,9 @@ def pad_hidden(hidden: Array, tokens: int) -> tuple[Array, Array]:
         )
     if not np.isfinite(hidden).all():
         raise InputError("pad_hidden: hidden states hold NaN or infinity", hint="check the embedding step")
-    mask = np.zeros(tokens)
-    mask[: len(hidden)] = 1.0
-    return np.concatenate([hidden, np.repeat(hidden[:1], tokens - len(hidden), axis=0)]), mask
+    mask, copies = np.zeros(tokens), np.repeat(hidden[:1], tokens - len(hidden), axis=0)
+    mask[len(copies) if left else 0 :][: len(hidden)] = 1.0
+    return np.concatenate([copies, hidden] if left else [hidden, copies]), mask
 
 
 def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], Array]:
@@ -129,12 +130,14 @@ def padded_words(front: Embedder, text: Text, tokens: int) -> tuple[list[int], A
     return ids + [ids[0]] * (tokens - len(ids)), mask
 
 
-def embedded(front: Embedder, ids: list[int], types: list[int]) -> Array:
-    """Sum of the tables, then LayerNorm and a linear map, each where the model has it."""
+def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -> Array:
+    """Sum of the tables, then LayerNorm and a linear map, each where the model has it. past: tokens before
+    these."""
     table, config = front.tensors, front.config
     x = table[WORDS][ids]
     if config.position_table:
-        x = x + table[POSITIONS][config.first_position : config.first_position + len(ids)]
+        first = config.first_position + past
+        x = x + table[POSITIONS][first : first + len(ids)]
     if config.types:
         x = x + table["embeddings.token_type_embeddings.weight"][np.minimum(types, config.types - 1)]
     if config.embedding_norm:
@@ -147,9 +150,9 @@ def embedded(front: Embedder, ids: list[int], types: list[int]) -> Array:
     return np.asarray(x)
 
 
-def _encoding(tokenizer: Any, parts: tuple[str, ...]) -> Encoding:
+def _encoding(tokenizer: Any, parts: tuple[str, ...], special: bool) -> Encoding:
     try:
-        found: Encoding = tokenizer.encode(*parts)
+        found: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
     except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
         raise InputError(
             "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"

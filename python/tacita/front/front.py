@@ -67,6 +67,8 @@ class EmbeddingConfig(Protocol):
     @property
     def first_token(self) -> bool: ...
     @property
+    def last_token(self) -> bool: ...
+    @property
     def first_position(self) -> int: ...
     @property
     def position_table(self) -> bool: ...
@@ -93,7 +95,8 @@ class Embedder(Protocol):
 class FrontConfig:
     """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the
     LayerNorm after their sum. embedding_norm: whether there is one. first_token: whether the answer is read
-    from [CLS], which the tokenizer must add. The others are those of `models.base`."""
+    from [CLS], which the tokenizer must add. last_token: whether it is read from the last token, so that
+    padding stands before a text. The others are those of `models.base`."""
 
     vocab: int
     positions: int
@@ -101,6 +104,7 @@ class FrontConfig:
     norm_eps: float
     embedding_norm: bool
     first_token: bool
+    last_token: bool = field(default=False, metadata=AT_DEFAULT)
     first_position: int = field(default=0, metadata=AT_DEFAULT)
     position_table: bool = field(default=True, metadata=AT_DEFAULT)
     embedding_size: int = field(default=0, metadata=AT_DEFAULT)

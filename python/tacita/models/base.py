@@ -7,10 +7,11 @@ from typing import Protocol
 from tacita.front.front import EmbeddingConfig
 from tacita.tasks import task as tasks
 
-TEXT, TOKENS, SPAN, WORDS = TASKS = tasks.TASKS
+TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = tasks.TASKS
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = tasks.SINGLE_LABEL, tasks.MULTI_LABEL, tasks.REGRESSION
 PROBLEMS = tasks.PROBLEMS
 EVERY_TOKEN = "none"  # the pooling of a model that answers for every token
+LAST = "last"  # of one that goes on behind the last
 
 
 class Config(EmbeddingConfig, Protocol):
@@ -19,11 +20,12 @@ class Config(EmbeddingConfig, Protocol):
     activation, pooling: names of the family's own; `registry.Family.options` lists them. embeddings: False
     for a model that starts from hidden states. embedding_norm: whether a LayerNorm follows the embedding
     tables.
-    normalise: whether the client divides the answer by its length. first_token: whether it is read from the
-    first token.
+    normalise: whether the client divides the answer by its length. first_token, last_token: whether it is
+    read from the first token, or from the last, before which texts are then padded.
 
     task: what an answer is. "text": one row (outputs,) for the whole input, which may be an image: scores of
-    the labels, or without labels the pooled vector. For the others one row for every token (tokens, outputs):
+    the labels, or without labels the pooled vector. "next": one row, a score for each word of the vocabulary
+    (no labels), read from the last token. For the others one row for every token (tokens, outputs):
     "tokens" scores of the labels (entities, BIO tags), "span" a start and an end score (answers to questions;
     labels are then "start" and "end"), "words" a score for each word of the vocabulary (fill-mask; no
     labels).

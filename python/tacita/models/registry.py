@@ -15,7 +15,19 @@ from tacita.blocks.base import Attention, Blocks, T
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.front.front import table_shapes
-from tacita.models import albert, bert, distilbert, electra, modernbert, mpnet, nanoguard, roberta, vit
+from tacita.models import (
+    albert,
+    bert,
+    distilbert,
+    electra,
+    gpt2,
+    llama,
+    modernbert,
+    mpnet,
+    nanoguard,
+    roberta,
+    vit,
+)
 from tacita.models.base import Config as Config
 from tacita.models.encoders.heads import MODEL
 
@@ -59,6 +71,8 @@ FAMILIES: dict[str, Family] = {
     "modernbert": Family.of(modernbert.ModernBertConfig, modernbert),
     "vit": Family.of(vit.ViTConfig, vit),
     "nanoguard": Family.of(nanoguard.NanoGuardConfig, nanoguard),
+    "gpt2": Family.of(gpt2.Gpt2Config, gpt2),
+    "llama": Family.of(llama.LlamaConfig, llama),
 }
 
 

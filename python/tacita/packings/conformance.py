@@ -24,11 +24,11 @@ from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu,
 from tacita.approx.exponentials import exp, power
 from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec
-from tacita.blocks import distances
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence import distances
 from tacita.blocks.shapes import Function, Shapes
 from tacita.blocks.weights import Weights
 from tacita.packings.base import Array, Circuit, Parts

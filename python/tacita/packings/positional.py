@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacita.blocks import distances
 from tacita.blocks.base import EVERYWHERE, Attention
+from tacita.blocks.sequence import distances
 from tacita.blocks.weights import Weights
 from tacita.packings.arrays import Array
 from tacita.slots.base import Backend, Ct

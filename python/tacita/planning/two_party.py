@@ -10,12 +10,14 @@ from tacita.blocks.weights import Weights
 from tacita.calibrate.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
 from tacita.calibrate.hidden_embedding import hidden_embedding, power_above
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, FileError, ShapeError
+from tacita.errors import CheckpointError, FileError, InputError, ShapeError
+from tacita.front.embed import tokenize
 from tacita.models.registry import Config, family_of, nodes
 from tacita.planning.wish import Wish
 from tacita.plans.strict_json import printable
 from tacita.plans.two_party.check import MOST_TOKENS, check, has_gate, lacking
 from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     KINDS,
     AttentionBounds,
@@ -36,7 +38,8 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, wish.tokens)
-    embedding, found, norms = _calibrated(checkpoint, wish, progress)
+    begin = _beginning(checkpoint, wish)
+    embedding, found, norms = _calibrated(checkpoint, wish, begin, progress)
     plan = TwoPartyPlan(
         name=printable(checkpoint.name),
         family=family_of(checkpoint.config),
@@ -49,6 +52,7 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
         magnitudes=magnitudes(checkpoint.config, found),
         answer=found.answer,
         decimals=DECIMALS,
+        begin=begin,
     )
     try:
         check(plan)
@@ -60,7 +64,7 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
 
 
 def _calibrated(
-    checkpoint: Checkpoint, wish: Wish, progress: Progress | None
+    checkpoint: Checkpoint, wish: Wish, begin: tuple[int, ...], progress: Progress | None
 ) -> tuple[EmbeddingBounds | None, Calibration, dict[str, NormBounds]]:
     """What is public of a hidden embedding, the intervals of all nodes, and the bounds of the embedding's
     norm.
@@ -68,13 +72,31 @@ def _calibrated(
     if wish.embeddings == "published":
         given = wish.hidden_states
         found = calibrate(
-            checkpoint, wish.tokens, wish.texts, hidden_states=given, progress=progress, temper=False
+            checkpoint,
+            wish.tokens,
+            wish.texts,
+            hidden_states=given,
+            progress=progress,
+            temper=False,
+            behind=begin,
         )
         return None, found, {}
     texts = load_texts() if wish.texts is None else wish.texts
     embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
     found = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
     return embedding, found, norms
+
+
+def _beginning(checkpoint: Checkpoint, wish: Wish) -> tuple[int, ...]:
+    """Its tokens. Raises InputError where there can be none."""
+    if not wish.begin:
+        return ()
+    if checkpoint.config.task != NEXT or wish.embeddings != "published" or wish.hidden_states:
+        raise InputError(
+            "two-party mode: a public beginning",
+            hint="it is for decoders whose embedding is published, on texts",
+        )
+    return tuple(tokenize(checkpoint, wish.begin, special=False)[0])
 
 
 def require_ordinary(config: Config) -> None:

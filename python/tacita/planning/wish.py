@@ -71,7 +71,10 @@ class Wish:
     salt: of the commitment to the weights, by default a fresh one; with the same one the same wish gives
     the same plan.
 
-    embeddings: "published" or "hidden". formats: of fixed-point numbers.
+    embeddings: "published" or "hidden". formats: of fixed-point numbers. begin: of decoders, a text before
+    every prompt that is no secret, as a system prompt: the server computes it in the clear, and so no value
+    of it needs room. Many decoders have values in their first token that are a thousand times those of any
+    other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """
@@ -91,6 +94,7 @@ class Wish:
     salt: str | None = field(default=None, repr=False)
     embeddings: str = "published"
     formats: Formats | None = None
+    begin: str = ""
 
     def __post_init__(self) -> None:
         _require_sizes(self.tokens, self.inputs)
@@ -172,6 +176,7 @@ class Fields(TypedDict, total=False):
     salt: str | None
     embeddings: str
     formats: Formats | None
+    begin: str
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:

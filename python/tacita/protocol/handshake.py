@@ -7,6 +7,7 @@ secures.
     client: sha256 of the plan        server: 1 if it is its own
     client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
     share of the answer
+    client: 2 to have a text written, of a decoder: see `text_wish`
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -26,14 +27,14 @@ from tacita.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 2
+VERSION = 3
 HELLO = struct.Struct("<10sH")
 WELCOME = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
-END, CLASSIFY = b"\0", b"\1"
+END, CLASSIFY, WRITE = b"\0", b"\1", b"\2"
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
-PERMISSION = struct.Struct("<HQ")  # to classify: 0 and 0, or a refusal's reason and number
+PERMISSION = struct.Struct("<HQ")  # 0 and 0, or a refusal's reason and number
 GRANTED = Refusal(0, 0)
 
 
@@ -125,17 +126,20 @@ def welcome(
         raise PeerError("the client holds another plan", hint="it must connect again")
 
 
-def asked(link: Link) -> bool:
-    """Whether the client wants another text classified. Raises PeerError for anything but yes or no."""
+def asked(link: Link, kind: bytes = CLASSIFY) -> bool:
+    """Whether the client wants another answer, of the kind that the model gives. Raises PeerError for
+    anything but yes or no."""
     word = link.receive(1)
-    if word not in (END, CLASSIFY):
-        raise PeerError(f"the client asked for {word!r}", hint="another release?")
-    return word == CLASSIFY
+    if word not in (END, kind):
+        raise PeerError(f"the client asked for {word!r}", hint="another release, or a model of another kind?")
+    return word == kind
 
 
-def ask(link: Link) -> None:
-    """The client's wish to have a text classified, and the server's permission. Raises RefusedError."""
-    link.send(CLASSIFY)
+def ask(link: Link, *wish: bytes) -> None:
+    """The client's wish, by default to have a text classified, in so many messages, and the server's
+    permission. Raises RefusedError."""
+    for message in wish or (CLASSIFY,):
+        link.send(message)
     refusal = Refusal(*PERMISSION.unpack(link.receive(PERMISSION.size)))
     if refusal != GRANTED:
         raise refusal.error()

@@ -1,6 +1,6 @@
 """A server's no, in numbers: why, and the bound that was reached. No text of one party is shown by the other.
 
-It stands where the client expects the server's welcome or its permission to classify, so that a client is
+It stands where the client expects the server's welcome or its permission to go on, so that a client is
 told at once and by type.
 """
 
@@ -19,6 +19,7 @@ class Reason(IntEnum):
     ADDRESS = 2  # sessions of the client's address
     CLIENT = 3  # texts of this client
     KEY = 4  # texts under the key of the hidden table
+    FORGOTTEN = 5  # time for a text whose connection broke
 
 
 WORDS = {
@@ -29,6 +30,11 @@ WORDS = {
         "the key of the server's hidden table has served its {}",
         "text",
         "connect again: it makes a new key",
+    ),
+    Reason.FORGOTTEN: (
+        "the server keeps a text for {} after its connection broke, and no longer has this one",
+        "second",
+        "begin again",
     ),
 }
 

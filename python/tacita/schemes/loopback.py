@@ -30,13 +30,14 @@ class Address:
 
 
 @contextmanager
-def listening(server: TwoPartyServer, threads: int = 0) -> Iterator[Address]:
-    """Accepts clients of this machine until the block ends. threads: 0 for all cores."""
+def listening(server: TwoPartyServer, threads: int = 0, sessions: int = 1) -> Iterator[Address]:
+    """Accepts clients of this machine until the block ends. threads: 0 for all cores.
+    sessions: at the same time."""
     share_threads(threads)
     with tempfile.TemporaryDirectory(prefix="tacita-server-") as folder:
         identity = new_identity(Path(folder) / "identity", [HOST])
         listener, over = Listener(HOST, 0, identity=identity), threading.Event()
-        reception = Reception(server, Admission(Caps(sessions=1)), SILENCE, lambda visit: None)
+        reception = Reception(server, Admission(Caps(sessions)), SILENCE, lambda visit: None)
         arguments = (over.is_set, listener, reception.receive, lambda error: None)
         accepting = threading.Thread(target=accept_until, args=arguments, daemon=True)
         accepting.start()

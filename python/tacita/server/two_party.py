@@ -7,26 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from tacita.blocks.sequence.past import Past
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
-from tacita.errors import CheckpointError, GoneError, LateError, PeerError, RefusedError, TacitaError
+from tacita.errors import (
+    CheckpointError,
+    GoneError,
+    LateError,
+    PeerError,
+    RefusedError,
+    TacitaError,
+)
+from tacita.planning.beginning import beginning
 from tacita.planning.two_party import require_ordinary
 from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
-from tacita.protocol import engine, handshake
+from tacita.protocol import engine, handshake, text_wish
+from tacita.protocol.handshake import CLASSIFY, WRITE
 from tacita.protocol.party import Party
+from tacita.protocol.text_wish import TextWish
 from tacita.server.admission import Guest, anybody
+from tacita.server.desk import Desk
 from tacita.server.limits import GREETING_QUEUE, Limits, limits_of
 from tacita.server.publication import Publication, Publisher
+from tacita.tasks.task import NEXT
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Known, SharedTensors, Watch
+from tacita.two_party.steps.writing import begun
 
 BITS_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a session came to: texts that were classified, and what ended it early, if anything."""
+    """What a session came to: texts that were answered, and what ended it early, if anything."""
 
     texts: int
     problem: TacitaError | None
@@ -41,7 +56,8 @@ class Served:
 
 
 class TwoPartyServer:
-    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together.
+    """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together,
+    PlanError for a plan that needs what sessions lack.
 
     limits: default those of a link of 1 Gbit/s. most: texts of a hidden table's key, None for any number.
     """
@@ -59,6 +75,7 @@ class TwoPartyServer:
         self.plan = plan
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
         self._weights = Weights(checkpoint.tensors)
+        self._desk = Desk(plan, self._weights, _begun(plan, checkpoint)) if plan.task == NEXT else None
         self._publisher = Publisher(plan, checkpoint, most)
 
     @property
@@ -82,11 +99,11 @@ class TwoPartyServer:
         try:
             with engine.translated(PeerError, "session"):
                 publication = self._agreed(party, guest)
-                while self._permitted(party, guest, publication):
+                while answer := self._permitted(party, guest, publication):
                     if not texts:
                         watch("set-up")
                         party.set_up(self.plan.correlations)
-                    self._classify(party, publication, watch)
+                    answer(watch)
                     texts += 1
                     done(texts)
         except TacitaError as error:
@@ -108,26 +125,48 @@ class TwoPartyServer:
         )
         return publication
 
-    def _permitted(self, party: Party, guest: Guest, publication: Publication) -> bool:
-        """Whether the client wants another text and may have it. Raises RefusedError."""
+    def _permitted(
+        self, party: Party, guest: Guest, publication: Publication
+    ) -> Callable[[Watch], None] | None:
+        """How the client's next wish is answered; None where it has none. Raises RefusedError."""
         party.limit(self.limits.idle)
-        if not handshake.asked(party):
-            return False
-        handshake.answer(party, guest.admit() or self._publisher.take(publication))
+        if not handshake.asked(party, CLASSIFY if self._desk is None else WRITE):
+            return None
+        wish = text_wish.received(party, self.plan) if self._desk else None
+        refusal = self._desk.refusal(wish) if self._desk and wish else None
+        handshake.answer(party, refusal or guest.admit() or self._publisher.take(publication))
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
-        return True
+        return (
+            partial(self._write, party, publication, wish)
+            if wish
+            else partial(self._classify, party, publication)
+        )
+
+    def _write(self, party: Party, publication: Publication, wish: TextWish, watch: Watch) -> None:
+        """A text, token by token."""
+        assert self._desk is not None  # or there would be no such wish
+        self._desk.serve(
+            party, wish, lambda ops, rows: self._entered(ops, party, publication, rows), self.limits, watch
+        )
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
         plan = self.plan
         known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
         ops = SharedTensors(party.native, known, watch)
-        ops.give(plan.run(ops, self._entered(ops, party, publication)))
+        ops.give(plan.run(ops, self._entered(ops, party, publication, plan.tokens)))
 
-    def _entered(self, ops: SharedTensors, party: Party, publication: Publication) -> Share:
-        """This party's share of what the model starts from."""
+    def _entered(self, ops: SharedTensors, party: Party, publication: Publication, rows: int) -> Share:
+        """This party's share of what so many rows of the model start from."""
         plan = self.plan
         if publication.table is None:
-            return ops.theirs((plan.tokens, plan.config.hidden))
-        return ops.words(party.native.lookup_served(publication.table, plan.tokens), words_ring(plan))
+            return ops.theirs((rows, plan.config.hidden))
+        return ops.words(party.native.lookup_served(publication.table, rows), words_ring(plan))
+
+
+def _begun(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past[Share]:
+    """This party's share of the plan's public beginning, which it computes in floats."""
+    if not plan.begin:
+        return Past()
+    return begun(plan, beginning(checkpoint, plan.begin).nodes, own=True)

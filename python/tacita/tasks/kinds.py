@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from tacita.errors import InputError
-from tacita.tasks.task import SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked
+from tacita.tasks.task import NEXT, SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked
 
 GIVES = {
     "classify": "a label",
@@ -17,8 +17,9 @@ GIVES = {
     "tag": "a label for every token",
     "answer": "the start and the end of an answer",
     "fill": "words of its vocabulary for every token",
+    "generate": "the token that comes next",
 }
-OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill"}
+OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill", NEXT: "generate"}
 
 
 def kind_of(model: Asked) -> str:

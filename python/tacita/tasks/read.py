@@ -8,10 +8,11 @@ from tacita.front.tokens import Tokens
 from tacita.tasks.answer import Answer
 from tacita.tasks.classes import classes
 from tacita.tasks.embedding import Embedding
+from tacita.tasks.next import Next
 from tacita.tasks.regression import regression
 from tacita.tasks.search import search
 from tacita.tasks.several import several
-from tacita.tasks.task import EVERY_TOKEN, MULTI_LABEL, REGRESSION, SEARCH, SINGLE_LABEL, SPAN, WORDS
+from tacita.tasks.task import EVERY_TOKEN, MULTI_LABEL, NEXT, REGRESSION, SEARCH, SINGLE_LABEL, SPAN, WORDS
 from tacita.tasks.task import Asked as Asked
 from tacita.tasks.tokens.extract import extract
 from tacita.tasks.tokens.fill import fill
@@ -27,6 +28,8 @@ def read(model: Asked, logits: Logits, warnings: tuple[str, ...], rows: int = 1)
     without the text. rows: of a model with an answer for every token, tokens."""
     if model.task in EVERY_TOKEN:
         return Rows(None, logits, warnings, len(logits) // rows)
+    if model.task == NEXT:
+        return Next(None, logits, warnings)
     if not model.labels:
         return Embedding(None, logits, warnings)
     return READERS[model.problem](model.labels, logits, warnings)

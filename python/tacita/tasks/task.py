@@ -4,6 +4,7 @@ task="text"       one answer a text or an image: a label where the model has lab
 task="tokens"     a label for every token (named entities, species of an antibody)
 task="span"       for every token how well an answer starts there, and how well it ends there
 task="words"      for every token a number for each word of the vocabulary
+task="next"       a number for each word of the vocabulary: how well it goes on behind the text
 
 problem="single_label"   one of the labels: softmax
 problem="multi_label"    any of them: a sigmoid of each
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-TEXT, TOKENS, SPAN, WORDS = TASKS = ("text", "tokens", "span", "words")
+TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = ("text", "tokens", "span", "words", "next")
 EVERY_TOKEN = (TOKENS, SPAN, WORDS)  # the answer has a row for each token
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = "single_label", "multi_label", "regression"
 SEARCH = "search"
@@ -34,13 +35,14 @@ class Asked(Protocol):
 
 
 def labelled(model: Asked) -> bool:
-    """Whether its labels are those of its task: a start and an end, some for tokens, none for words."""
+    """Whether its labels are those of its task: a start and an end, some for tokens, none for words, of the
+    text or of what comes next."""
     match model.task:
         case "tokens":
             return len(model.labels) > 0
         case "span":
             return len(model.labels) == 2
-        case "words":
+        case "words" | "next":
             return not model.labels
         case _:
             return True

@@ -143,6 +143,7 @@ KINDS = (*BUMPED, "relu", "relu2", "tanh")  # of functions
 GELU_FORMS = ("abs4", "abs8")  # one square less or more: errors of 2.5e-3 and 6e-4
 TURN = 12  # fraction bits of cosines and sines
 POWER = 14  # fraction bits of exponentials
+CHOICE_FRACTION = 10  # at which numbers are told apart whose largest is looked for
 # of a mean: bits of its modulus, fraction bits of its weights 1/n and of what is averaged
 MEAN_RING, MEAN_WEIGHT, MEAN_VALUE = 46, 20, 14
 EXP_ZERO = 11.0  # a score so far below its row's largest has weight 0
@@ -170,3 +171,8 @@ class Unnormalised(Generic[T]):
 
     numerators: T
     inverse: T
+
+
+def choice_ring(bound: float) -> int:
+    """Bits that hold differences of numbers up to `bound` whose largest is looked for."""
+    return math.ceil(math.log2(max(bound, 1.0))) + 2 + CHOICE_FRACTION

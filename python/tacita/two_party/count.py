@@ -21,6 +21,7 @@ from tacita.two_party.base import (
     KINDS,
     Bounds,
     Formats,
+    NormBounds,
     Unnormalised,
     unknown_kind,
     unknown_option,
@@ -48,7 +49,7 @@ REVEALED = 64  # bits a number of an answer
 COEFFICIENTS = 8192  # of a ciphertext, and values in it
 TRANSFERS = {
     "gelu": 40,
-    "gelu_tanh": 40,
+    "gelu_tanh": 34,
     "silu": 40,
     "relu": 40,
     "relu2": 42,
@@ -69,6 +70,13 @@ ROW_VALUE = 8
 NORM_PRIMES, NORM_MOST = 2, 2048  # of rows at once
 PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 QUOTIENT_SLACK = 15
+# of fewer values than this no ciphertext is worth it (`nonlinear/few.rs`)
+FEW = 4096
+FEW_NORM, FEW_NORM_STEP = 1800, 130  # bits an element, and for each power of two from deviation to bound
+FEW_NORM_TRANSFERS = 45
+FEW_SQUARE_TRANSFERS = 19  # more than a lattice product's, an element; as many bits
+FEW_FACTOR = 7  # bits above its fraction of the shorter factor of a gate
+DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
 @dataclass(frozen=True)
@@ -83,22 +91,24 @@ class Response:
 class Cost:
     """Of one text, both directions together. nodes: in the order in which they begin.
 
-    bits: sent. transfers: correlated ones used. multiplications: of weights with values. numbers: that the
-    client learns."""
+    maps: products with weights, in the order in which they come. bits: sent. transfers: correlated ones used.
+    multiplications: of weights with values. numbers: that the client learns."""
 
     bits: float = 0.0
     transfers: int = 0
     multiplications: float = 0.0
     responses: list[Response] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
+    maps: list[tuple[Dense, ...]] = field(default_factory=list)
     numbers: int = 0
 
 
 class CountTensors:
-    """The operations (see `blocks.tensors`) on shapes; what they cost adds up in `cost`."""
+    """The operations (see `blocks.tensors`) on shapes; what they cost adds up in `cost`. past: tokens before
+    those of the walk, whose keys and values are there."""
 
-    def __init__(self, formats: Formats, bounds: Bounds, tokens: int) -> None:
-        self._formats, self._bounds, self._tokens = formats, bounds, tokens
+    def __init__(self, formats: Formats, bounds: Bounds, tokens: int, past: int = 0) -> None:
+        self._formats, self._bounds, self._tokens, self._past = formats, bounds, tokens, past
         self.cost = Cost()
 
     def enter(self, name: str, x: Shape | None = None) -> None:
@@ -116,7 +126,8 @@ class CountTensors:
     ) -> Shape:
         """See the contract."""
         rows, outputs = x[0], sum(d.outputs for d in maps)
-        self.cost.bits += REQUEST * _whole(prod(x)) + RESPONSE * _whole(rows * outputs)
+        self.cost.maps.append(maps)
+        self.cost.bits += product_bits(rows, x[1], outputs)
         self.cost.multiplications += float(prod(x) * outputs)
         return rows, outputs
 
@@ -132,13 +143,13 @@ class CountTensors:
         """Local."""
         return x
 
-    def columns(self, x: Shape, parts: int) -> tuple[Shape, ...]:
+    def columns(self, x: Shape, widths: tuple[int, ...]) -> tuple[Shape, ...]:
         """Local."""
-        return ((*x[:-1], x[-1] // parts),) * parts
+        return tuple((*x[:-1], width) for width in widths)
 
     def rows(self, x: Shape, count: int) -> Shape:
         """Local."""
-        return (*x[:-2], min(count, x[-2]), x[-1])
+        return (*x[:-2], min(abs(count), x[-2]), x[-1])
 
     def heads(self, x: Shape, count: int) -> Shape:
         """Local."""
@@ -151,8 +162,13 @@ class CountTensors:
     def scores(self, queries: Shape, keys: Shape, name: str) -> Shape:
         """See the contract."""
         found = (queries[0], queries[1], keys[1])
-        self._shared(queries[0], prod(queries[1:]), prod(keys[1:]), prod(found[1:]))
+        self._shared(keys[0], *(prod(x) // keys[0] for x in (queries, keys, found)))
         return found
+
+    def kept(self, name: str, keys: Shape, values: Shape) -> tuple[Shape, Shape]:
+        """Local."""
+        longer = keys[1] + self._past
+        return (keys[0], longer, keys[2]), (values[0], longer, values[2])
 
     def turn(self, x: Shape, rotary: Rotary) -> Shape:
         """Local."""
@@ -165,7 +181,11 @@ class CountTensors:
     def times(self, x: Shape, y: Shape, name: str) -> Shape:
         """One product of numbers."""
         f = self._formats
-        primes = _primes(2 * f.gate_ring(self._bounds.gates[name]) - f.gate_slack)
+        ring = f.gate_ring(self._bounds.gates[name])
+        if prod(x) < FEW:
+            self._short(prod(x), prod(x), f.product_fraction + FEW_FACTOR, ring, f.gate_slack)
+            return x
+        primes = _primes(2 * ring - f.gate_slack)
         self.cost.bits += GATE[primes - 1] * _whole(prod(x))
         self._respond(primes * _ciphertexts(prod(x)), 2)
         return x
@@ -175,8 +195,8 @@ class CountTensors:
         values, rows = prod(scores), scores[0] * scores[1]
         self.cost.bits += EXP * values + ROW * rows
         self.cost.transfers += TRANSFERS["score"] * values
-        self._respond(EXPONENTIAL * _ciphertexts(values), 1)
-        self._respond(ROW_VALUE * _ciphertexts(rows), 2)
+        self._respond(EXPONENTIAL * _lattice(values), 1)
+        self._respond(ROW_VALUE * _lattice(rows), 2)
         return Unnormalised(scores, (*scores[:-1], 1))
 
     def powers(self, scores: Shape, variant: Powers, name: str) -> Unnormalised[Shape]:
@@ -187,10 +207,8 @@ class CountTensors:
         """See the contract."""
         left = weights.numerators
         found = (left[0], left[1], values[2])
-        self._shared(left[0], prod(left[1:]), prod(values[1:]), prod(found[1:]))
-        self.cost.bits += QUOTIENT * _whole(prod(found))
-        primes = _quotient_primes(self._formats, self._bounds.attention[name].context)
-        self._respond(primes * _ciphertexts(prod(found)), 2)
+        self._shared(values[0], *(prod(x) // values[0] for x in (left, values, found)))
+        self._quotient(found, name)
         return found
 
     def function(self, x: Shape, kind: str, name: str) -> Shape:
@@ -202,9 +220,10 @@ class CountTensors:
         responses = {"relu": 0, "relu2": primes, "tanh": TANH_RESPONSES}
         found = BUMPED[kind][form] if kind in BUMPED else bits[kind]
         count = SQUARES[kind][form] if kind in SQUARES else responses[kind]
+        few = count if prod(x) < FEW else 0
         self.cost.bits += found * prod(x)
-        self.cost.transfers += TRANSFERS[kind] * prod(x)
-        self._respond(count * _ciphertexts(prod(x)), 1)
+        self.cost.transfers += (TRANSFERS[kind] + FEW_SQUARE_TRANSFERS * few) * prod(x)
+        self._respond(count * _lattice(prod(x)), 1)
         return x
 
     def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
@@ -212,6 +231,11 @@ class CountTensors:
         if norm.deviation is not None:
             raise unknown_option(name, "a stored deviation")
         rows, size = prod(x[:-1]), x[-1]
+        if prod(x) < FEW:
+            steps = _powers(self._bounds.norms[name], size)
+            self.cost.bits += (FEW_NORM + FEW_NORM_STEP * steps) * prod(x) + HEAD_ROW * rows
+            self.cost.transfers += FEW_NORM_TRANSFERS * prod(x) + HEAD_TRANSFERS * rows
+            return x
         for at in range(0, rows, NORM_MOST):
             self._norm(min(NORM_MOST, rows - at), size)
         heads = len(x) > 2
@@ -234,6 +258,13 @@ class CountTensors:
         self.cost.numbers = rows * outputs
         self.cost.bits += REVEALED * (rows - 1) * outputs
 
+    def _short(self, factors: int, values: int, bits: int, ring: int, slack: int) -> None:
+        """Products by oblivious transfer on the bits of short factors (`nonlinear/short.rs`)."""
+        dropped = max(slack - DROPPED, 0)
+        sent = sum(ring - max(i, dropped) for i in range(min(bits, ring))) + max(ring - bits, 0)
+        self.cost.bits += 2 * sent * values + 2 * (bits + 1) * factors
+        self.cost.transfers += 2 * (bits + 1) * factors
+
     def _norm(self, rows: int, size: int) -> None:
         """Sums of squares of all blocks in one response; gamma v / deviation, three products a block; a row's
         value."""
@@ -244,21 +275,44 @@ class CountTensors:
         self._respond(NORM_PRIMES * blocks, 3)
         self._respond(ROW_VALUE * _ciphertexts(rows), 2)
 
+    def _quotient(self, found: Shape, name: str) -> None:
+        """Mixed values times their rows' inverses."""
+        f = self._formats
+        slack = _quotient_slack(f, self._bounds.attention[name].context)
+        if prod(found) < FEW:
+            self._short(prod(found[:-1]), prod(found), f.inverse + 3, f.normal_ring, slack)
+            return
+        self.cost.bits += QUOTIENT * _whole(prod(found))
+        self._respond(_primes(2 * f.normal_ring - slack) * _ciphertexts(prod(found)), 2)
+
     def _shared(self, count: int, left: int, right: int, result: int) -> None:
         """Products of two shared matrices of so many values."""
-        sent = SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result)
-        self.cost.bits += count * sent
+        self.cost.bits += count * shared_bits(left, right, result)
 
     def _respond(self, count: int, terms: int) -> None:
         self.cost.responses.append(Response(count, terms))
 
 
-def _quotient_primes(formats: Formats, context: float) -> int:
-    """Plaintext primes of mixed values times their rows' inverses, with the slack that `SharedTensors.mix`
-    takes."""
+def product_bits(rows: int, inputs: int, outputs: int) -> float:
+    """Of shares (rows, inputs) times weights (inputs, outputs)."""
+    return float(REQUEST * _whole(rows * inputs) + RESPONSE * _whole(rows * outputs))
+
+
+def shared_bits(left: int, right: int, result: int) -> float:
+    """Of a product of two shared matrices of so many values."""
+    return float(SHARED_REQUEST * (_whole(left) + _whole(right)) + SHARED_RESPONSE * _whole(result))
+
+
+def _quotient_slack(formats: Formats, context: float) -> int:
+    """Bits that need not be right of mixed values times their rows' inverses (see `SharedTensors.mix`)."""
     fraction = formats.mixed_fraction(context) + formats.inverse
-    slack = min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
-    return _primes(2 * formats.normal_ring - slack)
+    return min(max(fraction - formats.fraction, 0) + formats.product_fraction, QUOTIENT_SLACK)
+
+
+def _powers(bounds: NormBounds, size: int) -> int:
+    """Powers of two from the least deviation to the bound, as the engine rounds them."""
+    scale = 2.0 ** math.ceil(math.log2(bounds.centred * size)) / size
+    return max(1, math.ceil(math.log2(scale / math.sqrt(bounds.variance[0]))))
 
 
 def _primes(bits: int) -> int:
@@ -269,6 +323,11 @@ def _primes(bits: int) -> int:
 def _ciphertexts(count: int) -> int:
     """That hold so many values."""
     return -(-count // COEFFICIENTS)
+
+
+def _lattice(count: int) -> int:
+    """The same where ciphertexts are used."""
+    return 0 if count < FEW else _ciphertexts(count)
 
 
 def _whole(count: int) -> int:

@@ -12,8 +12,10 @@ from collections import Counter
 
 import numpy as np
 
-from tacita.blocks import arrays, distances
+from tacita.blocks import arrays
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.blocks.sequence import distances
+from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.two_party import functions
 from tacita.two_party.base import (
@@ -32,20 +34,35 @@ from tacita.two_party.base import (
     unknown_option,
 )
 from tacita.two_party.integers import Fixed, Integers, constant, encode, matmul, weight_integers
-from tacita.two_party.turns import turns
+from tacita.two_party.turns import turned_from
 
 
 class FixedTensors:
     """bounds: of the model's nodes. mask: (..., tokens), 1 for a real token and 0 for padding.
 
+    past: of a decoder that is to go on (`blocks.sequence.past`); its tokens are the first of the mask.
+
     overflows: node -> values that left their ring.
     """
 
-    def __init__(self, formats: Formats, bounds: Bounds, weights: Weights, mask: Array) -> None:
+    def __init__(
+        self,
+        formats: Formats,
+        bounds: Bounds,
+        weights: Weights,
+        mask: Array,
+        past: Past[Fixed] | None = None,
+    ) -> None:
         self._formats, self._bounds, self._weights = formats, bounds, weights
         self._mask = np.asarray(mask, np.float64)
+        self._keeper = Keeper(past)
         self._node = ""
         self.overflows: Counter[str] = Counter()
+
+    @property
+    def past(self) -> Past[Fixed]:
+        """What the next step needs of this walk."""
+        return self._keeper.then(self._mask.shape[-1])
 
     def enter(self, name: str, x: Fixed | None = None) -> None:
         """Overflows are counted under this name from here on."""
@@ -72,7 +89,7 @@ class FixedTensors:
 
     def positions(self, x: Fixed, p: Positions) -> Fixed:
         """Rounded to the fraction of x."""
-        rows = self._weights.positions(p, x.values.shape[-2])
+        rows = self._weights.positions(p, x.values.shape[-2], self._keeper.first)
         return Fixed(x.values + encode(rows, x.fraction), x.fraction)
 
     def linear(
@@ -86,9 +103,9 @@ class FixedTensors:
             result = result + add.at(f.fraction).at(f.fraction + f.weight).values
         return self._held(result, f.fraction + f.weight, f.ring)
 
-    def columns(self, x: Fixed, parts: int) -> tuple[Fixed, ...]:
+    def columns(self, x: Fixed, widths: tuple[int, ...]) -> tuple[Fixed, ...]:
         """See the contract."""
-        return tuple(Fixed(part, x.fraction) for part in arrays.columns(x.values, parts))
+        return tuple(Fixed(part, x.fraction) for part in arrays.columns(x.values, widths))
 
     def rows(self, x: Fixed, count: int) -> Fixed:
         """See the contract."""
@@ -107,15 +124,24 @@ class FixedTensors:
         added before."""
         f = self._formats
         left, right = queries.at(f.product_fraction).values, keys.at(f.product_fraction).values
-        return Fixed(matmul(left, np.swapaxes(right, -1, -2)), 2 * f.product_fraction)
+        stacked = matmul(arrays.regrouped(left, right.shape[-3]), np.swapaxes(right, -1, -2))
+        return Fixed(arrays.regrouped(stacked, left.shape[-3]), 2 * f.product_fraction)
 
     def turn(self, x: Fixed, rotary: Rotary) -> Fixed:
         """At `fraction` bits, by public integers with `TURN` bits."""
         f = self._formats
-        cos, sin = turns(rotary.base, *x.values.shape[-2:], TURN)
+        cos, sin = turned_from(rotary.base, self._keeper.first, x.values.shape[-2:], TURN)
         left, right = np.split(x.at(f.fraction).values, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return self._held(turned, f.fraction + TURN, f.turn_ring)
+
+    def kept(self, name: str, keys: Fixed, values: Fixed) -> tuple[Fixed, Fixed]:
+        """At the fraction bits at which they are multiplied."""
+        found = [x.at(self._formats.product_fraction) for x in (keys, values)]
+        if before := self._keeper.before(name):
+            joined = [(old.values, new.values) for old, new in zip(before, found, strict=True)]
+            found = [Fixed(np.concatenate(pair, axis=-2), found[0].fraction) for pair in joined]
+        return self._keeper.keep(name, found[0], found[1])
 
     def biased(self, scores: Fixed, relative: Relative, name: str) -> Fixed:
         """The table at the scores' fraction."""
@@ -131,7 +157,7 @@ class FixedTensors:
     def softmax(self, scores: Fixed, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Fixed]:
         """Padded keys and those out of reach are moved out of the range of exp first."""
         f, bounds = self._formats, self._bounds.attention[name]
-        seen = self._mask[..., None, None, :] * distances.seen(scores.values.shape[-2:], reach)
+        seen = distances.visible(self._mask[..., None, :], scores.values.shape[-2:], reach)
         away = np.where(seen == 0.0, constant(bounds.hiding, scores.fraction), 0)
         hidden, bits = Fixed(scores.values - away, scores.fraction), bounds.score_range
         self._bounded(hidden, bits)
@@ -144,7 +170,9 @@ class FixedTensors:
     def mix(self, weights: Unnormalised[Fixed], values: Fixed, name: str) -> Fixed:
         """Numerators times values, then the row's inverse."""
         f, bounds = self._formats, self._bounds.attention[name]
-        mixed = matmul(weights.numerators.values, values.at(f.product_fraction).values)
+        left, right = weights.numerators.values, values.at(f.product_fraction).values
+        stacked = matmul(arrays.regrouped(left, right.shape[-3]), right)
+        mixed = arrays.regrouped(stacked, left.shape[-3])
         held = self._held(mixed, POWER + f.product_fraction, f.mix_ring(bounds, self._mask.shape[-1]))
         low = held.at(f.mixed_fraction(bounds.context))
         product = low.values * weights.inverse.values

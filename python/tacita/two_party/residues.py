@@ -40,6 +40,12 @@ class Share:
         shape that fits."""
         return self.like(reduced(self.values + other.values, self.ring))
 
+    def behind(self, other: Share) -> Share:
+        """The rows of the other, in the same format, behind these."""
+        if (other.ring, other.fraction) != (self.ring, self.fraction):
+            raise ValueError(f"rows of {other!r} behind {self!r}: another format")
+        return self.like(np.concatenate([self.values, other.values], axis=-2))
+
     def minus(self, other: Share) -> Share:
         """The difference, likewise."""
         return self.like(reduced(self.values - other.values, self.ring))

@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tacita.blocks import arrays, distances
+from tacita.blocks import arrays
 from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.blocks.sequence import distances
+from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
 from tacita.two_party.base import (
+    CHOICE_FRACTION,
     KINDS,
     MEAN_RING,
     MEAN_VALUE,
@@ -29,13 +32,16 @@ from tacita.two_party.base import (
     Formats,
     Interval,
     Unnormalised,
+    choice_ring,
     range_bits,
     unknown_kind,
     unknown_option,
 )
 from tacita.two_party.integers import constant, weight_integers
 from tacita.two_party.residues import Share, Words, from_floats, opened, reduced, zeros
-from tacita.two_party.turns import turns
+from tacita.two_party.steps.masked import MaskedProduct
+from tacita.two_party.steps.prepared import PreparedMaps
+from tacita.two_party.turns import turned_from
 
 Watch = Callable[[str], None]
 MOST_SLACK = 15  # bits below which errors of a product by the row's inverse do not matter
@@ -51,19 +57,32 @@ ANSWER_FRACTION, ANSWER_RING = 12, 32  # of what the client sees: no more bits t
 @dataclass(frozen=True)
 class Known:
     """What this party knows of a session. weights: at the server alone. mask: (tokens,), at the client
-    alone."""
+    alone. opens: whether the client learns the answer as it is. room: tokens that there may be in the end,
+    where more come."""
 
     formats: Formats
     bounds: Bounds
     tokens: int
     weights: Weights | None = None
     mask: Array | None = None
+    opens: bool = True
+    room: int = 0
 
 
 class SharedTensors:
-    """party: the engine's `TwoParty`. watch: called as each node of the model begins."""
+    """party: the engine's `TwoParty`. watch: called as each node of the model begins. prepared: products with
+    weights that were made before their rows were known. past: of a decoder that is to go on
+    (`blocks.sequence.past`); its tokens are the first of those that `known` counts."""
 
-    def __init__(self, party: Any, known: Known, watch: Watch = lambda node: None) -> None:
+    def __init__(
+        self,
+        party: Any,
+        known: Known,
+        watch: Watch = lambda node: None,
+        prepared: PreparedMaps | None = None,
+        past: Past[Share] | None = None,
+    ) -> None:
+        self._prepared, self._keeper, self._keeps = prepared, Keeper(past), past is not None
         self._party, self._formats, self._bounds, self._tokens = (
             party,
             known.formats,
@@ -71,7 +90,13 @@ class SharedTensors:
             known.tokens,
         )
         self._weights, self._mask, self._watch = known.weights, known.mask, watch
+        self._opens, self._room = known.opens, known.room or known.tokens
         self._client = bool(party.is_client)
+
+    @property
+    def past(self) -> Past[Share]:
+        """What the next step needs of this walk."""
+        return self._keeper.then(self._tokens)
 
     def enter(self, name: str, x: Share | None = None) -> None:
         """Tells the watcher."""
@@ -95,6 +120,14 @@ class SharedTensors:
         total = self._party.receive_revealed(mine.values, mine.ring)
         return opened(mine.like(total), np.zeros_like(total))
 
+    def largest(self, x: Share, bound: float) -> Share:
+        """x (1, n), values up to `bound` -> (1,): the number of the largest, of equal ones the first."""
+        ring = choice_ring(bound)
+        low = self._scaled(x, CHOICE_FRACTION).reduced(ring)
+        places = max(1, (x.values.shape[-1] - 1).bit_length())
+        _, index = self._party.argmax_rows(np.ascontiguousarray(low.values), ring, places)
+        return Share(index.reshape(-1), places, 0)
+
     def words(self, values: Words, ring: int) -> Share:
         """What a look-up in a hidden table left, modulo 2^ring."""
         return Share(values, ring, self._formats.table)
@@ -115,7 +148,8 @@ class SharedTensors:
         """Local."""
         if self._weights is None:
             return x
-        return x.plus(from_floats(self._weights.positions(p, x.values.shape[-2]), x.fraction, x.ring))
+        rows = self._weights.positions(p, x.values.shape[-2], self._keeper.first)
+        return x.plus(from_floats(rows, x.fraction, x.ring))
 
     def linear(
         self, x: Share, maps: tuple[Dense, ...], add: Share | None = None, *, opened: bool = False
@@ -126,17 +160,18 @@ class SharedTensors:
         fraction, rows = f.fraction + f.weight, x.values.shape[0]
         integers = None if weights is None else weight_integers(weights, maps, f.weight)
         shape = (rows, maps[0].inputs, sum(d.outputs for d in maps))
-        product = self._party.share_times_weights(
-            self._wide(x).values, integers, shape, f.ring, opened=opened
-        )
+        wide, opened = self._wide(x).values, opened and self._opens
+        product = self._prepared.product(wide, maps) if self._prepared and not opened else None
+        if product is None:
+            product = self._party.share_times_weights(wide, integers, shape, f.ring, opened=opened)
         result = Share(product, f.ring, fraction)
         if weights is not None:
             result = result.plus(from_floats(weights.stacked_bias(maps), fraction, f.ring))
         return result if add is None else result.plus(self._at(add, f.fraction, f.ring - f.weight, fraction))
 
-    def columns(self, x: Share, parts: int) -> tuple[Share, ...]:
+    def columns(self, x: Share, widths: tuple[int, ...]) -> tuple[Share, ...]:
         """Local."""
-        return tuple(x.like(part) for part in arrays.columns(x.values, parts))
+        return tuple(x.like(part) for part in arrays.columns(x.values, widths))
 
     def rows(self, x: Share, count: int) -> Share:
         """Local."""
@@ -151,19 +186,42 @@ class SharedTensors:
         return x.like(arrays.merge(x.values))
 
     def scores(self, queries: Share, keys: Share, name: str) -> Share:
-        """One product of shared matrices for all heads."""
+        """One product of shared matrices for all heads, or of what was prepared for one more row."""
         f = self._formats
         ring = f.score_ring(self._bounds.attention[name])
         left, right = (self._factor(x, f.product_fraction, ring) for x in (queries, keys))
-        return self._product(left, right.like(np.swapaxes(right.values, -1, -2)))
+        stacked = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
+        turned = right.like(np.swapaxes(right.values, -1, -2))
+        if ahead := self._ahead(name, queries, "scores"):
+            values = ahead.times(stacked.values, turned.values[..., -1:])
+            found = Share(values, ring, left.fraction + right.fraction)
+        else:
+            found = self._product(stacked, turned)
+        return found.like(arrays.regrouped(found.values, left.values.shape[-3]))
 
     def turn(self, x: Share, rotary: Rotary) -> Share:
         """Local: both parties know the angles. At `fraction` bits, whose ring has room for `TURN` more."""
         low = self._scaled(x, self._formats.fraction)
-        cos, sin = (c.view(np.uint64) for c in turns(rotary.base, *x.values.shape[-2:], TURN))
+        table = turned_from(rotary.base, self._keeper.first, x.values.shape[-2:], TURN)
+        cos, sin = (c.view(np.uint64) for c in table)
         left, right = np.split(low.values, 2, axis=-1)
         turned = np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
         return Share(np.ascontiguousarray(reduced(turned, low.ring)), low.ring, low.fraction + TURN)
+
+    def kept(self, name: str, keys: Share, values: Share) -> tuple[Share, Share]:
+        """At the fraction bits and in the rings in which they are multiplied: what that takes is done once
+        for every row."""
+        if not self._keeps:
+            return keys, values
+        f = self._formats
+        bounds = self._bounds.attention[name]
+        rings = f.score_ring(bounds), f.mix_ring(bounds, self._room)
+        found = [
+            self._factor(x, f.product_fraction, ring) for x, ring in zip((keys, values), rings, strict=True)
+        ]
+        if before := self._keeper.before(name):
+            found = [old.behind(new) for old, new in zip(before, found, strict=True)]
+        return self._keeper.keep(name, found[0], found[1])
 
     def biased(self, scores: Share, relative: Relative, name: str) -> Share:
         """Local: the server adds its table to its own share."""
@@ -173,22 +231,23 @@ class SharedTensors:
         return scores.plus(from_floats(table, scores.fraction, scores.ring))
 
     def times(self, x: Share, y: Share, name: str) -> Share:
-        """One product of numbers, in a ring just large enough."""
+        """One product of numbers, in a ring just large enough; the factor of fewer bits need not fill it."""
         f = self._formats
         ring = f.gate_ring(self._bounds.gates[name])
-        left, right = (self._factor(t, f.product_fraction, ring) for t in (x, y))
-        product = self._party.product(left.values, right.values, ring, f.gate_slack)
-        return Share(product, ring, 2 * f.product_fraction)
+        factors = sorted((self._scaled(t, f.product_fraction) for t in (x, y)), key=lambda t: t.ring)
+        short = factors[0].reduced(min(factors[0].ring, ring))
+        wide = self._factor(factors[1], f.product_fraction, ring)
+        return Share(self._times(short, short.ring, wide, f.gate_slack), ring, 2 * f.product_fraction)
 
     def softmax(self, scores: Share, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Share]:
         """The client, which knows the mask, moves the scores of padded keys and of those out of reach out of
         the range of exp in its own share."""
         f, bounds = self._formats, self._bounds.attention[name]
         if self._mask is not None:
-            seen = self._mask * distances.seen(scores.values.shape[-2:], reach)
+            seen = distances.visible(self._mask, scores.values.shape[-2:], reach)
             gap = np.where(seen == 0.0, float(bounds.hiding), 0.0)
             scores = scores.minus(from_floats(gap, scores.fraction, scores.ring))
-        ring, columns = f.mix_ring(bounds, self._tokens), scores.values.shape[-1]
+        ring, columns = f.mix_ring(bounds, self._room), scores.values.shape[-1]
         flat = np.ascontiguousarray(scores.values.reshape(-1, columns))
         powers, inverses = self._party.softmax_parts(
             flat, scores.ring, scores.fraction, bounds.score_range, ring, f.normal_ring, f.inverse
@@ -205,14 +264,20 @@ class SharedTensors:
     def mix(self, weights: Unnormalised[Share], values: Share, name: str) -> Share:
         """One product of shared matrices for all heads, and one of numbers for the rows' inverses."""
         f, bounds = self._formats, self._bounds.attention[name]
-        mixed = self._product(
-            weights.numerators, self._factor(values, f.product_fraction, weights.numerators.ring)
-        )
+        left = weights.numerators
+        right = self._factor(values, f.product_fraction, left.ring)
+        grouped = left.like(arrays.regrouped(left.values, right.values.shape[-3]))
+        if ahead := self._ahead(name, left, "mix"):
+            found = ahead.times(grouped.values, right.values[..., -1:, :])
+            stacked = Share(found, left.ring, left.fraction + right.fraction)
+        else:
+            stacked = self._product(grouped, right)
+        mixed = stacked.like(arrays.regrouped(stacked.values, left.values.shape[-3]))
         low = self._factor(mixed, f.mixed_fraction(bounds.context), f.normal_ring)
-        inverse = np.ascontiguousarray(np.broadcast_to(weights.inverse.values, low.values.shape))
         fraction = low.fraction + f.inverse
         slack = max(fraction - f.fraction, 0) + f.product_fraction
-        product = self._party.product(low.values, inverse, f.normal_ring, min(slack, MOST_SLACK))
+        # the largest score of a row is a numerator of 1, so no inverse is larger
+        product = self._times(weights.inverse, f.inverse + 3, low, min(slack, MOST_SLACK))
         return Share(product, f.normal_ring, fraction)
 
     def function(self, x: Share, kind: str, name: str) -> Share:
@@ -229,7 +294,10 @@ class SharedTensors:
         else:
             called, forms = ENGINE[kind]
             run = getattr(self._party, called)
-            values = run(low.values, low.ring, low.fraction, f.ring, form=forms[f.gelu], range=bits)
+            # the fewest bits: what comes next may need no more
+            ring = min(bits + f.fraction + 2, f.ring)
+            values = run(low.values, low.ring, low.fraction, ring, form=forms[f.gelu], range=bits)
+            return Share(values, ring, f.fraction)
         return Share(values, f.ring, f.fraction)
 
     def norm(self, x: Share, norm: Norm, name: str) -> Share:
@@ -266,6 +334,12 @@ class SharedTensors:
         product = self._product(weights, low.like(low.values[None]), opened=opened)
         return product.like(product.values[0])
 
+    def _ahead(self, name: str, x: Share, product: str) -> MaskedProduct | None:
+        """What was prepared for one row of this attention's product, if there is anything left of it."""
+        found = self._prepared.attention.get(name) if self._prepared and x.values.shape[-2] == 1 else None
+        ahead: MaskedProduct | None = getattr(found, product) if found else None
+        return ahead if ahead and ahead.left else None
+
     def _relu(self, x: Share) -> Share:
         """x less its negative part."""
         negative = self._party.negative(x.values, x.ring)
@@ -286,6 +360,14 @@ class SharedTensors:
         x, y = (np.ascontiguousarray(share.values) for share in (left, right))
         result = self._party.share_times_share(x, y, shape, left.ring, opened=opened)
         return Share(result, left.ring, left.fraction + right.fraction)
+
+    def _times(self, x: Share, short: int, y: Share, slack: int) -> Words:
+        """x y in the ring of y; factors x of so few bits, one for every y or for every row of them."""
+        left, right = (np.ascontiguousarray(t.values) for t in (x, y))
+        found: Words = self._party.scaled(
+            left, right, held=x.ring, short=min(short, x.ring), bits=y.ring, slack=slack
+        )
+        return found
 
     def _scaled(self, x: Share, fraction: int) -> Share:
         return x.scaled(fraction, client=self._client)

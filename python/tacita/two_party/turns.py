@@ -21,10 +21,19 @@ EXACT = Context(prec=45)
 @lru_cache(maxsize=8)
 def turns(base: float, tokens: int, size: int, fraction: int) -> tuple[Integers, Integers]:
     """Cosines and sines, (tokens, size / 2) each, with so many fraction bits: those of
-    `blocks.distances.angles`, rounded. A tenth of a second for 512 tokens; kept."""
+    `blocks.sequence.distances.angles`, rounded. A tenth of a second for 512 tokens; kept."""
     columns = [_column(_first(base, i, size), tokens, GUARD - fraction) for i in range(size // 2)]
     cos, sin = (np.array([[pair[k] for pair in column] for column in columns]) for k in (0, 1))
     return cos.T.astype(np.int64), sin.T.astype(np.int64)
+
+
+def turned_from(base: float, first: int, shape: tuple[int, ...], fraction: int) -> tuple[Integers, Integers]:
+    """The same for (..., tokens, size) whose first token has the position `first`: rows of a table whose
+    length is a power of two, so that the steps of a decoder share few tables."""
+    end, size = first + shape[-2], shape[-1]
+    rows = end if first == 0 else 1 << (end - 1).bit_length()
+    cos, sin = turns(base, rows, size, fraction)
+    return cos[first:end], sin[first:end]
 
 
 def _first(base: float, index: int, size: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@
 //! from the cost table ([`Costs`]), by public numbers alone.
 pub mod embedding;
 mod local;
+pub mod prepared;
 mod protocol;
 mod stages;
 mod state;

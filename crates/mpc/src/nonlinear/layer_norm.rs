@@ -4,9 +4,12 @@
 //! cols*x - sum(x) is cols*(x - mean), exactly and locally; read with more fraction bits it is v = (x -
 //! mean)/scale for a public power of two over cols, |v| < 1. The row sums of v^2 are taken before any
 //! truncation; one value a row goes through [`rsqrt`]; v, encrypted once, is used again in the product
-//! gamma*v/deviation, which comes in one response.
-use super::fixed::{convert, shape, Fixed};
+//! gamma*v/deviation, which comes in one response. Few values go by oblivious transfer
+//! ([`super::norm_of_few`]).
+use super::few::FEW;
+use super::fixed::{add_public, convert, shape, Fixed};
 use super::inverse::{rsqrt, Span};
+use super::norm_of_few;
 use crate::products::{scaled_rows_by_server, share_operand, sums_of_squares, Rows};
 use crate::{Party, Result, Ring};
 
@@ -37,14 +40,18 @@ const SLACK: u32 = 20;
 
 /// Fraction bits and exponents derived from the public bounds.
 #[derive(Debug)]
-struct Layout {
+pub(super) struct Layout {
     /// v = (x - mean) cols / 2^up.
-    up: i32,
+    pub up: i32,
     /// Fraction bits of v, of the inverse deviation, of gamma.
-    value: u32,
+    pub value: u32,
     inverse: u32,
     gamma: u32,
-    span: Span,
+    /// Where v's row sums of squares are.
+    pub span: Span,
+    /// log2 of what 1/deviation of v stays below, and |output|.
+    pub ratio: u32,
+    pub largest: u32,
 }
 
 impl Norm {
@@ -84,12 +91,22 @@ impl Norm {
             inverse: left / 2,
             gamma: left - left / 2,
             span: Span { low, high },
+            ratio: ratio as u32,
+            largest,
         })
     }
 }
 
+/// x read as (x - mean) cols / 2^up.
+pub(super) fn read(from: Fixed, layout: &Layout) -> Fixed {
+    Fixed {
+        ring: from.ring,
+        frac: (from.frac as i32 + layout.up) as u32,
+    }
+}
+
 /// cols*x, less the row's sum where the mean is taken off: local.
-fn centred(x: &[u64], norm: &Norm, ring: Ring) -> Vec<u64> {
+pub(super) fn centred(x: &[u64], norm: &Norm, ring: Ring) -> Vec<u64> {
     let row = |row: &[u64]| {
         let sum = row.iter().fold(0u64, |s, &v| s.wrapping_add(v));
         let sum = if norm.centred { sum } else { 0 };
@@ -124,7 +141,9 @@ fn check_weights(party: &Party, cols: usize, weights: [Option<&[f64]>; 2]) -> Re
 ///
 /// Cost with two plaintext primes of 46 bits: for each element two requests of 334 bits, one response of 476
 /// and extensions of about 45, 1190 bits on the wire; a request and a response more, 830 kB, for the row sums
-/// and the factors of all rows (2048 at most); about 2 kB for each row.
+/// and the factors of all rows (2048 at most); about 2 kB for each row. Below [`FEW`] values by oblivious
+/// transfer, about 2800 bits for each element and 2 kB for each row; more bits for more powers of two between
+/// bound and least deviation.
 ///
 /// # Errors
 /// [`crate::MpcError::Shape`] for shapes, bounds that the 56 bits cannot hold, weights on the wrong side;
@@ -149,7 +168,12 @@ pub fn layer_norm(
     party.measured("layer_norm", |party| {
         let mut out = Vec::with_capacity(x.len());
         for rows in x.chunks(Rows::MOST * norm.cols) {
-            out.extend(normalised(party, rows, from, norm, &layout, gamma, to)?);
+            let run = if x.len() < FEW {
+                norm_of_few::normalised
+            } else {
+                normalised
+            };
+            out.extend(run(party, rows, from, norm, &layout, gamma, to)?);
         }
         if let Some(beta) = beta {
             let beta: Vec<u64> = beta.iter().map(|&b| to.encode(b)).collect();
@@ -171,19 +195,22 @@ fn normalised(
     gamma: Option<&[f64]>,
     to: Fixed,
 ) -> Result<Vec<u64>> {
-    let read = Fixed {
-        ring: from.ring,
-        frac: (from.frac as i32 + layout.up) as u32,
-    };
     let work = Fixed {
         ring: WORK,
         frac: layout.value,
     };
     let rows = Rows::new(x.len() / norm.cols, norm.cols)?;
-    let v = convert(party, &centred(x, norm, from.ring), read, work)?;
+    let v = convert(party, &centred(x, norm, from.ring), read(from, layout), work)?;
     let v = share_operand(party, &rows.lay(&v), WORK, SLACK)?;
     let squares = sums_of_squares(party, &v, &rows)?;
-    let inverse = inverse_deviations(party, squares, norm, layout)?;
+    let (sums, to_inverse) = (2 * layout.value, layout.inverse);
+    let inverse = inverse_deviations(
+        party,
+        squares,
+        norm,
+        layout,
+        [sums, to_inverse].map(|frac| Fixed { ring: WORK, frac }),
+    )?;
     let inverse = share_operand(party, &rows.spread(&inverse), WORK, SLACK)?;
     let weights = gamma.map(|gamma| rows.lay(&weights(gamma, x.len(), layout.gamma)));
     let out = scaled_rows_by_server(party, &v, &inverse, &rows, weights.as_deref())?;
@@ -191,35 +218,18 @@ fn normalised(
     convert(party, &rows.gather(&out), Fixed { ring: WORK, frac }, to)
 }
 
-/// 1/deviation of v, a value a row, from the row sums of squares.
-fn inverse_deviations(
+/// 1/deviation of v, a value a row, from the row sums of squares; formats of both.
+pub(super) fn inverse_deviations(
     party: &mut Party,
-    mut sums_of_squares: Vec<u64>,
+    mut squares: Vec<u64>,
     norm: &Norm,
     layout: &Layout,
+    [sums, to]: [Fixed; 2],
 ) -> Result<Vec<u64>> {
-    let sums = Fixed {
-        ring: WORK,
-        frac: 2 * layout.value,
-    };
     let scale = norm.scale(layout.up);
     let epsilon = sums.encode(norm.epsilon / (scale * scale) * norm.cols as f64);
-    let own = if party.is_client() { 0 } else { epsilon };
-    sums_of_squares
-        .iter_mut()
-        .for_each(|sum| *sum = WORK.add(*sum, own));
-    let to = Fixed {
-        ring: WORK,
-        frac: layout.inverse,
-    };
-    rsqrt(
-        party,
-        &sums_of_squares,
-        sums,
-        layout.span,
-        (norm.cols as f64).sqrt(),
-        to,
-    )
+    add_public(party, &mut squares, sums.ring, epsilon);
+    rsqrt(party, &squares, sums, layout.span, (norm.cols as f64).sqrt(), to)
 }
 
 /// gamma for every row, `count` values.

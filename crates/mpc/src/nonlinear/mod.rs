@@ -5,7 +5,8 @@
 //! squares: k squares reach degree 2^k, and no product of two secrets is needed. (3) What is known only
 //! outside the fitted interval is removed by a multiplexer whose bits come from one batched comparison of a
 //! coarse copy of the input (16 to 18 bits). Functions of a row (reciprocal, reciprocal root) work on few
-//! values and multiply by oblivious transfer ([`few`]): a ciphertext of 8192 slots would be mostly empty.
+//! values and multiply by oblivious transfer ([`few`], [`short`]), and so does all that a single row needs: a
+//! ciphertext of 8192 slots would be mostly empty.
 //!
 //! Source of the framework: BumbleBee (NDSS 2025), section V; the polynomials, their form and their
 //! coefficients are ours (`evaluation/two_party_polynomials.py`), those of the paper are offered as
@@ -18,7 +19,9 @@ mod fits;
 mod fixed;
 mod inverse;
 mod layer_norm;
+mod norm_of_few;
 mod seg4;
+pub mod short;
 mod softmax;
 #[cfg(test)]
 mod tests;

@@ -36,5 +36,5 @@ mod wire;
 pub use correlated::Chosen;
 pub use lanes::ChosenLanes;
 pub use lookup::ChosenOf;
-pub use multiples::ChosenBits;
+pub use multiples::{ChosenBits, HeardBits, Multiples};
 pub use pool::{CotKind, OtStatistics, State};

@@ -5,6 +5,7 @@ use super::link::Public;
 use crate::compare::negative;
 use crate::linear::table::{TableClient, TableServer, TableShape};
 use crate::linear::{share_times_share_with, share_times_weights_with, Dims, Options};
+use crate::nonlinear::few::scaled_any;
 use crate::nonlinear::{gelu, layer_norm, silu, softmax_parts, tanh, Fixed, Norm, SiluForm};
 use crate::ot::CotKind;
 use crate::products::{product, square_narrow};
@@ -117,27 +118,7 @@ fn elementwise() -> Vec<Case> {
         .map(|_| ())
     });
     let norm = plain("layer norm", CotKind::Ferret, |party, e| {
-        let norm = Norm {
-            rows: 64,
-            cols: 128,
-            centred: true,
-            bound: 8.0,
-            least: 0.05,
-            gamma: 2.0,
-            epsilon: 1e-5,
-        };
-        let gamma = vec![if e == 0 { 0.0 } else { 1.9 }; 128];
-        let gamma = (!party.is_client()).then_some(gamma.as_slice());
-        layer_norm(
-            party,
-            &copies(e, WIDE.ring, 64 * 128),
-            WIDE,
-            &norm,
-            gamma,
-            gamma,
-            WIDE,
-        )
-        .map(|_| ())
+        norm_of(party, e, 64, 128).map(|_| ())
     });
     let gate = plain("gate of SiLU, square", CotKind::Ferret, |party, e| {
         let x = copies(e, WIDE.ring, COUNT);
@@ -147,11 +128,33 @@ fn elementwise() -> Vec<Case> {
         product(party, &factor, &factor, ring, 14)?;
         square_narrow(party, &copies(e, narrow, COUNT), narrow, Ring::new(33), 14).map(|_| ())
     });
+    let row = plain("rows of few values", CotKind::Ferret, |party, e| {
+        let (rows, short, wide) = (copies(e, Ring::new(19), 9), Ring::new(19), Ring::new(32));
+        scaled_any(party, &rows, [short; 2], &copies(e, wide, 9 * 400), wide, 15)?;
+        norm_of(party, e, 6, 576).map(|_| ())
+    });
     let transfers = [CotKind::Ferret, CotKind::SoftSpoken].map(transfers);
     transfers
         .into_iter()
-        .chain([compare, activation, gate, pooler, attention, norm])
+        .chain([compare, activation, gate, pooler, attention, norm, row])
         .collect()
+}
+
+/// A layer norm of copies; beta is gamma.
+fn norm_of(party: &mut Party, extreme: u64, rows: usize, cols: usize) -> Result<Vec<u64>> {
+    let norm = Norm {
+        rows,
+        cols,
+        centred: true,
+        bound: 8.0,
+        least: 0.05,
+        gamma: 2.0,
+        epsilon: 1e-5,
+    };
+    let gamma = vec![if extreme == 0 { 0.0 } else { 1.9 }; cols];
+    let gamma = (!party.is_client()).then_some(gamma.as_slice());
+    let x = copies(extreme, WIDE.ring, rows * cols);
+    layer_norm(party, &x, WIDE, &norm, gamma, gamma, WIDE)
 }
 
 fn dims(k: usize, m: usize, n: usize, batch: usize) -> Dims {

@@ -83,10 +83,7 @@ class Running:
     @property
     def connection(self) -> Connection | None:
         """To the server that --connect names. Raises InputError for half an identity."""
-        if self.connect is None:
-            return None
-        whom = Trusted(self.trust, self.fingerprint, self.name, self.insecure_plain_tcp)
-        return self.connected(self.connect, whom, own=True)
+        return connection_of({name: getattr(self, name) for name, *_ in (*CONNECTED, THREADS)})
 
     def connected(self, target: str, whom: Trusted, *, own: bool = False) -> Connection:
         """To another one. own: with the identity that the options name."""
@@ -94,13 +91,7 @@ class Running:
         return Connection(target, whom, identity, self.timeout, self.threads, self.profile)
 
 
-DECLARED = (
-    ("backend", Backend, BackendName.ckks),
-    ("threads", Threads, 0),
-    ("memory", Memory, MEMORY_GB),
-    ("work", Keep, None),
-    ("json", Json, None),
-    ("allow_insecure", Insecure, False),
+CONNECTED = (
     ("connect", Connect, None),
     ("trust", Trust, None),
     ("fingerprint", Fingerprint, None),
@@ -111,6 +102,17 @@ DECLARED = (
     ("timeout", Timeout, TIMEOUT_DEFAULT),
     ("profile", Profile, False),
 )
+THREADS = ("threads", Threads, 0)
+DECLARED = (
+    ("backend", Backend, BackendName.ckks),
+    THREADS,
+    ("memory", Memory, MEMORY_GB),
+    ("work", Keep, None),
+    ("json", Json, None),
+    ("allow_insecure", Insecure, False),
+    *CONNECTED,
+)
+CONNECTION = "connection"  # the parameter that those of a connection stand for
 
 
 def running(command: Callable[..., None]) -> Callable[..., None]:
@@ -120,3 +122,20 @@ def running(command: Callable[..., None]) -> Callable[..., None]:
 
 def _built(given: dict[str, Any]) -> Running:
     return Running(**{field.name: given.pop(field.name) for field in fields(Running)})
+
+
+def connecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorates a command that runs nothing here, or asks a server: the options of the connection become its
+    parameter `connection`."""
+    return standing_for(CONNECTION, (*CONNECTED, THREADS), connection_of)(command)
+
+
+def connection_of(given: dict[str, Any]) -> Connection | None:
+    """To the server that --connect names. Raises InputError for half an identity."""
+    options = {name: given.pop(name) for name, *_ in (*CONNECTED, THREADS)}
+    if options["connect"] is None:
+        return None
+    whom = Trusted(options["trust"], options["fingerprint"], options["name"], options["insecure_plain_tcp"])
+    identity = identity_of(options["certificate"], options["key"])
+    how = (options["timeout"], options["threads"], options["profile"])
+    return Connection(options["connect"], whom, identity, *how)

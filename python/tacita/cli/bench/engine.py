@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from tacita.cli.bench import batch as bench_batch
+from tacita.cli.bench import generate as bench_generate
 from tacita.cli.bench import leaf as bench_leaf
 from tacita.cli.bench import one as bench_one
 from tacita.cli.bench import prices as bench_prices
@@ -23,6 +24,7 @@ from tacita.protocol import engine as door
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.command("batch")(bench_batch.batch)
 app.command("dashformer")(bench_batch.dashformer)
+app.command("generate")(bench_generate.generate)
 app.command("leaf")(bench_leaf.leaf)
 app.command("one")(bench_one.one)
 app.command("prices")(bench_prices.prices)

@@ -88,7 +88,7 @@ def two_party(
     for name in names:
         try:
             with progress(name) as show:
-                report["cases"][name] = measure_case(name, links, how, _watch(show))
+                report["cases"][name] = measure_case(name, links, how, steps_shown(show))
         except InputError as missing:
             if case:
                 raise
@@ -100,7 +100,7 @@ def two_party(
         _show(report)
         if profile:
             for name, figures in report["cases"].items():
-                _show_operations(name, figures["operations"])
+                show_operations(name, figures["operations"])
 
 
 def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return dict(found[names[0]]) if len(names) == 1 else {}
 
 
-def _watch(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:
+def steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:
     """Draws the client's steps."""
     began = time.monotonic()
 
@@ -125,11 +125,7 @@ def _watch(show: Callable[[Progress], None]) -> Callable[[str, str, float], None
 
 
 def _show(report: dict[str, Any]) -> None:
-    out.print(
-        f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = "
-        f"{report['yardstick_ms']:.2f} ms",
-        soft_wrap=True,
-    )
+    shown_machine(report)
     columns = ("case", "s", "CPU s", "MB", "rounds", "error", "GB", "LAN s", "WAN s")
     table = Table(*columns, box=None, pad_edge=False)
     for name, f in report["cases"].items():
@@ -148,6 +144,15 @@ def _show(report: dict[str, Any]) -> None:
     out.print("CPU s and GB: client/server. LAN s and WAN s: by bytes and rounds/measured.", soft_wrap=True)
 
 
+def shown_machine(report: dict[str, Any]) -> None:
+    """Processor, threads, transport and yardstick."""
+    out.print(
+        f"{report['machine']}, {report['threads']} thread(s) a party, {report['transport']}, Y = "
+        f"{report['yardstick_ms']:.2f} ms",
+        soft_wrap=True,
+    )
+
+
 def _wide(table: Table) -> None:
     Console(highlight=False, width=max(out.width, WIDTH)).print(table)
 
@@ -160,7 +165,8 @@ def _linked(figures: dict[str, Any], link: str) -> str:
     return "/".join("-" if seconds is None else f"{seconds:.1f}" for seconds in (computed, measured))
 
 
-def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
+def show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """A table of them, with their seconds, bytes and rounds."""
     out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
     columns = ("operation", "calls", "s", "CPU s", "sent MB", "received MB", "rounds")
     table = Table(*columns, box=None, pad_edge=False)

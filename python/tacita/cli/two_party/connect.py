@@ -25,7 +25,7 @@ from tacita.front.embed import length_of
 from tacita.protocol.party import Identity, Party, dial
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
-from tacita.tasks.kinds import require_kind
+from tacita.tasks.kinds import GIVES, kind_of, require_kind
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
     """Connects, asks every text and shows what it cost: all answers, whether there is one for each line and
     each can be trusted, and the model's name. Raises InputError for a model of another kind."""
     began = time.monotonic()
-    session = RenewableSession(lambda: _dialled(how), _greeted)
+    session = RenewableSession(lambda: dialled(how), greeted)
     try:
         plan = session.client.plan
         require_kind(question.verb, plan, *question.others)
@@ -105,7 +105,8 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
     return results, not spoiled and not any(result.answer.warnings for result in results), plan.name
 
 
-def _dialled(how: Connection) -> Party:
+def dialled(how: Connection) -> Party:
+    """A connection as the options say. Raises InputError, PeerError."""
     host, port = address(how.target)
     return dial(
         host,
@@ -120,7 +121,8 @@ def _dialled(how: Connection) -> Party:
     )
 
 
-def _greeted(party: Party) -> TwoPartyClient:
+def greeted(party: Party) -> TwoPartyClient:
+    """The client of a connection, with the public part of the model, which it shows. Raises PeerError."""
     began = time.monotonic()
     with progress("public part of the model") as report:
 
@@ -130,7 +132,7 @@ def _greeted(party: Party) -> TwoPartyClient:
 
         client = TwoPartyClient(party, PublicCache(), loaded)
     plan = client.plan
-    labels = ", ".join(plan.config.labels[:8]) or "a vector"
+    labels = ", ".join(plan.config.labels[:8]) or GIVES[kind_of(plan)]
     out.print(
         f"{shown(plan.name)}: {several(plan.config.layers, 'layer')} of width {plan.config.hidden}, "
         f"{plan.tokens} tokens, answers {shown(labels)}; plan {plan.hash[:12]}",

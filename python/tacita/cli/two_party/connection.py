@@ -17,11 +17,14 @@ from rich.table import Table
 from tacita.cli.console import duration, out, progress, size
 from tacita.cli.options import option
 from tacita.errors import InputError
+from tacita.plans.link import LINKS, LinkSpeed
 from tacita.plans.two_party.cost import SET_UP
 from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
+from tacita.plans.two_party.writing_cost import Writing
 from tacita.protocol.party import Identity
 from tacita.run.executor import Progress
+from tacita.tasks.task import NEXT
 
 Certificate = Annotated[
     Path | None,
@@ -57,8 +60,9 @@ def address(text: str) -> tuple[str, int]:
 
 
 def steps(plan: TwoPartyPlan) -> list[str]:
-    """The steps of one text, in the order in which they are told."""
-    return ["set-up", *dict.fromkeys(counted(plan).nodes)]
+    """The steps of one text, or of a prompt, in the order in which they are told."""
+    last = ["choose"] if plan.task == NEXT else []
+    return ["set-up", *dict.fromkeys(counted(plan).nodes), *last]
 
 
 @dataclass
@@ -109,8 +113,25 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
         watch.stop()
 
 
+def writing_expectation(plan: TwoPartyPlan, prompt: int, link: LinkSpeed | None = None) -> str:
+    """What a text that is written will take, in words. prompt: its tokens with their padding."""
+    writing = Writing.of(plan, prompt)
+    seconds = [
+        f"{first:.1f} s and {then:.2f} s on {where}"
+        for where, (first, then) in (
+            ("one machine", writing.seconds()),
+            *((name, writing.seconds(speed)) for name, speed in LINKS.items()),
+        )
+    ]
+    first, then = writing.bytes()
+    sent = f"{size(first)} for a prompt of {prompt} tokens, {size(then)} for a token behind it"
+    return f"{sent}, and {size(SET_UP)} once to set up; {'; '.join(seconds)}"
+
+
 def expectation(plan: TwoPartyPlan) -> str:
-    """What a text will send, in words."""
+    """What a text will send, in words; of one that is written, with a prompt of half the plan's tokens."""
+    if plan.task == NEXT:
+        return writing_expectation(plan, max(1, plan.tokens // 2))
     text, once = size(plan.predicted_bytes()), size(SET_UP)
     sent = f"about {text} a text in both directions, and {once} once to set up"
     return (

@@ -40,7 +40,7 @@ from tacita.server.two_party import TwoPartyServer
 BANDWIDTH = 1000.0
 
 
-@asking("scheme", "tokens", "calibration", "documents")
+@asking("scheme", "tokens", "calibration", "documents", "begin")
 def run(
     asked: Asked,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",

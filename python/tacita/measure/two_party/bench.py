@@ -35,6 +35,9 @@ class Settings:
     small: bool = False
     world: str = WORLD
     sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
 
 
 def cases(settings: Settings | None = None) -> Mapping[str, Case]:
@@ -89,18 +92,20 @@ def processor() -> str:
 def _known(name: str, how: Settings) -> Case:
     all_cases = cases(how)
     if name not in all_cases:
-        raise InputError(f"bench two-party: no case {name}", hint="one of " + ", ".join(all_cases))
+        raise InputError(f"bench: no case {name}", hint="one of " + ", ".join(all_cases))
     if missing := all_cases[name].available(_order(name, "client", LOOPBACK, how, "").options):
-        raise InputError(f"bench two-party: {name}: {missing}")
+        raise InputError(f"bench: {name}: {missing}")
     return all_cases[name]
 
 
 def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         orders = {role: _order(case.name, role, link, how, folder) for role in ROLES}
+        options = orders["client"].options
+        case.share(options)
         reports = run_pair(orders, watch)
         client, server = (np.load(Path(folder) / f"{role}.npy") for role in ROLES)
-    judged = case.judge(client, server, orders["client"].options)
+        judged = case.judge(client, server, options)
     figures = case_figures(reports, judged, LINKS[link.name])
     return figures | dict(case.finish(figures, client))
 
@@ -119,4 +124,7 @@ def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Orde
         data,
         how.small,
         sentences=how.sentences,
+        prompt=how.prompt,
+        new=how.new,
+        begin=how.begin,
     )

@@ -54,6 +54,9 @@ class Order:
     small: bool = False
     timeout: float = 600.0
     sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
 
     @property
     def client(self) -> bool:
@@ -64,7 +67,8 @@ class Order:
     def options(self) -> Options:
         """The case's options."""
         model, data = (Path(name) if name else None for name in (self.model, self.data))
-        return Options(model, data, self.threads, self.small, self.sentences)
+        more = (self.prompt, self.new, self.begin, self.folder)
+        return Options(model, data, self.threads, self.small, self.sentences, *more)
 
     def as_json(self) -> str:
         """One line."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tacita.errors import CheckpointError
 from tacita.front.front import ImageConfig
-from tacita.models.base import EVERY_TOKEN, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
+from tacita.models.base import EVERY_TOKEN, LAST, NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
 from tacita.omitted import AT_DEFAULT
 from tacita.tasks.task import labelled
 
@@ -49,14 +49,19 @@ class EncoderConfig:
         return self.pooling in ("pooler", "cls")
 
     @property
+    def last_token(self) -> bool:
+        """Whether only the last token is read."""
+        return self.pooling == LAST
+
+    @property
     def every_token(self) -> bool:
         """Whether the answer has a row for every token."""
-        return self.task != TEXT
+        return self.task not in (TEXT, NEXT)
 
     @property
     def outputs(self) -> int:
         """Length of a row of the answer: a number a label or a word, or `hidden` without a classifier."""
-        return self.vocab if self.task == WORDS else len(self.labels) or self.hidden
+        return self.vocab if self.task in (WORDS, NEXT) else len(self.labels) or self.hidden
 
 
 def check_task(m: EncoderConfig) -> None:
@@ -69,10 +74,15 @@ def check_task(m: EncoderConfig) -> None:
     if not labelled(m):
         raise CheckpointError(
             f"task {m.task!r} with {len(m.labels)} labels",
-            hint="tokens have labels, span has a start and an end, words have none",
+            hint="tokens have labels, span has a start and an end, words and next have none",
         )
     if m.every_token != (m.pooling == EVERY_TOKEN):
         raise CheckpointError(
             f"task {m.task!r} with pooling {m.pooling!r}",
             hint=f"{EVERY_TOKEN!r} is the pooling of answers for every token, and of no other",
+        )
+    if m.last_token != (m.task == NEXT):
+        raise CheckpointError(
+            f"task {m.task!r} with pooling {m.pooling!r}",
+            hint=f"{LAST!r} is the pooling of task {NEXT!r} alone",
         )

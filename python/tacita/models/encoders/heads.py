@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tacita.blocks.base import Blocks, Dense, Norm, T
 from tacita.errors import PlanError
-from tacita.models.base import EVERY_TOKEN
+from tacita.models.base import EVERY_TOKEN, LAST
 from tacita.models.encoders.config import EncoderConfig
 
 A = TypeVar("A")  # an interpreter's answer
@@ -16,7 +16,9 @@ A = TypeVar("A")  # an interpreter's answer
 POOLINGS = ("pooler", "cls", "mean")
 WITHOUT_POOLER = ("cls", "mean", EVERY_TOKEN)
 ALL = (*POOLINGS, EVERY_TOKEN)
-MODEL, CLASS, EACH, ANSWER, FILL = "model", "class", "tokens", "span", "words"  # what an architecture gives
+DECODER = (LAST,)
+# what an architecture gives
+MODEL, CLASS, EACH, ANSWER, FILL, CAUSAL = "model", "class", "tokens", "span", "words", "next"
 HEADS = {
     "Model": MODEL,
     "ForSequenceClassification": CLASS,
@@ -64,8 +66,10 @@ def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
             return b.mean(x, "mean")
         case "none":
             return x
+        case "last":
+            return b.take(x, -1)
         case unknown:
-            raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join(ALL)}")
+            raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join((*ALL, *DECODER))}")
 
 
 def pooler(m: EncoderConfig, name: str = "pooler.dense") -> Sequence[Step]:

@@ -27,8 +27,10 @@ Declare = Callable[[int], Layer]  # number of a layer -> its declarations
 
 
 def asked(m: EncoderConfig, i: int, all_rows: bool) -> int | None:
-    """How many tokens layer i computes: the last gives one where only the first is read."""
-    return 1 if m.first_token and i == m.layers - 1 and not all_rows else None
+    """Which tokens layer i computes (see `Blocks.take`): the last gives one where only one is read."""
+    if i < m.layers - 1 or all_rows:
+        return None
+    return 1 if m.first_token else -1 if m.last_token else None
 
 
 def post_norm(b: Blocks[T, A], m: EncoderConfig, x: T, declare: Declare, *, all_rows: bool) -> T:

@@ -15,8 +15,9 @@ class Names:
     parts: pieces of our names -> pieces of the file's, replaced in this order. also: one of our names ->
     names by which it may be found instead, as the file spells them. Ours are Hugging Face's of BERT, so that
     families of BERT's shape differ in this table alone. flat: tensors that files keep with other axes, in the
-    same order. square_after: how many positions stand before those of a square, which may be larger or
-    smaller in the file (`checkpoint.positions`); None where they may not.
+    same order. transposed: matrices that files keep with their inputs first. square_after: how many positions
+    stand before those of a square, which may be larger or smaller in the file (`checkpoint.positions`); None
+    where they may not.
 
     >>> names = Names(("distilbert.",), {"encoder.": "transformer."})
     >>> names.found("encoder.layer.0.a", {"distilbert.transformer.layer.0.a"})
@@ -27,6 +28,7 @@ class Names:
     parts: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     flat: Collection[str] = ()
+    transposed: Collection[str] = ()
     square_after: int | None = None
 
     def found(self, name: str, stored: Collection[str]) -> str | None:

@@ -28,6 +28,7 @@ from tacita.plans.two_party.plan import (
     counted,
 )
 from tacita.plans.typed_json import from_json
+from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     GELU_FORMS,
     MEAN_RING,
@@ -96,7 +97,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "activation", plan.family in FAMILIES and unknown_option(plan.family, config) is None
     yield from limits(config)  # before the family is asked for its nodes
     yield "options", _known(config) and not lacking(config)
-    yield "numbers of an answer", 1 <= config.outputs <= MAX_CLASSES
+    yield "numbers of an answer", 1 <= config.outputs <= (MAX_VOCAB if config.task == NEXT else MAX_CLASSES)
     yield "epsilon", 0.0 <= config.norm_eps <= 0.1
     yield (
         "labels",
@@ -107,6 +108,11 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "embeddings", plan.embeddings in EMBEDDINGS and config.embeddings
     yield "decimals", 0 <= plan.decimals <= 9 and 0.0 < plan.answer <= MOST
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
+    room = config.positions - plan.tokens
+    known = all(0 <= token < config.vocab for token in plan.begin)
+    yield "beginning", not plan.begin or (config.last_token and known and len(plan.begin) < room)
+    # padded on its left, a text begins at a place that only its client knows
+    yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
     if plan.embedding:
         yield from _embedding_rules(plan.embedding, formats)
     yield from _format_rules(formats)

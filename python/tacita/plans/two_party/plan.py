@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from tacita.blocks.base import Dense
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.tensors import Operations, T, W
 from tacita.errors import PlanError
-from tacita.models.registry import forward, front
+from tacita.models.registry import attentions, forward, front
+from tacita.omitted import AT_DEFAULT
 from tacita.plans.link import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party import cost
 from tacita.plans.two_party.correlations import quicker
 from tacita.plans.typed_json import canonical, to_json
+from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     Bounds,
     EmbeddingBounds,
     Formats,
+    choice_ring,
 )
 from tacita.two_party.count import Cost, CountTensors
+from tacita.two_party.steps.count import StepCount
 
 FORMAT = "tacita-two-party"
 VERSION = 3
@@ -45,7 +50,7 @@ class TwoPartyPlan:
     of it). bounds: of the model's nodes. magnitudes: of what each node gives or takes. answer: bound of a
     logit, or of the pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
-    `plans.two_party.correlations`).
+    `plans.two_party.correlations`). begin: tokens of a decoder's public beginning (`Wish.begin`).
     """
 
     name: str
@@ -60,6 +65,7 @@ class TwoPartyPlan:
     answer: float
     decimals: int
     correlations: str = "ferret"
+    begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
 
     @cached_property
     def hash(self) -> str:
@@ -113,9 +119,35 @@ class TwoPartyPlan:
         return int(counted(self).bits / 8)
 
     @property
+    def room(self) -> int:
+        """Tokens that a text may have, those of a public beginning included."""
+        return self.tokens + len(self.begin)
+
+    @property
+    def vocab(self) -> int:
+        """Words that a tokenizer tells apart."""
+        return int(self.config.vocab)
+
+    @cached_property
+    def groups(self) -> Mapping[str, int]:
+        """Of each attention, how many heads of queries share one of keys."""
+        return {name: found.shared for name, found in attentions(self.config).items()}
+
+    @property
+    def choice_ring(self) -> int:
+        """Bits in which logits are compared."""
+        return choice_ring(self.answer)
+
+    @cached_property
+    def step_maps(self) -> tuple[tuple[Dense, ...], ...]:
+        """The products with weights that one further token takes."""
+        return tuple(stepped(self, self.room - 1).cost.maps)
+
+    @property
     def numbers(self) -> int:
-        """Those that the client learns of one text: a row of them, or one for every token."""
-        return counted(self).numbers
+        """Those that the client learns of one text: a row of them, or one for every token; of a text that is
+        written, its tokens."""
+        return self.tokens if self.task == NEXT else counted(self).numbers
 
     def for_link(self, bits_per_second: float) -> TwoPartyPlan:
         """With the correlated transfers that are quicker over such a link, for a session of one text."""
@@ -132,13 +164,23 @@ class TwoPartyPlan:
         return forward(blocks, self.config, front(blocks, self.config, x) if self.embedding else x)
 
 
-def counted(plan: TwoPartyPlan) -> Cost:
-    """What one text costs. Takes a millisecond."""
-    ops, tokens = CountTensors(plan.formats, plan.bounds, plan.tokens), plan.tokens
+def counted(plan: TwoPartyPlan, rows: int | None = None, past: int = 0) -> Cost:
+    """What one text costs, or so many rows of a decoder's behind those that both hold. Takes a
+    millisecond."""
+    rows = rows or plan.tokens
+    ops = CountTensors(plan.formats, plan.bounds, rows + past, past)
     hidden = plan.embedding is not None
-    x = ops.words(tokens, plan.word_size, words_ring(plan)) if hidden else (tokens, plan.hidden)
+    x = ops.words(rows, plan.word_size, words_ring(plan)) if hidden else (rows, plan.hidden)
     ops.answer(*plan.run(ops, x))
     return ops.cost
+
+
+def stepped(plan: TwoPartyPlan, past: int) -> StepCount:
+    """What one more token of a decoder's text costs, and what is prepared for it. Takes a millisecond."""
+    ops = StepCount(plan.formats, plan.bounds, past, plan.room)
+    hidden = plan.embedding is not None
+    ops.answer(*plan.run(ops, ops.words(1, plan.word_size, words_ring(plan)) if hidden else (1, plan.hidden)))
+    return ops
 
 
 def words_ring(plan: TwoPartyPlan) -> int:

@@ -84,4 +84,5 @@ fn rows_cost_what_is_documented() {
     };
     assert_near("layer norm", layer(64, 128), 2075.0);
     assert_near("layer norm of four ciphertexts", layer(128, 256), 1430.0);
+    assert_near("layer norm of a row", layer(1, 576), 2800.0);
 }

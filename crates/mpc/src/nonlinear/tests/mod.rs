@@ -3,6 +3,7 @@ mod activations;
 mod costs;
 mod formats;
 mod rows;
+mod short;
 
 use super::*;
 use crate::ot::CotKind;

@@ -27,7 +27,8 @@ class Options:
     """What the command was given. model: of MiniLM-L6; data: labelled sentences; small: shapes cut down for
     tests.
 
-    sentences: how many of them the protocol itself answers, None for all.
+    sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
+    is written, tokens of the prompt, tokens behind it, and its public beginning. folder: of the run.
     """
 
     model: Path | None = None
@@ -35,6 +36,10 @@ class Options:
     threads: int = 1
     small: bool = False
     sentences: int | None = 8
+    prompt: int = 32
+    new: int = 4
+    begin: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ class Case(ABC):
     def available(self, options: Options) -> str:
         """Why this case cannot run here; empty when it can."""
         return ""
+
+    def share(self, options: Options) -> None:  # noqa: B027 (most cases share nothing)
+        """Writes what both parties must have alike into the run's folder, before they start."""
 
     @abstractmethod
     def prepare(self, party: Any, options: Options, report: Report) -> Prepared:

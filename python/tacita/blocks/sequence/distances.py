@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tacita.blocks.base import CAUSAL as CAUSAL
 from tacita.blocks.base import Reach, Relative, Rotary
 
 Array = NDArray[np.float64]
@@ -24,11 +25,31 @@ def seen(shape: tuple[int, int], reach: Reach) -> Array:
     return np.asarray(near & (True if on is None else ahead <= on), np.float64)
 
 
-def angles(rotary: Rotary, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size)."""
+def visible(mask: Array, shape: tuple[int, int], reach: Reach) -> Array:
+    """(..., queries, keys): 1 where a query sees a real key, else 0. mask: (..., keys).
+
+    Where nothing ahead is seen, the queries are those of the last tokens, and each sees itself even if it is
+    padding. A prompt is padded on its left with copies of its first token, which sees nobody else either: so
+    every value of a padded row is one that the first real row takes (see `front.embed`).
+
+    >>> visible(np.array([0.0, 1.0, 1.0]), (2, 3), CAUSAL)
+    array([[0., 1., 0.],
+           [0., 1., 1.]])
+    """
+    queries, keys = shape
+    if reach[1] != 0:
+        return np.asarray(mask[..., None, :] * seen(shape, reach))
+    rows = slice(keys - queries, None)
+    near = seen((keys, keys), reach)[rows]
+    return np.asarray(np.maximum(mask[..., None, :] * near, np.eye(keys)[rows]))
+
+
+def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Array, Array]:
+    """Cosines and sines, (tokens, head size / 2) each, of a tensor (..., tokens, head size) whose first
+    token has the position `first`."""
     tokens, size = shape
     turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
-    phases = np.arange(tokens)[:, None] * turns
+    phases = np.arange(first, first + tokens)[:, None] * turns
     return np.cos(phases), np.sin(phases)
 
 

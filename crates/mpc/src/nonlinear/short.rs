@@ -1,0 +1,230 @@
+//! Exact or rounded products with factors of few bits, by oblivious transfer.
+//!
+//! With -B <= x < 2^(k-1) - B the top bit of x + B is zero, so the integers of a sharing a0 + a1 of x + B
+//! modulo 2^k wrap unless both top bits are zero: x = a0 + a1 - 2^k - B + 2^k c0 c1 with the complemented top
+//! bits c. Each party chooses by the k bits of its a from the other's share of y, and once more by its c; the
+//! rest is local. So a factor costs its own bits, not those of the product's ring, and no extension of it; a
+//! factor of a whole row chooses once for all columns ([`Multiples`]).
+use crate::compare::shift_rounded;
+use crate::ot::{ChosenBits, Multiples};
+use crate::{Party, Result, Ring};
+
+/// Shares in `ring` of x with -least <= x < 2^(bits-1) - least.
+pub struct Factors<'a> {
+    /// This party's share.
+    pub shares: &'a [u64],
+    /// Where the shares are.
+    pub ring: Ring,
+    /// Minus the least value that x may have.
+    pub least: u64,
+}
+
+/// One's own part of [`Factors`].
+struct Half {
+    /// The share of x + least, below 2^bits.
+    digits: Vec<u64>,
+    /// 1 where its top bit is zero.
+    clear: Vec<u64>,
+    /// -2^bits - least.
+    public: u64,
+}
+
+impl<'a> Factors<'a> {
+    /// |x| < 2^(bits-2), as for an extension.
+    pub fn signed(shares: &'a [u64], ring: Ring) -> Self {
+        let least = (1 << (ring.bits() - 1)) >> 1;
+        Self { shares, ring, least }
+    }
+
+    fn half(&self, party: &Party) -> Half {
+        let least = if party.is_client() { 0 } else { self.least };
+        let digits: Vec<u64> = self.shares.iter().map(|&x| self.ring.add(x, least)).collect();
+        Half {
+            clear: digits.iter().map(|&a| 1 ^ u64::from(self.ring.top(a))).collect(),
+            public: 0u64.wrapping_sub(self.ring.mask()).wrapping_sub(1 + self.least),
+            digits,
+        }
+    }
+}
+
+/// Cross terms, one or both ways: what this party chooses by and what it offers; either may be empty.
+pub(super) struct Cross {
+    pub choices: Vec<u64>,
+    pub offers: Vec<u64>,
+    pub how: Multiples,
+}
+
+impl Cross {
+    /// Only the client (or only the server) chooses.
+    pub(super) fn one_way(chooses: bool, values: Vec<u64>, how: Multiples) -> Self {
+        let (choices, offers) = if chooses {
+            (values, vec![])
+        } else {
+            (vec![], values)
+        };
+        Self { choices, offers, how }
+    }
+}
+
+/// Shares of the sums of both directions of every term, in its `how.result()`; all in one round.
+pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
+    let mut waiting = vec![];
+    for Cross { choices, how, .. } in terms {
+        waiting.push(
+            (!choices.is_empty())
+                .then(|| party.choose_bits(choices, *how))
+                .transpose()?,
+        );
+    }
+    let mut heard = vec![];
+    for Cross { offers, how, .. } in terms {
+        heard.push(
+            (!offers.is_empty())
+                .then(|| party.hear_bits(offers.len(), *how))
+                .transpose()?,
+        );
+    }
+    let mut kept = vec![];
+    for (term, heard) in terms.iter().zip(heard) {
+        kept.push(heard.map_or(Ok(vec![]), |heard| party.answer_multiples(&term.offers, &heard))?);
+    }
+    let sums = terms.iter().zip(waiting).zip(kept);
+    sums.map(|((term, chosen), kept)| taken(party, chosen, kept, term.how.result()))
+        .collect()
+}
+
+fn taken(party: &mut Party, chosen: Option<ChosenBits>, kept: Vec<u64>, ring: Ring) -> Result<Vec<u64>> {
+    let Some(chosen) = chosen else { return Ok(kept) };
+    let mut got = party.take_multiples(chosen)?;
+    got.iter_mut().zip(&kept).for_each(|(g, &k)| *g = ring.add(*g, k));
+    Ok(got)
+}
+
+/// value * factor for every value of a factor's row.
+fn by_rows(factors: &[u64], values: &[u64]) -> Vec<u64> {
+    let columns = values.len() / factors.len().max(1);
+    let rows = factors.iter().zip(values.chunks(columns.max(1)));
+    rows.flat_map(|(&f, row)| row.iter().map(move |&y| f.wrapping_mul(y)))
+        .collect()
+}
+
+/// Shares of x y / 2^drop modulo 2^(bits - drop), bits those of y's ring; a factor x for every y, or for
+/// every row of them. Exact for drop = 0, else off by at most min(drop, x's bits) + 3 units, a tenth of that
+/// as a rule.
+///
+/// Cost for each element: twice the sum over x's bits i of (bits - max(i, drop)), and bits - max(x's, drop)
+/// twice; for each factor 2 (x's bits + 1) bits and as many correlated transfers. One round.
+///
+/// # Errors
+/// [`crate::MpcError::Shape`] for rows of different lengths; those of the channel.
+pub fn scaled(party: &mut Party, x: &Factors<'_>, y: &[u64], ring: Ring, drop: u32) -> Result<Vec<u64>> {
+    if y.is_empty() && x.shares.is_empty() {
+        return Ok(vec![]);
+    }
+    let (k, columns) = (x.ring.bits(), whole_rows(x.shares.len(), y.len())?);
+    let how = Multiples {
+        digits: k.min(ring.bits()),
+        ring,
+        drop,
+        columns,
+    };
+    let half = x.half(party);
+    let masked = by_rows(&half.clear, y);
+    let mut terms = vec![Cross {
+        choices: half.digits.clone(),
+        offers: y.to_vec(),
+        how,
+    }];
+    if k < ring.bits() {
+        let how = Multiples {
+            digits: 1,
+            ring: Ring::new(ring.bits() - k),
+            drop: drop.saturating_sub(k),
+            columns,
+        };
+        terms.push(Cross {
+            choices: half.clear,
+            offers: masked,
+            how,
+        });
+    }
+    let crossed = party.measured("scaled_by_ot", |party| cross(party, &terms))?;
+    let own: Vec<u64> = half.digits.iter().map(|&a| a.wrapping_add(half.public)).collect();
+    let local: Vec<u64> = by_rows(&own, y).iter().map(|&p| ring.reduce(p)).collect();
+    let mut sum = shift_rounded(party, &local, ring, drop);
+    for (term, up) in crossed.iter().zip([0, k.saturating_sub(drop)]) {
+        sum.iter_mut()
+            .zip(term)
+            .for_each(|(s, &t)| *s = how.result().add(*s, t << up));
+    }
+    Ok(sum)
+}
+
+fn whole_rows(factors: usize, values: usize) -> Result<usize> {
+    if factors > 0 && values > 0 && values.is_multiple_of(factors) {
+        return Ok(values / factors);
+    }
+    super::fixed::shape("scaled", format!("{factors} factors of {values} values"))
+}
+
+/// Shares of x^2 in a ring; exact for drop = 0, else off by less than (min(drop, x's bits) + 1) 2^drop. Cost
+/// for each element, of k bits to m: k + 2 (m - k) bits, the sum over x's bits i of (m - 1 - max(i, drop)),
+/// and k + 2 correlated transfers; one round.
+///
+/// # Errors
+/// Those of the channel; [`crate::MpcError::Shape`] unless m > k + 1 and drop < m - 1.
+pub(crate) fn square(party: &mut Party, x: &Factors<'_>, to: Ring, drop: u32) -> Result<Vec<u64>> {
+    let (k, m) = (x.ring.bits(), to.bits());
+    if m <= k + 1 || drop + 1 >= m {
+        return super::fixed::shape("square", format!("from {k} to {m} bits less {drop}"));
+    }
+    let half = x.half(party);
+    let terms = half.terms_of_square(party.is_client(), k, m, drop);
+    let crossed = party.measured("square_by_ot", |party| cross(party, &terms))?;
+    let own = |&a: &u64| match party.is_client() {
+        true => a.wrapping_add(half.public).wrapping_pow(2),
+        false => a.wrapping_mul(a.wrapping_add(half.public << 1)),
+    };
+    let crossed = crossed[0]
+        .iter()
+        .zip(&crossed[1])
+        .map(|(&c, &w)| (c << (drop + 1)).wrapping_add(w << (k + 1)));
+    Ok(half
+        .digits
+        .iter()
+        .map(own)
+        .zip(crossed)
+        .map(|(o, c)| to.reduce(o.wrapping_add(c)))
+        .collect())
+}
+
+impl Half {
+    /// With the server's A = a0 and the client's b = a1 - 2^k - B, x^2 = A^2 + b^2 + 2 A b + 2^(k+1) c0 c1
+    /// (A + b + 2^(k-1)): A a1 one way, and what counts where nothing wraps, both ways.
+    fn terms_of_square(&self, client: bool, k: u32, m: u32, drop: u32) -> [Cross; 2] {
+        let more = if client { self.public } else { 1 << (k - 1) };
+        let unwrapped = self
+            .digits
+            .iter()
+            .zip(&self.clear)
+            .map(|(a, &c)| a.wrapping_add(more).wrapping_mul(c));
+        let whole = Multiples {
+            digits: k,
+            drop,
+            ..Ring::new(m - 1).into()
+        };
+        let wrap = Multiples {
+            digits: 1,
+            ..Ring::new(m - k - 1).into()
+        };
+        let (choices, offers) = (self.clear.clone(), unwrapped.collect());
+        [
+            Cross::one_way(client, self.digits.clone(), whole),
+            Cross {
+                choices,
+                offers,
+                how: wrap,
+            },
+        ]
+    }
+}

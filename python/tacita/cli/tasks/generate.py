@@ -1,0 +1,143 @@
+"""`tacita generate`: a text goes on, token by token, as a decoder says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacita.cli.ask.running import connecting
+from tacita.cli.console import err, out, shown, write_report
+from tacita.cli.options import Begin, Json, Texts, option, read_texts
+from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.cli.two_party.connect import Connection
+from tacita.cli.two_party.connection import cost_line
+from tacita.cli.two_party.writing import Written
+from tacita.errors import InputError
+from tacita.generation.choice import Choice
+from tacita.generation.generate import started
+from tacita.generation.request import ROOM, TOKENS, Request
+from tacita.generation.source import Token
+
+
+class Clear(StrEnum):
+    """Interpreters that a decoder runs on so far."""
+
+    plain = "plain"
+    sim = "sim"
+
+
+@dataclass
+class Timed:
+    """Tokens as they came, and the seconds that each took: of the first, those of the prompt, too."""
+
+    tokens: list[Token] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def watch(self, tokens: Iterator[Token]) -> Iterator[Token]:
+        """The same tokens."""
+        began = time.monotonic()
+        for token in tokens:
+            self.tokens.append(token)
+            self.seconds.append(time.monotonic() - began)
+            yield token
+            began = time.monotonic()
+
+    def report(self) -> dict[str, Any]:
+        """Of `--json`."""
+        later = self.seconds[1:]
+        return {
+            "text": "".join(token.text for token in self.tokens),
+            "tokens": [token.id for token in self.tokens],
+            "prefill": {"wall_seconds": self.seconds[0]},
+            "token": {"wall_seconds": sum(later) / len(later) if later else None},
+            "trusted": all(token.sound for token in self.tokens),
+        }
+
+
+@connecting
+def run(
+    connection: Connection | None,
+    prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
+    model: Annotated[
+        Path | None, option("--model", help="Hugging Face folder of a decoder, or a GGUF file.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="Above 0, tokens are drawn by chance.", min=0.0)
+    ] = 0.0,
+    top_k: Annotated[int, typer.Option("--top-k", help="Of so many likeliest alone (0: all).", min=0)] = 0,
+    stop: Annotated[
+        list[str] | None, option("--stop", help="A text before which it ends; may be given again.")
+    ] = None,
+    seed: Annotated[int | None, option("--seed", help="Of the chance (default: a fresh one).", min=0)] = None,
+    backend: Annotated[
+        Clear,
+        typer.Option("--backend", help="plain: floats. sim: the integers of two parties. Neither encrypts."),
+    ] = Clear.plain,
+    tokens: Annotated[
+        int, typer.Option("--tokens", help="Of sim, tokens that the whole text may have.", min=2)
+    ] = ROOM,
+    begin: Begin = "",
+    texts: Texts = None,
+    json: Json = None,
+) -> None:
+    """Go on behind a text with a decoder: in the clear, or by --connect with a server that sees neither the
+    text nor what comes behind it."""
+    choice, timed = Choice(temperature, top_k, seed), Timed()
+    stops, calibration = tuple(stop or ()), read_texts(texts)
+    asked = Request(max_tokens, stops, choice, backend.value, tokens, calibration, begin)
+    if connection is None:
+        _told(timed, started(_folder(model), prompt, asked))
+        write_report(json, timed.report())
+    else:
+        _require_nothing(model, backend, begin, texts)
+        _connected(timed, prompt, asked, connection, json)
+    if not all(token.sound for token in timed.tokens):
+        err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
+        raise typer.Exit(UNTRUSTED)
+
+
+def _told(timed: Timed, tokens: Iterator[Token]) -> None:
+    """Shows each as it comes."""
+    for token in timed.watch(tokens):
+        _show(token.text)
+    out.print()
+
+
+def _connected(timed: Timed, prompt: str, asked: Request, how: Connection, json: Path | None) -> None:
+    """What came before a connection broke for good, or Ctrl-C, is reported too."""
+    written = Written(how)
+    try:
+        _told(timed, written.tokens(prompt, asked))
+    finally:
+        written.close()
+        if timed.tokens:
+            write_report(json, timed.report() | written.cost)
+    out.print(f"session: {cost_line(written.cost, sum(timed.seconds))}", soft_wrap=True)
+
+
+def _folder(model: Path | None) -> Path:
+    if model is None:
+        raise InputError("generate: no model", hint="--model FOLDER, or --connect HOST:PORT")
+    return model
+
+
+def _require_nothing(model: Path | None, backend: Clear, begin: str, texts: Path | None) -> None:
+    """Raises InputError for what the server decides."""
+    given = {"--model": model, "--backend sim": backend is Clear.sim, "--begin": begin, "--texts": texts}
+    if named := [name for name, value in given.items() if value]:
+        raise InputError(
+            f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
+        )
+
+
+def _show(text: str) -> None:
+    """At once, and harmless; a model may end a line."""
+    lines = [shown(line, len(line)) for line in text.split("\n")]
+    out.print("\n".join(lines), end="", soft_wrap=True)

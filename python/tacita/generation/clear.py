@@ -1,0 +1,125 @@
+"""Next tokens from a model that is not encrypted: in floats, or in the integers of two parties.
+
+Both keep what was computed of earlier tokens (`blocks.sequence.past`), so a step walks over one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.blocks.floats import FloatTensors
+from tacita.blocks.meaning import Meaning
+from tacita.blocks.sequence.past import Past
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.front.embed import embedded, pad_hidden
+from tacita.generation.choice import Choice
+from tacita.models.registry import forward
+from tacita.planning.beginning import beginning
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.two_party.fixed import FixedTensors
+from tacita.two_party.integers import Fixed, encode
+
+Array = NDArray[np.float64]
+
+
+class Walker(Protocol):
+    """A model that remembers the rows that it was given. sound: see `Source`."""
+
+    sound: bool
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """Public tokens stand before the first rows."""
+
+    def logits(self, rows: Array, mask: Array) -> Array:
+        """Of the token behind these rows (new tokens, hidden): (vocab,). mask: of all rows so far."""
+
+
+class Floats:
+    """See `Walker`: what the model means."""
+
+    sound = True
+
+    def __init__(self, model: Checkpoint) -> None:
+        self._model, self._weights, self._past = model, Weights(model.tensors), Past[Array]()
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """See the contract."""
+        self._past = beginning(self._model, ids)
+
+    def logits(self, rows: Array, mask: Array) -> Array:
+        """See the contract."""
+        ops = FloatTensors(self._weights, mask, past=self._past)
+        found: Array = forward(Meaning(ops), self._model.config, rows)[0]
+        self._past = ops.past
+        return found
+
+
+class Whole:
+    """See `Walker`: the integers that two parties' shares add up to."""
+
+    def __init__(self, model: Checkpoint, plan: TwoPartyPlan) -> None:
+        self._plan, self._weights, self._past = plan, Weights(model.tensors), Past[Fixed]()
+        self._model, self.sound = model, True
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """See the contract. What the party with the model knows, it encodes."""
+        found, bits = beginning(self._model, ids), self._plan.formats.product_fraction
+        nodes = {
+            n: (Fixed(encode(k, bits), bits), Fixed(encode(v, bits), bits))
+            for n, (k, v) in found.nodes.items()
+        }
+        self._past = Past(found.rows, nodes)
+
+    def logits(self, rows: Array, mask: Array) -> Array:
+        """See the contract."""
+        ops = FixedTensors(self._plan.formats, self._plan.bounds, self._weights, mask, self._past)
+        found = self._plan.run(ops, ops.input(rows)).floats
+        self._past, self.sound = ops.past, self.sound and not ops.overflows
+        return np.asarray(found[0])
+
+
+class Clear:
+    """A `source.Source`. begin: public tokens before every prompt. slots: rows of the prompt, padding
+    included; None for as many as it has tokens."""
+
+    def __init__(
+        self,
+        model: Checkpoint,
+        walker: Walker,
+        choice: Choice,
+        begin: Sequence[int] = (),
+        slots: int | None = None,
+    ) -> None:
+        self._model, self._walker, self._choice, self._slots = model, walker, choice, slots
+        self._begin, self._chance = begin, np.random.default_rng(choice.seed)
+        self._mask, self._told = np.ones(len(begin)), len(begin)
+
+    @property
+    def sound(self) -> bool:
+        """See the contract."""
+        return self._walker.sound
+
+    def first(self, prompt: Sequence[int]) -> int:
+        """See the contract."""
+        if self._begin:
+            self._walker.begin(self._begin)
+        rows, mask = pad_hidden(self._embedded(prompt), self._slots or len(prompt), left=True)
+        return self._chosen(rows, mask)
+
+    def next(self, token: int) -> int:
+        """See the contract."""
+        return self._chosen(self._embedded([token]), np.ones(1))
+
+    def _embedded(self, ids: Sequence[int]) -> Array:
+        rows = embedded(self._model, list(ids), [0] * len(ids), self._told)
+        self._told += len(ids)
+        return rows
+
+    def _chosen(self, rows: Array, mask: Array) -> int:
+        self._mask = np.concatenate([self._mask, mask])
+        return self._choice.of(self._walker.logits(rows, self._mask), self._chance)

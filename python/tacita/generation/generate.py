@@ -1,0 +1,96 @@
+"""Generation in one line: a prompt -> tokens, as they come.
+
+    for token in tacita.generate("The capital of France is", model="path/to/folder"):
+        print(token.text, end="")
+
+Nothing here is encrypted: "plain" computes the model in floats, and "sim" in the integers of two parties,
+whose formats, roundings and polynomials decide which token comes next there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tacita.api import Model, load
+from tacita.checkpoint import Checkpoint
+from tacita.client.dictation import padded_slots
+from tacita.client.two_party import TwoPartyClient
+from tacita.errors import InputError
+from tacita.front.embed import Text, tokenize
+from tacita.generation.choice import Choice
+from tacita.generation.clear import Clear, Floats, Whole
+from tacita.generation.connected import connected
+from tacita.generation.request import ROOM, TOKENS, Request, ends_of, ids_of, speller
+from tacita.generation.source import Source, Token, generated
+from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.tasks.kinds import require_kind
+
+
+def generate(
+    prompt: str,
+    *,
+    model: Model | TwoPartyClient,
+    max_tokens: int = TOKENS,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    stop: Sequence[str] = (),
+    seed: int | None = None,
+    backend: str = "plain",
+    tokens: int = ROOM,
+    texts: Sequence[Text] | None = None,
+    begin: str = "",
+) -> Iterator[Token]:
+    """What a decoder says behind a prompt, token by token.
+
+    max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
+    `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
+    backend: "plain" or "sim". tokens: of sim, those that the whole text may have. texts: of sim, to
+    calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on shares
+    (`Wish.begin`). model: a folder, a checkpoint, or a client of a server that has it; then temperatures go
+    up to 8, there is no top_k and no seed, and the server has decided on the rest.
+
+    Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
+    that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
+    """
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    choice = Choice(temperature, top_k, seed)
+    asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin)
+    if isinstance(model, TwoPartyClient):
+        return connected(model, prompt, asked)
+    return started(model, prompt, asked)
+
+
+def started(model: Model, prompt: str, asked: Request) -> Iterator[Token]:
+    """See `generate`."""
+    loaded = model if isinstance(model, Checkpoint) else load(model)
+    require_kind("generate", loaded.config)
+    begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
+    ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
+    source = _source(loaded, asked, begin, len(ids))
+    return generated(source, ids, spell, ends_of(loaded.config, asked))
+
+
+def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int) -> Source:
+    """The model in the clear, by its backend, for a prompt of so many tokens."""
+    if asked.backend == "plain":
+        return Clear(model, Floats(model), asked.choice, begin)
+    wish = Wish(scheme=BUMBLEBEE, tokens=asked.tokens, texts=asked.texts, begin=asked.begin)
+    plan = make_two_party_plan(model, wish)
+    slots = padded_slots(plan, count, asked.max_tokens)
+    return Clear(model, Whole(model, plan), asked.choice, plan.begin, slots)
+
+
+def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list[int]:
+    """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions, or
+    into what is planned."""
+    ids = ids_of(model, prompt, begun=before > 0)
+    room = model.config.positions if asked.backend == "plain" else asked.tokens + before
+    if before + len(ids) + asked.max_tokens > room + 1:  # what is written last is not read
+        raise InputError(
+            f"generate: a prompt of {len(ids)} tokens, {before} before and {asked.max_tokens} behind it, in "
+            f"{room} positions",
+            hint="shorten the prompt, or ask for fewer tokens",
+        )
+    return ids

@@ -1,0 +1,57 @@
+"""What is generated, however: options, a prompt's tokens, and what ends a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacita.errors import CheckpointError, InputError
+from tacita.front.embed import Text, tokenize
+from tacita.front.front import Embedder
+from tacita.generation.choice import Choice
+from tacita.generation.source import Ends
+
+BACKENDS = ("plain", "sim")
+TOKENS, ROOM = 64, 128  # to be written; that a text may have
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is generated, however: see `generate`. texts: of calibration, None for those of the package."""
+
+    max_tokens: int = TOKENS
+    stop: tuple[str, ...] = ()
+    choice: Choice = field(default_factory=Choice)
+    backend: str = "plain"
+    tokens: int = ROOM
+    texts: Sequence[Text] | None = None
+    begin: str = ""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or not all(self.stop):
+            raise InputError(
+                f"generate: {self.max_tokens} tokens, stop texts {list(self.stop)!r:.80}",
+                hint="at least one token, and texts that are not empty",
+            )
+        if self.backend not in BACKENDS:
+            raise InputError(f"generate: backend {self.backend!r}", hint=f"supported: {', '.join(BACKENDS)}")
+
+
+def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:
+    """A prompt's tokens, without those that the tokenizer adds where they stand behind a beginning. Raises
+    InputError, CheckpointError."""
+    return tokenize(front, prompt, special=not begun)[0]
+
+
+def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
+    """Tokens -> their text. Raises CheckpointError where there is no tokenizer."""
+    tokenizer = front.tokenizer
+    if tokenizer is None:
+        raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
+    return lambda found: str(tokenizer.decode(list(found)))
+
+
+def ends_of(config: Any, asked: Request) -> Ends:
+    """What ends a text: what was asked for, and the tokens of the model's folder."""
+    return Ends(asked.max_tokens, frozenset(getattr(config, "ends", ())), asked.stop)

@@ -1,0 +1,1 @@
+"""What decoders have in common."""

@@ -1,0 +1,107 @@
+"""`tacita serve` of a decoder and `tacita generate --connect`, as two processes over TLS."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from decoders import llama
+from test_decoder_folders import LLAMA, WORDS, written
+from test_two_party_processes import SECONDS, Served, own_cache, serving
+
+import tacita
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+assert own_cache  # a fixture that every test here takes
+
+PROMPT, COUNT = "a film of quiet beauty", 6
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("decoder")
+    (folder / "model").mkdir()
+    fields = LLAMA | {"tie_word_embeddings": False, "eos_token_id": 11}
+    model = written(llama(), folder / "model", fields, {WORDS: "embed_tokens.weight"}, "model.")
+    more = ("--new-certificate", str(folder / "pem"), "--tokens", "24")
+    with serving(folder, *more, given_model=model) as served:
+        yield served
+
+
+def generate(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The client in its own process."""
+    whom = ("--connect", server.target, "--trust", str(server.certificate), "--timeout", "20")
+    command = [sys.executable, "-m", "tacita", "generate", *whom, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+
+
+def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = generate(server, PROMPT, "--max-tokens", str(COUNT), "--json", str(report))
+    assert done.returncode == 0, done.stderr + server.output
+    wanted = list(tacita.generate(PROMPT, model=server.model, max_tokens=COUNT))
+    found = json.loads(report.read_text())
+    assert found["tokens"] == [token.id for token in wanted] and found["rounds"] > 0
+    assert "".join(token.text for token in wanted) in done.stdout
+    assert "expected: " in done.stdout and "for a token behind it" in done.stdout
+    assert server.says("session of 1 text, answered")
+
+
+def test_prompts_at_the_limit_and_over_it(server: Served) -> None:
+    """24 tokens in all; what is written last need not be read."""
+    words = ["film"] * 22  # and the two that the tokenizer adds
+    assert generate(server, " ".join(words), "--max-tokens", "1").returncode == 0
+    done = generate(server, " ".join(words), "--max-tokens", "2")
+    assert done.returncode == 2 and "a prompt of 24 tokens and 2 behind it" in done.stderr
+    done = generate(server, "", "--max-tokens", "1")
+    assert done.returncode == 2 and "error: " in done.stderr
+
+
+def test_a_stop_text_at_once(server: Served) -> None:
+    first = next(tacita.generate(PROMPT, model=server.model, max_tokens=1)).text
+    done = generate(server, PROMPT, "--max-tokens", "9", "--stop", first.strip())
+    assert done.returncode == 0 and first.strip() not in done.stdout.split("setup")[-1].split("session")[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--top-k", "3"), "the server draws the token"),
+        (("--temperature", "9"), "temperature 9"),
+        (("--model", "somewhere"), "--model with --connect"),
+    ],
+)
+def test_what_a_server_does_not_do_is_refused(server: Served, more: tuple[str, ...], says: str) -> None:
+    done = generate(server, PROMPT, "--max-tokens", "2", *more)
+    assert done.returncode == 2 and says in done.stderr
+
+
+def test_a_classifier_is_not_asked_for_a_text(server: Served) -> None:
+    command = [sys.executable, "-m", "tacita", "classify", PROMPT, "--connect", server.target]
+    done = subprocess.run(
+        [*command, "--trust", str(server.certificate)], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 2 and "tacita generate on the command line" in done.stderr
+
+
+def test_a_server_that_is_lost_in_a_token_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    fields = LLAMA | {"tie_word_embeddings": False}
+    model = written(llama(), tmp_path / "model", fields, {WORDS: "embed_tokens.weight"}, "model.")
+    with serving(
+        tmp_path, "--new-certificate", str(tmp_path / "pem"), "--tokens", "32", given_model=model
+    ) as lost:
+        whom = ("--connect", lost.target, "--trust", str(lost.certificate), "--timeout", "20")
+        command = [sys.executable, "-m", "tacita", "generate", *whom, "film", "--max-tokens", "16"]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert client.stdout is not None
+        while "expected: " not in (line := client.stdout.readline()):
+            assert line
+        lost.process.kill()
+        _, problem = client.communicate(timeout=SECONDS)
+    assert client.returncode == 2 and "error: " in problem and "Traceback" not in problem

@@ -1,0 +1,207 @@
+"""A client has a text written by a server, over TLS: its tokens, its end, its chances, and connections that
+break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_decoders_fixed import MODELS, plan_of
+from test_writing import PROMPT, greedy
+
+import tacita
+from tacita.client.dictation import Dictation, padded_slots
+from tacita.client.public_cache import PublicCache
+from tacita.client.two_party import TwoPartyClient
+from tacita.errors import GoneError, InputError, PeerError, RefusedError
+from tacita.protocol import text_wish
+from tacita.protocol.text_wish import TextWish
+from tacita.schemes.loopback import Address, dialled, listening
+from tacita.server import desk
+from tacita.server.two_party import TwoPartyServer
+
+MODEL = MODELS["two"]
+WANTED = greedy(MODEL, 8)
+
+
+@contextmanager
+def served(tmp_path: Path, name: str = "two") -> Iterator[Any]:
+    """Makes clients of one server."""
+    address: Address
+    with listening(TwoPartyServer(plan_of(MODELS[name]), MODELS[name]), threads=1, sessions=3) as address:
+        opened = []
+
+        def client() -> TwoPartyClient:
+            opened.append(dialled(address, threads=1))
+            return TwoPartyClient(opened[-1].__enter__(), PublicCache(tmp_path))
+
+        try:
+            yield client
+        finally:
+            for each in opened:
+                each.__exit__(None, None, None)
+
+
+def tokens_of(dictation: Dictation, count: int) -> list[int]:
+    """So many, greedily."""
+    found = [dictation.first(PROMPT)]
+    while len(found) < count:
+        found.append(dictation.next(found[-1]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["two", "gpt2"])
+def test_a_server_writes_what_floats_say(tmp_path: Path, name: str) -> None:
+    with served(tmp_path, name) as client:
+        assert tokens_of(Dictation(client(), 8), 8) == greedy(MODELS[name], 8)
+
+
+def test_a_text_may_end_early_and_another_follows(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        one = client()
+        first = Dictation(one, 8)
+        assert tokens_of(first, 2) == WANTED[:2]
+        first.end()
+        second = Dictation(one, 3)
+        assert tokens_of(second, 3) == WANTED[:3]
+        second.end()  # all tokens of the wish are there: nothing is said
+
+
+def test_tokens_by_chance_are_those_of_their_weights(tmp_path: Path) -> None:
+    """At a low temperature the likeliest; at a high one others too, all of the vocabulary."""
+    with served(tmp_path) as client:
+        assert tokens_of(Dictation(client(), 4, temperature=0.001), 4) == WANTED[:4]
+    with served(tmp_path) as client:
+        one = client()
+        found = set()
+        for _ in range(6):
+            dictation = Dictation(one, 1, temperature=8.0)
+            found.add(dictation.first(PROMPT))
+        assert len(found) > 1
+        assert all(0 <= token < 41 for token in found)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_broken_connection_costs_no_token(tmp_path: Path, step: int) -> None:
+    """The one that breaks before the server has told a token, and the one that breaks behind it."""
+    with served(tmp_path) as client:
+        first = client()
+        dictation = Dictation(first, 8, again=client)
+        found = tokens_of(dictation, step)
+        first.party.close()
+        while len(found) < 8:
+            found.append(dictation.next(found[-1]))
+        assert found == WANTED
+
+
+def test_a_connection_that_breaks_in_a_token_costs_none_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has told the token; the client did not learn it, and goes back."""
+    with served(tmp_path) as client:
+        first = client()
+        dictation = Dictation(first, 8, again=client)
+        found = tokens_of(dictation, 2)
+        learn, broken = dictation._writer.learn, []  # type: ignore[union-attr]
+
+        def lost(chosen: Any) -> int:
+            learn(chosen)
+            broken.append(first.party.close())
+            raise GoneError("the connection broke")
+
+        monkeypatch.setattr(dictation._writer, "learn", lost)
+        while len(found) < 8:
+            found.append(dictation.next(found[-1]))
+        assert broken and found == WANTED
+
+
+def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        first = client()
+        dictation = Dictation(first, 8)
+        dictation.first(PROMPT)
+        first.party.close()
+        with pytest.raises(PeerError):
+            dictation.next(WANTED[0])
+
+
+def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as client:
+        first = client()
+        dictation = Dictation(first, 8, again=client)
+        found = tokens_of(dictation, 2)
+        key = dictation._key
+        first.party.close()
+        found.append(dictation.next(found[-1]))
+        assert found == WANTED[:3]
+        stolen = Dictation(client(), 6, again=client)
+        stolen._key, stolen._past, stolen._mask = key, dictation._past, dictation._mask
+        with pytest.raises(RefusedError, match="no longer has"):
+            stolen.next(found[-1])
+        monkeypatch.setattr(desk, "KEPT_SECONDS", 0)
+        dictation._client.party.close()
+        with pytest.raises(RefusedError, match="no longer has"):
+            dictation.next(found[-1])
+
+
+def test_a_prompt_is_padded_where_there_is_room() -> None:
+    plan = plan_of(MODEL)  # 32 tokens
+    assert [padded_slots(plan, count, 8) for count in (1, 16, 17, 25)] == [16, 16, 25, 25]
+    with pytest.raises(InputError, match="26 tokens and 8 behind it"):
+        padded_slots(plan, 26, 8)
+
+
+class Sent:
+    """A link on which these bytes come."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def send(self, data: bytes) -> None:
+        raise AssertionError
+
+    def receive(self, count: int) -> bytes:
+        assert count == len(self._data)
+        return self._data
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        TextWish(0, 4),
+        TextWish(4, 0),
+        TextWish(30, 4),
+        TextWish(5, 4, temperature=8.5),
+        TextWish(5, 4, held=3),
+        TextWish(5, 4, held=3, key=b"k" * 16),
+        TextWish(1, 4, key=b"k" * 16),
+        TextWish(1, 4, held=30, key=b"k" * 16),
+        TextWish(2**32 - 1, 2**32 - 1),
+    ],
+)
+def test_wishes_that_do_not_fit_are_refused(wish: TextWish) -> None:
+    with pytest.raises(PeerError, match="the client asks for"):
+        text_wish.received(Sent(wish.to_bytes()), plan_of(MODEL))
+
+
+def test_a_wish_arrives_as_it_was_made() -> None:
+    wish = TextWish(1, 4, 0.75, 9, bytes(range(16)))
+    assert text_wish.received(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
+    assert np.isclose(wish.temperature, 0.75)
+
+
+def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        one = client()
+        found = list(tacita.generate("a film of quiet beauty", model=one, max_tokens=4))
+        wanted = list(tacita.generate("a film of quiet beauty", model=MODEL, max_tokens=4))
+        assert found == wanted
+        again = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.001))
+        assert [t.id for t in again] == [t.id for t in tacita.generate("a film", model=MODEL, max_tokens=3)]
+        for options in ({"top_k": 3}, {"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
+            with pytest.raises(InputError):
+                tacita.generate("a film", model=one, **options)

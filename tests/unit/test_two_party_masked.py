@@ -1,0 +1,93 @@
+"""Products of shared rows with shared matrices that grow, prepared ahead: against plain arithmetic, at the
+edges of rings, and what is sent."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacita.protocol.party import Party, pair
+from tacita.two_party.residues import Share, reduced
+from tacita.two_party.steps.masked import Attended, Exchange, MaskedProduct
+
+native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+KEY_HEADS, GROUP, SIZE = 2, 3, 5
+SLACK = 1 << 12  # what products of shared matrices leave unsure, as the engine says
+
+
+def both(work: Any, *arguments: np.ndarray) -> list[Any]:
+    """What each party returns of work(party, its shares)."""
+    rng = np.random.default_rng(8)
+    mine = [rng.integers(0, 2**63, x.shape, dtype=np.uint64) * 2 + 1 for x in arguments]
+
+    def side(party: Party, shares: list[np.ndarray]) -> Any:
+        party.set_up()
+        return work(party, *shares)
+
+    with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
+        given = (mine, [x - share for x, share in zip(arguments, mine, strict=True)])
+        running = [pool.submit(side, *each) for each in zip(parties, given, strict=True)]
+        return [future.result() for future in running]
+
+
+def drawn(*shape: int) -> np.ndarray:
+    """Numbers of all 64 bits."""
+    return np.random.default_rng(len(shape)).integers(0, 2**63, shape, dtype=np.uint64) * 2 + 1
+
+
+@pytest.mark.parametrize("ring", [33, 38, 64])
+@pytest.mark.parametrize("old", [1, 7])
+def test_rows_one_at_a_time_are_the_whole_product(ring: int, old: int) -> None:
+    rows = 4
+    queries, keys = drawn(KEY_HEADS, GROUP, rows, SIZE), drawn(KEY_HEADS, old + rows, SIZE)
+    weights, values = drawn(KEY_HEADS, GROUP, rows, old + rows), drawn(KEY_HEADS, old + rows, SIZE + 1)
+
+    def work(party: Party, q: np.ndarray, k: np.ndarray, p: np.ndarray, v: np.ndarray) -> Any:
+        q, k, p, v = (reduced(x, ring) for x in (q, k, p, v))
+        past = (Share(k[:, :old], ring, 0), Share(v[:, :old], ring, 0))
+        ahead = Attended.prepare(Exchange(party.native), *past, GROUP, rows)
+        before, found = party.native.bytes_sent, []
+        for i in range(rows):
+            n = old + i + 1
+            scores = ahead.scores.times(q[:, :, i], np.swapaxes(k[:, n - 1 : n], -1, -2))
+            found.append((scores, ahead.mix.times(p[:, :, i, :n], v[:, n - 1 : n])))
+        assert ahead.scores.left == ahead.mix.left == 0
+        return found, party.native.bytes_sent - before
+
+    (client, sent), (server, _) = both(work, queries, keys, weights, values)
+    for i, (mine, theirs) in enumerate(zip(client, server, strict=True)):
+        n = old + i + 1
+        scores = queries[:, :, i] @ np.swapaxes(keys[:, :n], -1, -2)
+        mixed = weights[:, :, i, :n] @ values[:, :n]
+        for wanted, one, other in zip((scores, mixed), mine, theirs, strict=True):
+            off = reduced(one + other - wanted + np.uint64(SLACK), ring)
+            assert off.max() <= 2 * SLACK
+    numbers = KEY_HEADS * (GROUP * (SIZE + old + (rows + 1) / 2) + 2 * SIZE + 1)
+    assert sent <= rows * (numbers * -(-ring // 8) + 2 * 64)  # and two messages' heads
+
+
+def test_what_is_opened_is_uniform_and_new_for_each_row() -> None:
+    """The same row and slice twice: what the other party sees of them differs."""
+    ring, seen = 38, []
+    queries, keys = np.zeros((1, 1, SIZE), np.uint64), np.zeros((1, 3, SIZE), np.uint64)
+
+    class Watched(Exchange):
+        def opened(self, shares: Any, ring: int) -> Any:
+            found = super().opened(shares, ring)
+            seen.append(np.concatenate([np.ravel(x) for x in found]))
+            return found
+
+    def work(party: Party, q: np.ndarray, k: np.ndarray) -> None:
+        keys = Share(reduced(np.ascontiguousarray(np.swapaxes(k, -1, -2)), ring), ring, 0)
+        ahead = MaskedProduct.prepare(Watched(party.native), keys, 1, 2, -1)
+        for _ in range(2):
+            ahead.times(reduced(q, ring), keys.values[..., :1])
+
+    both(work, queries, keys)
+    assert len(seen) == 4  # both parties, both rows
+    distinct = {tuple(each.tolist()) for each in seen}
+    assert len(distinct) == 2 and all(max(each) > 2**30 for each in distinct)

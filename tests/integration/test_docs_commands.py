@@ -21,8 +21,10 @@ from typing import Any
 
 import pytest
 import typer
+from decoders import llama
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
+from test_decoder_folders import LLAMA, WORDS, written
 
 from tacita.cli.app import app
 
@@ -43,6 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "answer": {"labels": ("start", "end"), "task": "span"},
     "fill": {"labels": (), "task": "words"},
 }
+DECODER = "decoder"  # the folder of one, in the guide about them
 ASKING = {"classify", "search", *KINDS}
 
 
@@ -66,9 +69,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def made(command: str) -> Path:
+        if command == DECODER:
+            (folder / command).mkdir()
+            fields = LLAMA | {"tie_word_embeddings": False}
+            return written(llama(), folder / command, fields, {WORDS: "embed_tokens.weight"}, "model.")
         return write_folder(make_random_checkpoint(**KINDS.get(command, {})), folder / command / "model")
 
-    return lambda command: made("embed" if command == "search" else command if command in KINDS else "")
+    return lambda command: made(
+        "embed" if command == "search" else command if command in (DECODER, *KINDS) else ""
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -85,7 +94,8 @@ def test_commands_run(
     with contextlib.ExitStack() as servers:
         for command in shown(page):
             given = shlex.split(command, comments=True)
-            words = [word.replace(PORT, port) for word in small(given, models(given[0]))]
+            model = models(DECODER if DECODER in given else given[0])
+            words = [word.replace(PORT, port) for word in small(given, model)]
             if words[0] == "serve":
                 servers.enter_context(serving(words))
                 continue

@@ -64,10 +64,25 @@ impl Cross {
         };
         Self { choices, offers, how }
     }
+
+    /// Transfers as the receiver.
+    fn chosen(&self) -> usize {
+        self.choices.len() * self.how.digits as usize
+    }
+
+    /// Transfers as the sender.
+    fn offered(&self) -> usize {
+        self.offers.len() / self.how.columns * self.how.digits as usize
+    }
 }
 
 /// Shares of the sums of both directions of every term, in its `how.result()`; all in one round.
+///
+/// All transfers are reserved first: a refill for a later term would come before the answer to an earlier one,
+/// which its receiver reads first.
 pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
+    let offered = terms.iter().map(Cross::offered).sum();
+    party.reserve_cots(offered, terms.iter().map(Cross::chosen).sum())?;
     let mut waiting = vec![];
     for Cross { choices, how, .. } in terms {
         waiting.push(

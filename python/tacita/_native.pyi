@@ -35,6 +35,7 @@ __all__ = [
     "ParameterError",
     "Parameters",
     "PeerError",
+    "PreparedProduct",
     "Products",
     "SecretKey",
     "TableClient",

@@ -78,8 +78,8 @@ impl Cross {
 
 /// Shares of the sums of both directions of every term, in its `how.result()`; all in one round.
 ///
-/// All transfers are reserved first: a refill for a later term would come before the answer to an earlier one,
-/// which its receiver reads first.
+/// All transfers are reserved first: a refill for a later term would come before the answer to an earlier
+/// one, which its receiver reads first.
 pub(super) fn cross(party: &mut Party, terms: &[Cross]) -> Result<Vec<Vec<u64>>> {
     let offered = terms.iter().map(Cross::offered).sum();
     party.reserve_cots(offered, terms.iter().map(Cross::chosen).sum())?;

@@ -18,6 +18,9 @@ from tacita.client.dictation import Dictation, padded_slots
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
+from tacita.front.embed import tokenize
+from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
 from tacita.protocol import text_wish
 from tacita.protocol.text_wish import TextWish
 from tacita.schemes.loopback import Address, dialled, listening
@@ -205,3 +208,17 @@ def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
         for options in ({"top_k": 3}, {"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
             with pytest.raises(InputError):
                 tacita.generate("a film", model=one, **options)
+
+
+def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
+    texts = ["a film of quiet beauty", "the plot is dull", "a film of time", "the film of beauty"]
+    wish = Wish(scheme="bumblebee", tokens=32, texts=texts, embeddings="hidden")
+    server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL)
+    with listening(server, threads=1) as address, dialled(address, threads=1) as party:
+        dictation = Dictation(TwoPartyClient(party, PublicCache(tmp_path)), 3)
+        assert dictation._client.part.tables == {}
+        prompt = tokenize(MODEL, texts[0])[0]
+        found = [dictation.first(prompt)]
+        while len(found) < 3:
+            found.append(dictation.next(found[-1]))
+    assert found == [token.id for token in tacita.generate(texts[0], model=MODEL, max_tokens=3)]

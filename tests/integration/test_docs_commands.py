@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 import typer
-from decoders import llama
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 from test_decoder_folders import LLAMA, WORDS, written
+from tiny_decoders import llama
 
 from tacita.cli.app import app
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from decoders import llama
 from test_decoder_folders import LLAMA, WORDS, written
 from test_two_party_processes import SECONDS, Served, own_cache, serving
+from tiny_decoders import llama
 
 import tacita
 

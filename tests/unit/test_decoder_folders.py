@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import POSITIONS, WORDS, gpt2, llama
 from safetensors.numpy import save_file
+from tiny_decoders import POSITIONS, WORDS, gpt2, llama
 
 from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.config import read_config

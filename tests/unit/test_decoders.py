@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import gpt2, hidden_of, llama, logits
+from tiny_decoders import gpt2, hidden_of, llama, logits
 
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning

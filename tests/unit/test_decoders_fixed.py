@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import gpt2, hidden_of, llama, logits
+from tiny_decoders import gpt2, hidden_of, llama, logits
 
 import tacita
 from tacita.api import classify_locally

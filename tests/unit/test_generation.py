@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decoders import gpt2, llama, logits
 from test_decoder_folders import LLAMA, written
+from tiny_decoders import gpt2, llama, logits
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import tacita

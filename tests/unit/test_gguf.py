@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import WORDS, llama
+from tiny_decoders import WORDS, llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import tacita

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoders import hidden_of, logits
 from test_decoders_fixed import MODELS, plan_of
+from tiny_decoders import hidden_of, logits
 
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import pad_hidden

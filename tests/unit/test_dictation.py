@@ -205,6 +205,8 @@ def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
         assert found == wanted
         again = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.001))
         assert [t.id for t in again] == [t.id for t in tacita.generate("a film", model=MODEL, max_tokens=3)]
+        with pytest.raises(InputError, match="writes texts"):
+            one.classify("a film")
         for options in ({"top_k": 3}, {"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
             with pytest.raises(InputError):
                 tacita.generate("a film", model=one, **options)

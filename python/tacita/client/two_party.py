@@ -15,6 +15,7 @@ from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake
 from tacita.protocol.party import Party, received_table
 from tacita.protocol.public_part import PublicPart
+from tacita.tasks.task import NEXT
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Known, SharedTensors, Watch
@@ -55,6 +56,10 @@ class TwoPartyClient:
         Raises InputError before anything is sent, RefusedError.
         """
         plan = self.plan
+        if plan.task == NEXT:
+            raise InputError(
+                "classify: the server's model writes texts", hint="tacita.generate(model=client)"
+            )
         given, mask = self._given(text)
         with talking("classification"):
             handshake.ask(self._party)

@@ -58,7 +58,7 @@ class TwoPartyClient:
         plan = self.plan
         if plan.task == NEXT:
             raise InputError(
-                "classify: the server's model writes texts", hint="tacita.generate(model=client)"
+                "classify: the model writes texts", hint="tacita.generate(model=client)"
             )
         given, mask = self._given(text)
         with talking("classification"):

@@ -57,9 +57,7 @@ class TwoPartyClient:
         """
         plan = self.plan
         if plan.task == NEXT:
-            raise InputError(
-                "classify: the model writes texts", hint="tacita.generate(model=client)"
-            )
+            raise InputError("classify: the model writes texts", hint="tacita.generate(model=client)")
         given, mask = self._given(text)
         with talking("classification"):
             handshake.ask(self._party)

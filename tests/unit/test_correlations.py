@@ -47,5 +47,6 @@ def test_the_plan_names_what_both_sides_use(plan: TwoPartyPlan) -> None:
 
 
 def test_transfers_grow_with_the_model(plan: TwoPartyPlan) -> None:
+    """Those of the last layer's one row stay as they are."""
     longer = dataclasses.replace(plan, tokens=32)
-    assert 1.5 * counted(plan).transfers < counted(longer).transfers < 4 * counted(plan).transfers
+    assert 1.2 * counted(plan).transfers < counted(longer).transfers < 4 * counted(plan).transfers

@@ -13,6 +13,7 @@ ALONE = {
     "tacita.slots.conformance": "exported suite of backends",
     "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two "
     "processes",
+    "tacita.measure.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
 }
 
 

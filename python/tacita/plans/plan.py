@@ -17,6 +17,7 @@ from typing import Any
 
 from tacita.errors import FileError, PlanError
 from tacita.front.front import FrontConfig
+from tacita.models.base import LATEST
 from tacita.omitted import AT_DEFAULT
 from tacita.packings.layouts import Layout
 from tacita.plans import strict_json
@@ -180,6 +181,11 @@ class Plan:
     def family(self) -> str:
         """The model's."""
         return self.model.architecture
+
+    @property
+    def backwards(self) -> bool:
+        """See `head.Head`."""
+        return self.model.pooling == LATEST
 
     @property
     def hidden(self) -> int:

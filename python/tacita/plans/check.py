@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from tacita.errors import ShapeError
 from tacita.front.front import FrontConfig, limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
-from tacita.models.base import LATEST
 from tacita.packings.layouts import RULES, Layout
 from tacita.plans.decimals import least_noise
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
@@ -92,9 +91,8 @@ def _model_rules(model: ModelInfo) -> Rules:
     yield "task", model.task in TASKS and model.problem in PROBLEMS
     worded = model.task not in (WORDS, NEXT) or model.embeddings is not None
     yield "labels of the task", labelled(model) and worded
-    yield "rows in reverse", (model.task == NEXT) == (model.pooling == LATEST)
     if model.embeddings is not None:
-        yield "rows in reverse", model.embeddings.backwards == (model.pooling == LATEST)
+        yield "rows in reverse", model.embeddings.backwards == (model.task == NEXT)
         yield from _embedding_rules(model.embeddings)
     yield "numbers of an answer", 1 <= _outputs(model) <= (MAX_VOCAB if model.task == NEXT else MAX_CLASSES)
 

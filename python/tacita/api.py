@@ -39,6 +39,7 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.models.reference import reference
+from tacita.packings.lowered import in_slots
 from tacita.planning.circuit import require_model
 from tacita.planning.wish import Fields, Objective, Wish
 from tacita.plans.plan import ParameterInfo, Plan
@@ -179,7 +180,7 @@ def reference_logits(
     """The float64 model's answer, shape (outputs,), or of a model that answers for every token (real tokens,
     outputs)."""
     hidden, mask = embedded(plan, model, text, hidden_states)
-    found = reference(model, hidden, mask).logits
+    found = reference(in_slots(model) if plan.backwards else model, hidden, mask).logits
     return found[: int(mask.sum())] if found.ndim > 1 else found
 
 

@@ -29,14 +29,10 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.planning.wish import Fields, Wish
-from tacita.plans.plan import Plan
 from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.protocol.engine import require_secure
-from tacita.run.executor import Progress
-from tacita.run.resources import GB
-from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, silent
+from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, cost_of, silent
 from tacita.schemes.registry import scheme_of
-from tacita.server.budget import server_bytes
 from tacita.tasks.kinds import require_kind
 
 REAL = "ckks"  # the backend that stands for the real thing of any scheme
@@ -199,14 +195,3 @@ def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]]) -> 
 
 def _bar(progress: Report, _: str) -> nullcontext[Report]:
     return nullcontext(progress)
-
-
-def cost_of(plan: AnyPlan, requests: int) -> Progress:
-    """What so many requests will take, as the report before the first: in words and in seconds."""
-    once, each = 0.0, plan.predicted_seconds()
-    words = f"{plan.scheme}: {requests} x {each:.1f} s"
-    if isinstance(plan, Plan):
-        once, keys = plan.prediction.seconds["keygen"], plan.prediction.bytes["evaluation_keys"] / GB
-        memory = server_bytes(plan) / GB
-        words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
-    return Progress(words, 0, requests, 0.0, once + requests * each)

@@ -78,9 +78,12 @@ class Norm:
 @dataclass(frozen=True)
 class Rotary:
     """Rotary positions: feature i of the first half of a head and feature i of its second half turn, at token
-    t, by t * base^(-2i / head size) (RoFormer, arXiv 2104.09864, section 3.4, in Hugging Face's order)."""
+    t, by t * base^(-2i / head size) (RoFormer, arXiv 2104.09864, section 3.4, in Hugging Face's order).
+
+    back: they turn the other way round, as where rows are reversed (`sequence.latest`)."""
 
     base: float
+    back: bool = False
 
 
 @dataclass(frozen=True)

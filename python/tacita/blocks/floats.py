@@ -126,8 +126,7 @@ class FloatTensors:
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
         """Normalised at once. A query that sees no real key, as padding's may, has weights of zero."""
         seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
-        nobody = seen.max(axis=-1, keepdims=True) == 0.0  # of a padded query, which nobody reads
-        masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
+        masked = scores + np.where(seen > 0.0, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
         return np.asarray(np.exp(masked - log_sum))
 

@@ -19,7 +19,7 @@ from tacita.checkpoint.gguf.place import gguf_of
 from tacita.checkpoint.sentences import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_CLASSES
-from tacita.models.base import EVERY_TOKEN, LAST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
+from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, SINGLE_LABEL, SPAN, TEXT, TOKENS, WORDS
 from tacita.models.encoders.heads import ANSWER, CAUSAL, CLASS, EACH, FILL, MODEL
 from tacita.models.registry import FAMILIES, Config, family_of, named
 
@@ -73,8 +73,11 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
 
 
 def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
-    """The task says which tokens are read."""
-    if asked not in (None, config.pooling):
+    """The task says which tokens are read; of a decoder, rows may be in reverse, as slots hold them."""
+    if config.task == NEXT and asked == LATEST:
+        found: Any = config
+        config = replace(found, pooling=LATEST)
+    elif asked not in (None, config.pooling):
         of = "with the next token" if config.task == NEXT else "for every token"
         raise CheckpointError(
             f"{folder}: pooling {asked!r}, the model answers {of}", hint="leave --pooling out"

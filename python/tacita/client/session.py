@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacita.client import keystore
 from tacita.client.answer import Answer, judge, understood
 from tacita.errors import FileError, InputError
-from tacita.front.embed import Text, embed, length_of, pad_hidden
+from tacita.front.embed import Text, arranged, embed, length_of
 from tacita.front.front import Embedder
 from tacita.packings.response import Answer as Decoded
 from tacita.placement.predict import file_bytes
@@ -119,14 +119,14 @@ def embedded(
     if text is not None:
         if front is None:
             raise InputError("encrypt: the model starts from hidden states", hint="embed the text yourself")
-        return embed(front, text, plan.tokens)
+        return embed(front, text, plan.tokens, backwards=plan.backwards)
     states = np.asarray(hidden_states)
     if states.ndim != 2 or states.shape[1] != plan.hidden:
         raise InputError(
             f"encrypt: hidden states of shape {states.shape}, the model has width {plan.hidden}",
             hint="pass (tokens, hidden) after the embedding LayerNorm",
         )
-    return pad_hidden(states, plan.tokens, left=plan.task == NEXT)
+    return arranged(states, plan.tokens, last=plan.task == NEXT, backwards=plan.backwards)
 
 
 def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:

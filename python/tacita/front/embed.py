@@ -4,7 +4,8 @@ and the map to the width of the hidden states, if any.
 Padding rows are copies of row 0. Their keys are masked, so they change no answer, and every value that a
 padded row takes inside the circuit is one that row 0 takes: intervals calibrated on real rows hold for
 padded ones exactly, where a row of zeros would have variance 0 at every LayerNorm. Of a decoder the copies
-stand before the text: see `blocks.sequence.distances.visible`.
+stand before the text (see `blocks.sequence.distances.visible`); in slots its rows are reversed, and they
+stand behind it (see `blocks.sequence.latest`).
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ Text = str | tuple[str, str]
 MAX_CHARACTERS = 1 << 20
 
 
-def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
+def embed(front: Embedder, text: Text, tokens: int, *, backwards: bool | None = None) -> tuple[Array, Array]:
     """Text -> (hidden states (tokens, hidden), mask (tokens,) of 1 for real and 0 for padding).
 
+    backwards: whether rows are reversed; by default what the front's configuration says.
     tokens: of the plan; up to the power of two at or above the model's positions, since plans come in powers
     of two.
     Errors: InputError for empty text, text over `tokens` or the model's positions, tokens out of range;
@@ -53,7 +55,18 @@ def embed(front: Embedder, text: Text, tokens: int) -> tuple[Array, Array]:
         raise InputError(
             f"embed: the text has {len(ids)} tokens, {limit}", hint="shorten it, or plan for more"
         )
-    return pad_hidden(embedded(front, ids, types), tokens, left=front.config.last_token)
+    back = front.config.backwards if backwards is None else backwards
+    return arranged(embedded(front, ids, types), tokens, last=front.config.last_token, backwards=back)
+
+
+def arranged(
+    hidden: Array, tokens: int, *, last: bool = False, backwards: bool = False
+) -> tuple[Array, Array]:
+    """Hidden states of the real tokens, in the order of the text -> as the model takes them: see
+    `pad_hidden`. last, backwards: of `front.FrontConfig`. Raises InputError."""
+    if backwards:
+        return pad_hidden(np.asarray(hidden)[::-1], tokens)
+    return pad_hidden(hidden, tokens, left=last)
 
 
 def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list[int], list[int]]:

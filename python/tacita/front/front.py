@@ -69,6 +69,8 @@ class EmbeddingConfig(Protocol):
     @property
     def last_token(self) -> bool: ...
     @property
+    def backwards(self) -> bool: ...
+    @property
     def first_position(self) -> int: ...
     @property
     def position_table(self) -> bool: ...
@@ -96,7 +98,8 @@ class FrontConfig:
     """vocab, positions, types: rows of the tables, 0 types where there are no token types. norm_eps: of the
     LayerNorm after their sum. embedding_norm: whether there is one. first_token: whether the answer is read
     from [CLS], which the tokenizer must add. last_token: whether it is read from the last token, so that
-    padding stands before a text. The others are those of `models.base`."""
+    padding stands before a text. backwards: whether the client reverses the rows of a text, behind which
+    padding then stands (`blocks.sequence.latest`). The others are those of `models.base`."""
 
     vocab: int
     positions: int
@@ -105,6 +108,7 @@ class FrontConfig:
     embedding_norm: bool
     first_token: bool
     last_token: bool = field(default=False, metadata=AT_DEFAULT)
+    backwards: bool = field(default=False, metadata=AT_DEFAULT)
     first_position: int = field(default=0, metadata=AT_DEFAULT)
     position_table: bool = field(default=True, metadata=AT_DEFAULT)
     embedding_size: int = field(default=0, metadata=AT_DEFAULT)

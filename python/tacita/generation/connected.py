@@ -51,7 +51,8 @@ def _require_plain(asked: Request) -> None:
     """Raises InputError for what the server does not do, or has decided."""
     if asked.choice.top_k or asked.choice.seed is not None:
         raise InputError("generate: top_k or a seed with a server", hint="the server draws the token")
-    if asked.backend != "plain" or asked.begin or asked.texts is not None:
+    if asked.backend != "plain" or asked.begin or asked.texts is not None or asked.scheme is not None:
         raise InputError(
-            "generate: a backend, a beginning or texts with a server", hint="leave them to the server"
+            "generate: a backend, a scheme, a beginning or texts with a server",
+            hint="leave them to the server",
         )

@@ -3,15 +3,16 @@
     for token in tacita.generate("The capital of France is", model="path/to/folder"):
         print(token.text, end="")
 
-Nothing here is encrypted: "plain" computes the model in floats, and "sim" in the integers of two parties,
-whose formats, roundings and polynomials decide which token comes next there.
+Without a scheme nothing is encrypted: "plain" computes the model in floats, and "sim" in the integers of two
+parties, whose formats, roundings and polynomials decide which token comes next there. With scheme "thor" a
+circuit on ciphertexts gives each token: on "ckks" really, on "sim" and "plain" with and without its noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tacita.api import Model, load
+from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
 from tacita.client.dictation import padded_slots
 from tacita.client.two_party import TwoPartyClient
@@ -20,11 +21,15 @@ from tacita.front.embed import Text, tokenize
 from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.connected import connected
+from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
 from tacita.generation.request import ROOM, TOKENS, Request, ends_of, ids_of, speller
 from tacita.generation.source import Source, Token, generated
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
+from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
+from tacita.protocol.engine import require_secure
+from tacita.schemes.base import cost_of
 from tacita.tasks.kinds import require_kind
 
 
@@ -41,35 +46,62 @@ def generate(
     tokens: int = ROOM,
     texts: Sequence[Text] | None = None,
     begin: str = "",
+    scheme: str | None = None,
+    preset: str = "n16",
+    allow_insecure: bool = False,
 ) -> Iterator[Token]:
     """What a decoder says behind a prompt, token by token.
 
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
     `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
-    backend: "plain" or "sim". tokens: of sim, those that the whole text may have. texts: of sim, to
-    calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on shares
-    (`Wish.begin`). model: a folder, a checkpoint, or a client of a server that has it; then temperatures go
-    up to 8, there is no top_k and no seed, and the server has decided on the rest.
+    backend: "plain", "sim" or, with a scheme on ciphertexts, "ckks". scheme: "thor" or "leaf", or None for
+    the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
+    plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
+    to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
+    shares (`Wish.begin`). model: a folder, a checkpoint, or a client of a server that has it; then
+    temperatures go up to 8, there is no top_k and no seed, and the server has decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
     """
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
-    asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin)
+    asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin, scheme, preset, allow_insecure)
     if isinstance(model, TwoPartyClient):
         return connected(model, prompt, asked)
     return started(model, prompt, asked)
 
 
-def started(model: Model, prompt: str, asked: Request) -> Iterator[Token]:
-    """See `generate`."""
+def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) -> Iterator[Token]:
+    """See `generate`. shown: of ciphertexts."""
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
     ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
+    if asked.on_ciphertexts:
+        return _encrypted(_planned(loaded, asked, shown), loaded, ids, asked, shown)
     source = _source(loaded, asked, begin, len(ids))
     return generated(source, ids, spell, ends_of(loaded.config, asked))
+
+
+def _planned(model: Checkpoint, asked: Request, shown: Shown) -> Plan:
+    """For ciphertexts."""
+    wish = Wish(scheme=asked.scheme, tokens=asked.tokens, texts=asked.texts, preset=asked.preset)
+    for ring in wish.rings if asked.backend == "ckks" else ():
+        require_secure(ring, allow_insecure=asked.allow_insecure)
+    plan = choose_plan(model, wish, progress=shown.plan).plan
+    assert isinstance(plan, Plan)  # of a scheme on ciphertexts
+    shown.cost(cost_of(plan, asked.max_tokens))
+    return plan
+
+
+def _encrypted(
+    plan: Plan, model: Checkpoint, ids: list[int], asked: Request, shown: Shown
+) -> Iterator[Token]:
+    """Keys are made when the first token is asked for, and kept until the last."""
+    with asking(plan, model, asked, shown) as ask:
+        source = Encrypted(model, ask, asked.choice)
+        yield from generated(source, ids, speller(model), ends_of(model.config, asked))
 
 
 def _source(model: Checkpoint, asked: Request, begin: Sequence[int], count: int) -> Source:
@@ -86,7 +118,8 @@ def _prompt(model: Checkpoint, prompt: str, asked: Request, before: int) -> list
     """Its ids. Raises InputError where it does not fit, with all that follows, into the model's positions, or
     into what is planned."""
     ids = ids_of(model, prompt, begun=before > 0)
-    room = model.config.positions if asked.backend == "plain" else asked.tokens + before
+    floats = asked.backend == "plain" and not asked.on_ciphertexts
+    room = model.config.positions if floats else min(asked.tokens + before, model.config.positions)
     if before + len(ids) + asked.max_tokens > room + 1:  # what is written last is not read
         raise InputError(
             f"generate: a prompt of {len(ids)} tokens, {before} before and {asked.max_tokens} behind it, in "

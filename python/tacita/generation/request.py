@@ -11,14 +11,17 @@ from tacita.front.embed import Text, tokenize
 from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
 from tacita.generation.source import Ends
+from tacita.plans.scheme import BUMBLEBEE
 
-BACKENDS = ("plain", "sim")
+BACKENDS = ("plain", "sim", "ckks")
+ONE_TEXT = ("thor", "leaf")  # schemes on ciphertexts that go on behind a text
 TOKENS, ROOM = 64, 128  # to be written; that a text may have
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is generated, however: see `generate`. texts: of calibration, None for those of the package."""
+    """What is generated, however: see `generate`. texts: of calibration, None for those of the package.
+    scheme: on ciphertexts, one of `ONE_TEXT`; None for the model in the clear."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
@@ -27,6 +30,9 @@ class Request:
     tokens: int = ROOM
     texts: Sequence[Text] | None = None
     begin: str = ""
+    scheme: str | None = None
+    preset: str = "n16"
+    allow_insecure: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):
@@ -36,6 +42,20 @@ class Request:
             )
         if self.backend not in BACKENDS:
             raise InputError(f"generate: backend {self.backend!r}", hint=f"supported: {', '.join(BACKENDS)}")
+        if self.scheme not in (None, BUMBLEBEE, *ONE_TEXT):
+            names = ", ".join((*ONE_TEXT, BUMBLEBEE))
+            raise InputError(f"generate: scheme {self.scheme!r:.40}", hint=f"of one text: {names}")
+        if self.backend == "ckks" and not self.on_ciphertexts:
+            raise InputError(
+                "generate: backend ckks without ciphertexts", hint="--scheme thor; two parties by --connect"
+            )
+        if self.begin and self.on_ciphertexts:
+            raise InputError("generate: a beginning on ciphertexts", hint="begin the prompt with it")
+
+    @property
+    def on_ciphertexts(self) -> bool:
+        """Whether a circuit on ciphertexts gives the tokens, on one of its backends."""
+        return self.scheme in ONE_TEXT
 
 
 def ids_of(front: Embedder, prompt: str, *, begun: bool) -> list[int]:

@@ -85,7 +85,7 @@ def encrypted(
     for hidden, mask in samples:
         steps: dict[str, float] = {}
         with ran.timing("encrypt", steps):
-            client.encrypt(hidden_states=hidden[mask > 0])
+            client.encrypt(hidden_states=in_order(plan, hidden[mask > 0]))
         if not ran.requests:
             with ran.timing("keys"):
                 server.load_keys()
@@ -95,6 +95,11 @@ def encrypted(
             ran.answers.append(client.decrypt())
         ran.requests.append(steps)
     ran.peak_gb = peak_memory_gb()
+
+
+def in_order(plan: Plan, rows: Array) -> Array:
+    """Rows as slots hold them -> in the order of the text, as a client has them."""
+    return rows[::-1] if plan.backwards else rows
 
 
 def simulated(

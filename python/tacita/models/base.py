@@ -12,6 +12,7 @@ SINGLE_LABEL, MULTI_LABEL, REGRESSION = tasks.SINGLE_LABEL, tasks.MULTI_LABEL, t
 PROBLEMS = tasks.PROBLEMS
 EVERY_TOKEN = "none"  # the pooling of a model that answers for every token
 LAST = "last"  # of one that goes on behind the last
+LATEST = "latest"  # the same of rows in reverse, as slots hold them: see `blocks.sequence.latest`
 
 
 class Config(EmbeddingConfig, Protocol):

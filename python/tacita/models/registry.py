@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tacita.blocks.base import Attention, Blocks, T
+from tacita.blocks.sequence.latest import Latest
 from tacita.blocks.shapes import Node, Shapes
 from tacita.errors import CheckpointError
 from tacita.front.front import table_shapes
@@ -147,7 +148,8 @@ def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:
     """The model of this configuration on an interpreter: hidden states (tokens, hidden) -> answer (1,
     outputs)."""
-    result: A = module_of(config).forward(b, config, x, all_rows=all_rows)
+    walked = Latest(b) if config.backwards else b
+    result: A = module_of(config).forward(walked, config, x, all_rows=all_rows)
     return result
 
 

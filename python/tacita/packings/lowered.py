@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from tacita.blocks.graph import Graph, record
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
+from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import Config, forward, nodes
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import lower
@@ -13,6 +17,14 @@ from tacita.packings.registry import parts_of
 from tacita.packings.shape import Shape
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 from tacita.packings.widened import widened
+
+
+def in_slots(model: Checkpoint) -> Checkpoint:
+    """The model as slots hold it: of a decoder with its rows in reverse (`blocks.sequence.latest`)."""
+    config: Any = model.config
+    if config.task != NEXT or config.backwards:
+        return model
+    return replace(model, config=replace(config, pooling=LATEST))
 
 
 def graph_of(config: Config, tokens: int) -> Graph:

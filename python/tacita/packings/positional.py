@@ -52,6 +52,10 @@ class Positional:
     added: Array | None = None
     seen: Array | None = None
 
+    def kept_from(self, query: int) -> bool:
+        """Whether a limited reach keeps any key from this query: not from the first of reversed rows."""
+        return self.seen is not None and not self.seen[query].all()
+
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int) -> Positional:
         """By the declaration."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import floor
 
+import numpy as np
+
 from tacita.blocks.base import Attention, FeedForward
 from tacita.blocks.weights import Array, Weights
 from tacita.errors import PlanError
@@ -38,8 +40,10 @@ class AttentionWeights:
 
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int, specs: CircuitSpecs, name: str) -> AttentionWeights:
-        """By the names in the declaration. name: of the node, whose norms have specs of their own."""
+        """By the names in the declaration. name: of the node, whose norms have specs of their own. Keys and
+        values that heads share are repeated for each: slots hold as many heads of them as of queries."""
         query, key, value, output = (weights.dense(d) for d in (a.query, a.key, a.value, a.output))
+        key, value = (_repeated(pair, a.key_heads, a.shared) for pair in (key, value))
         positional, normed = Positional.of(weights, a, tokens), None
         if a.normed:
             normed = Normed(
@@ -108,6 +112,14 @@ class ForwardWeights:
             return [argument]
         weight, bias = self.wide
         return [argument, (weight * (entry / gate.factor), bias / gate.factor)]
+
+
+def _repeated(dense: Affine, heads: int, times: int) -> Affine:
+    """The rows of each of so many heads, so many times."""
+    weight, bias = dense
+    rows = weight.reshape(heads, -1, weight.shape[1]), bias.reshape(heads, -1)
+    matrix, vector = (np.repeat(part, times, axis=0) for part in rows)
+    return matrix.reshape(-1, weight.shape[1]), vector.reshape(-1)
 
 
 def summed(weight: Array, bias: Array, *, centred: bool) -> tuple[Array, Array]:

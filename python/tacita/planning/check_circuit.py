@@ -24,6 +24,7 @@ from tacita.calibrate.calibration import (
 )
 from tacita.calibrate.ranges import BINS, ROUNDS
 from tacita.errors import TacitaError
+from tacita.models.base import LATEST, NEXT
 from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_option
 from tacita.packings.layouts import RULES
 from tacita.packings.lowered import inputs_of_sums
@@ -53,6 +54,7 @@ def _rules(plan: Plan) -> Rules:
     yield "architecture", plan.model.architecture in FAMILIES
     unknown = unknown_option(plan.model.architecture, plan.model)
     yield unknown or "options", unknown is None
+    yield "rows in reverse", (plan.model.task == NEXT) == (plan.model.pooling == LATEST)
     yield "fields of the circuit", set(plan.circuit) == set(CALIBRATED)
     calibration = made(lambda: Calibration.from_dict(plan.circuit["calibration"]), TacitaError)
     yield "fields of the calibration", calibration is not None

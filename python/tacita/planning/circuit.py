@@ -20,7 +20,7 @@ from tacita.front.front import FrontConfig
 from tacita.models.registry import family_of, nodes
 from tacita.packings.base import Circuit
 from tacita.packings.layouts import QUADRATIC, Estimates
-from tacita.packings.lowered import build
+from tacita.packings.lowered import build, in_slots
 from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
 from tacita.placement.leveled import prices_of
@@ -117,6 +117,7 @@ def make_plan(
 def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
     """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
     ShapeError or PlanError, and FitError."""
+    calibrated = replace(calibrated, model=in_slots(calibrated.model))
     rings = calibrated.wish.rings
     for info in rings[:-1]:
         try:
@@ -179,6 +180,7 @@ def circuit_of(plan: Plan, model: Checkpoint, *, texts: int | None = None) -> Ci
 
     texts: for interpreters in the clear, the same circuit with no more sequences than hold so many.
     """
+    model = in_slots(model)
     require_model(plan, model)
     shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
     return _circuit(_Made(plan.hash, shape, plan, model))
@@ -201,7 +203,7 @@ def require_model(plan: Plan, model: Checkpoint) -> None:
             f"plan of model {plan.model.name}, which committed to other weights than those of {model.name}",
             hint=f"pass the --model that the plan was made for with its {SALT_FILE}, or make the plan again",
         )
-    here = replace(model_info(model, plan.model.commitment), name=plan.model.name)
+    here = replace(model_info(in_slots(model), plan.model.commitment), name=plan.model.name)
     if wrong := [f.name for f in fields(here) if getattr(here, f.name) != getattr(plan.model, f.name)]:
         raise PlanError(
             f"plan: {wrong[0]} of the model is {getattr(plan.model, wrong[0])!s:.80}, here it is "

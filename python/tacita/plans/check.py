@@ -23,7 +23,7 @@ from tacita.plans.presets import PRESETS, can_bootstrap
 from tacita.plans.quiet import MOST, quiet
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
-from tacita.tasks.task import EVERY_TOKEN, PROBLEMS, TASKS, WORDS, labelled
+from tacita.tasks.task import EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
 
 MOST_STAGES = 32  # a layer; the circuits have up to 13
 MOST_TENSORS = 16  # named by a stage; the circuits have up to 5
@@ -89,10 +89,12 @@ def _model_rules(model: ModelInfo) -> Rules:
     yield "intermediate size", 1 <= model.intermediate <= 4 * MAX_HIDDEN
     yield "labels", len(model.labels) <= MAX_CLASSES
     yield "task", model.task in TASKS and model.problem in PROBLEMS
-    yield "labels of the task", labelled(model) and (model.task != WORDS or model.embeddings is not None)
+    worded = model.task not in (WORDS, NEXT) or model.embeddings is not None
+    yield "labels of the task", labelled(model) and worded
     if model.embeddings is not None:
+        yield "rows in reverse", model.embeddings.backwards == (model.task == NEXT)
         yield from _embedding_rules(model.embeddings)
-    yield "numbers of an answer", 1 <= _outputs(model) <= MAX_CLASSES
+    yield "numbers of an answer", 1 <= _outputs(model) <= (MAX_VOCAB if model.task == NEXT else MAX_CLASSES)
 
 
 def _embedding_rules(front: FrontConfig) -> Rules:
@@ -192,7 +194,7 @@ def _layout_rules(plan: Plan) -> Rules:
         "layout: bounds",
         all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer)),
     )
-    yield "layout: blocks of the response", response.fits(*sizes, model.hidden, bool(model.labels))
+    yield "layout: blocks of the response", response.fits(*sizes, model.hidden, _mapped(model))
     yield (
         "layout: ciphertexts",
         made(lambda: _counts(plan.layout), ShapeError)
@@ -205,9 +207,14 @@ def _layout_rules(plan: Plan) -> Rules:
 
 def _outputs(model: ModelInfo) -> int:
     """Numbers of an answer, or of a token's."""
-    if model.task == WORDS and model.embeddings is not None:
+    if model.task in (WORDS, NEXT) and model.embeddings is not None:
         return model.embeddings.vocab
     return len(model.labels) or model.hidden
+
+
+def _mapped(model: ModelInfo) -> bool:
+    """Whether a dense map gives the answer."""
+    return bool(model.labels) or model.task == NEXT
 
 
 def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:

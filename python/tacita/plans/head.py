@@ -20,7 +20,8 @@ class Head(Protocol):
     model without a classifier.
 
     normalise: whether the client divides an answer by its length. task, problem: what an answer means
-    (`tasks.task`). tokens: of every text. batch: texts in a
+    (`tasks.task`). backwards: whether a text's rows are in reverse (`blocks.sequence.latest`). tokens: of
+    every text. batch: texts in a
     request. answer: bound of an answer's magnitude, by calibration. decimals: to which answers are rounded
     before anyone sees them; step: what an answer that is normalised is rounded to before it is divided by its
     length. hash: sha256, hex, by which both sides know that they hold the same plan.
@@ -42,6 +43,8 @@ class Head(Protocol):
     def task(self) -> str: ...
     @property
     def problem(self) -> str: ...
+    @property
+    def backwards(self) -> bool: ...
     @property
     def tokens(self) -> int: ...
     @property

@@ -182,6 +182,11 @@ class Plan:
         return self.model.architecture
 
     @property
+    def backwards(self) -> bool:
+        """See `head.Head`."""
+        return bool(self.model.embeddings and self.model.embeddings.backwards)
+
+    @property
     def hidden(self) -> int:
         """Width of the model's hidden states."""
         return self.model.hidden

@@ -32,6 +32,8 @@ from tacita.plans.link import LinkSpeed
 from tacita.plans.plan import Plan
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.run.executor import Progress
+from tacita.run.resources import GB
+from tacita.server.budget import server_bytes
 from tacita.server.session import MEMORY_GB
 
 AnyPlan = Plan | TwoPartyPlan
@@ -126,3 +128,14 @@ def unknown_backend(backend: str) -> InputError:
     return InputError(
         f"no backend {backend!r} in the clear", hint=f"{' or '.join(CLEAR)}; ckks is the real thing"
     )
+
+
+def cost_of(plan: AnyPlan, requests: int) -> Progress:
+    """What so many requests will take, as the report before the first: in words and in seconds."""
+    once, each = 0.0, plan.predicted_seconds()
+    words = f"{plan.scheme}: {requests} x {each:.1f} s"
+    if isinstance(plan, Plan):
+        once, keys = plan.prediction.seconds["keygen"], plan.prediction.bytes["evaluation_keys"] / GB
+        memory = server_bytes(plan) / GB
+        words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
+    return Progress(words, 0, requests, 0.0, once + requests * each)

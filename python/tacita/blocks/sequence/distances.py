@@ -49,7 +49,7 @@ def angles(rotary: Rotary, shape: tuple[int, int], first: int = 0) -> tuple[Arra
     token has the position `first`."""
     tokens, size = shape
     turns = rotary.base ** (-2.0 * np.arange(size // 2) / size)
-    phases = np.arange(first, first + tokens)[:, None] * turns
+    phases = np.arange(first, first + tokens)[:, None] * (-turns if rotary.back else turns)
     return np.cos(phases), np.sin(phases)
 
 

@@ -49,6 +49,7 @@ from tacita.measure.one import (
 )
 from tacita.measure.own_prices import prices_here
 from tacita.measure.shapes import SHAPES, random_inputs, shaped_model
+from tacita.packings.lowered import in_slots
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
@@ -124,7 +125,8 @@ def one(
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
-        chosen = _of_model(load_model(model, pooling), tokens, read_texts(texts) or load_texts(), inputs)
+        loaded = in_slots(load_model(model, pooling))
+        chosen = _of_model(loaded, tokens, read_texts(texts) or load_texts(), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}

@@ -12,24 +12,36 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask.running import connecting
-from tacita.cli.console import err, out, shown, write_report
-from tacita.cli.options import Begin, Json, Texts, option, read_texts
+from tacita.cli.console import err, out, progress, shown, write_report
+from tacita.cli.options import (
+    PRESET_DEFAULT,
+    BackendName,
+    Begin,
+    Insecure,
+    Json,
+    Preset,
+    Texts,
+    option,
+    read_texts,
+)
 from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connect import Connection
 from tacita.cli.two_party.connection import cost_line
 from tacita.cli.two_party.writing import Written
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
+from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
 from tacita.generation.request import ROOM, TOKENS, Request
 from tacita.generation.source import Token
 
 
-class Clear(StrEnum):
-    """Interpreters that a decoder runs on so far."""
+class OneText(StrEnum):
+    """Schemes that go on behind a text."""
 
-    plain = "plain"
-    sim = "sim"
+    thor = "thor"
+    leaf = "leaf"
+    bumblebee = "bumblebee"
 
 
 @dataclass
@@ -77,26 +89,38 @@ def run(
     ] = None,
     seed: Annotated[int | None, option("--seed", help="Of the chance (default: a fresh one).", min=0)] = None,
     backend: Annotated[
-        Clear,
-        typer.Option("--backend", help="plain: floats. sim: the integers of two parties. Neither encrypts."),
-    ] = Clear.plain,
+        BackendName,
+        typer.Option(
+            "--backend",
+            help="plain: floats. sim: the integers of two parties; with --scheme thor or leaf the noise of "
+            "ciphertexts. ckks: ciphertexts, both sides on this machine.",
+        ),
+    ] = BackendName.plain,
+    scheme: Annotated[
+        OneText | None,
+        option("--scheme", help="thor, leaf: every token from ciphertexts. bumblebee: two parties, as sim."),
+    ] = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", help="Of sim, tokens that the whole text may have.", min=2)
+        int, typer.Option("--tokens", help="Of a plan, tokens that the whole text may have.", min=2)
     ] = ROOM,
+    preset: Preset = PRESET_DEFAULT,
+    allow_insecure: Insecure = False,
     begin: Begin = "",
     texts: Texts = None,
     json: Json = None,
 ) -> None:
-    """Go on behind a text with a decoder: in the clear, or by --connect with a server that sees neither the
-    text nor what comes behind it."""
+    """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
+    sees neither the text nor what comes behind it."""
     choice, timed = Choice(temperature, top_k, seed), Timed()
     stops, calibration = tuple(stop or ()), read_texts(texts)
-    asked = Request(max_tokens, stops, choice, backend.value, tokens, calibration, begin)
+    named = scheme.value if scheme else None
+    of = tokens, calibration, begin, named, preset, allow_insecure
+    asked = Request(max_tokens, stops, choice, backend.value, *of)
     if connection is None:
-        _told(timed, started(_folder(model), prompt, asked))
+        _told(timed, _here(_folder(model), prompt, asked))
         write_report(json, timed.report())
     else:
-        _require_nothing(model, backend, begin, texts)
+        _require_nothing(model, backend, scheme, begin, texts)
         _connected(timed, prompt, asked, connection, json)
     if not all(token.sound for token in timed.tokens):
         err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
@@ -128,9 +152,19 @@ def _folder(model: Path | None) -> Path:
     return model
 
 
-def _require_nothing(model: Path | None, backend: Clear, begin: str, texts: Path | None) -> None:
+def _here(model: Path, prompt: str, asked: Request) -> Iterator[Token]:
+    """On this machine. On ciphertexts the cost is said, and bars show the work."""
+    with progress("plan") as report:
+        told = Shown(report, lambda now: err.print(now.stage, soft_wrap=True), progress)
+        return started(model, prompt, asked, told)
+
+
+def _require_nothing(
+    model: Path | None, backend: BackendName, scheme: OneText | None, begin: str, texts: Path | None
+) -> None:
     """Raises InputError for what the server decides."""
-    given = {"--model": model, "--backend sim": backend is Clear.sim, "--begin": begin, "--texts": texts}
+    chosen = backend is not BackendName.plain
+    given = {"--model": model, "--backend": chosen, "--scheme": scheme, "--begin": begin, "--texts": texts}
     if named := [name for name, value in given.items() if value]:
         raise InputError(
             f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tacita.errors import CheckpointError
 from tacita.front.front import ImageConfig
-from tacita.models.base import EVERY_TOKEN, LAST, NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
+from tacita.models.base import EVERY_TOKEN, LAST, LATEST, NEXT, PROBLEMS, SINGLE_LABEL, TASKS, TEXT, WORDS
 from tacita.omitted import AT_DEFAULT
 from tacita.tasks.task import labelled
 
@@ -51,7 +51,12 @@ class EncoderConfig:
     @property
     def last_token(self) -> bool:
         """Whether only the last token is read."""
-        return self.pooling == LAST
+        return self.pooling in (LAST, LATEST)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether rows are in reverse, the last token first: see `blocks.sequence.latest`."""
+        return self.pooling == LATEST
 
     @property
     def every_token(self) -> bool:

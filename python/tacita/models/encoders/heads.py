@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tacita.blocks.base import Blocks, Dense, Norm, T
 from tacita.errors import PlanError
-from tacita.models.base import EVERY_TOKEN, LAST
+from tacita.models.base import EVERY_TOKEN, LAST, LATEST
 from tacita.models.encoders.config import EncoderConfig
 
 A = TypeVar("A")  # an interpreter's answer
@@ -16,7 +16,7 @@ A = TypeVar("A")  # an interpreter's answer
 POOLINGS = ("pooler", "cls", "mean")
 WITHOUT_POOLER = ("cls", "mean", EVERY_TOKEN)
 ALL = (*POOLINGS, EVERY_TOKEN)
-DECODER = (LAST,)
+DECODER = (LAST, LATEST)
 # what an architecture gives
 MODEL, CLASS, EACH, ANSWER, FILL, CAUSAL = "model", "class", "tokens", "span", "words", "next"
 HEADS = {
@@ -66,7 +66,7 @@ def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
             return b.mean(x, "mean")
         case "none":
             return x
-        case "last":
+        case "last" | "latest":
             return b.take(x, -1)
         case unknown:
             raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join((*ALL, *DECODER))}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.graph import Graph
-from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
@@ -67,7 +67,7 @@ class ColumnParts:
     """
 
     packing: ClassVar[str] = "columns"
-    options: ClassVar[frozenset[str]] = frozenset({GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
+    options: ClassVar[frozenset[str]] = frozenset({GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
 
     def __init__(
         self,

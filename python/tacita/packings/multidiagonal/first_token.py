@@ -114,7 +114,11 @@ class FirstTokenAttention:
     def seen(self) -> list[Array] | None:
         """Of a limited reach: 1 at the keys that query 0 sees."""
         seen = self.positional.seen
-        return None if seen is None else [self._by_key(np.tile(seen[0], (self.layout.heads, 1)))]
+        return (
+            None
+            if seen is None or not self.positional.kept_from(0)
+            else [self._by_key(np.tile(seen[0], (self.layout.heads, 1)))]
+        )
 
     def _by_key(self, table: Array) -> Array:
         """(heads, keys or 1) -> at token j of a diagonal that of key j; zero where there is no head."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 from tacita.omitted import AT_DEFAULT
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
-from tacita.packings.one_text.response import OneTextResponse, read_tokens
+from tacita.packings.one_text.response import OneTextResponse, blocks_of, read_tokens
 from tacita.packings.response import Answer
 from tacita.packings.sizes import ceil_power, refuse
 
@@ -54,4 +54,5 @@ class DiagonalResponse(OneTextResponse):
         token."""
         if self.rows != 1:
             return (self.slots, self.rows) == (slots, tokens)
-        return (self.slots, self.width, self.apart) == (slots, ceil_power(hidden), classes)
+        blocks = blocks_of(slots, ceil_power(hidden), self.size, dense=classes)
+        return self.slots == slots and (self.width, self.apart) == blocks

@@ -18,7 +18,7 @@ from tacita.approx.spec import Spec
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.base import FeedForward as FeedForwardNode
 from tacita.blocks.graph import Graph
-from tacita.blocks.options import GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
+from tacita.blocks.options import GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED
 from tacita.blocks.weights import Weights
 from tacita.packings.arrays import Array
 from tacita.packings.base import Block, Held, Operation, Probe, Readers, Target, heads_of, refuse_node
@@ -69,7 +69,7 @@ class OneTextParts(ABC, Generic[L]):
     """
 
     packing: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset({GATE, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
+    options: ClassVar[frozenset[str]] = frozenset({GATE, GROUPED, NORMED, REACH, RELATIVE, ROTARY, UNCENTRED})
     answered: ClassVar[type[OneTextResponse]]
 
     def __init__(

@@ -23,9 +23,23 @@ import numpy as np
 from tacita.omitted import AT_DEFAULT
 from tacita.packings.arrays import Array
 from tacita.packings.response import Answer
-from tacita.packings.sizes import is_power, refuse
+from tacita.packings.sizes import ceil_power, is_power, refuse
 
 Place = tuple[int, int]  # ciphertext, slot
+
+
+def blocks_of(slots: int, period: int, size: int, *, dense: bool) -> tuple[int, bool]:
+    """Width of a block, and whether numbers lie apart, of an answer read from a vector of this period.
+
+    dense: whether a dense map gives the numbers. Of few, each has a block, in which products are summed up;
+    of more than slots have blocks for, as of a vocabulary, they lie side by side.
+
+    >>> blocks_of(2048, 32, 2, dense=True), blocks_of(2048, 32, 2000, dense=True)
+    ((32, True), (512, False))
+    """
+    if not dense or (2 * size + 1) * period <= slots:
+        return period, dense
+    return min(ceil_power(max(size, period)), slots // 4), False
 
 
 @dataclass(frozen=True)

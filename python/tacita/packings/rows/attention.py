@@ -77,7 +77,7 @@ class Attention:
     ) -> Attention:
         """layout: of x, with copies. windows: from `head_windows`."""
         query_key, query_key_bias = _query_key(weights, layout, windows, specs)
-        early = Early.of(specs, MIXING)
+        early = Early.of(specs, MIXING, limited=weights.positional.seen is not None)
         specs = early.specs(specs) if early else specs
         factor = context_scale(specs) * (early.context if early else 1.0)
         value, value_bias = _value(weights, layout, windows, factor * specs.entry, factor)

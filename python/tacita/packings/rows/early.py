@@ -43,14 +43,14 @@ class Early:
     squarings: int
 
     @staticmethod
-    def of(specs: AttentionSpecs, mixing: int) -> Early | None:
+    def of(specs: AttentionSpecs, mixing: int, *, limited: bool = False) -> Early | None:
         """As many as it takes, or as fit between two bootstraps; None for none. mixing: levels from
-        exponentials to sums."""
+        exponentials to sums. limited: whether the exponentials take one more, for a limited reach."""
         spec = specs.inverse
         if not isinstance(spec, GoldschmidtSpec):
             return None
         needed, wanted = (_iterations(spec, share) for share in (NOISY, QUIET))
-        room, squarings = BETWEEN - mixing - free_depth(specs.exp), 0
+        room, squarings = BETWEEN - mixing - free_depth(specs.exp) - limited, 0
         if needed > room and (later := _squarings(specs.exp, spec)):
             room, squarings = BETWEEN - mixing - later, later
         steps = min(wanted, room) if needed else 0

@@ -75,7 +75,7 @@ class FirstTokenAttention:
         size = weights.query.shape[0] // heads
         context, vector = context_layout(windows, size), VectorLayout(layout.shape.slots, layout.size)
         f = float(np.sqrt(Stored.input_of(specs.exp).scale / np.sqrt(size)))
-        early = Early.of(specs, MIXING)
+        early = Early.of(specs, MIXING, limited=weights.positional.kept_from(0))
         specs = early.specs(specs) if early else specs
         g, places = context_scale(specs), list(context.home)
         back = 1.0 / (divide_factor(specs.inverse) * g * specs.exit)
@@ -160,8 +160,8 @@ class FirstTokenAttention:
 
     @property
     def seen(self) -> list[Array] | None:
-        """Of a limited reach: 1 at the keys that query 0 sees, in all ciphertexts alike."""
-        if self.positional.seen is None:
+        """Of a reach that keeps keys from query 0: 1 at those that it sees, in all ciphertexts alike."""
+        if self.positional.seen is None or not self.positional.kept_from(0):
             return None
         return [np.repeat(self.positional.seen[0], self.layout.shape.window)] * len(self.windows)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from tacita.packings.arrays import Array
-from tacita.packings.one_text.response import OneTextResponse, read_tokens
+from tacita.packings.one_text.response import OneTextResponse, blocks_of, read_tokens
 from tacita.packings.response import Answer
 from tacita.packings.rows.layout import FeatureLayout, RowsShape
 from tacita.packings.sizes import ceil_power, refuse
@@ -46,5 +46,6 @@ class RowsResponse(OneTextResponse):
         vector's; or an answer for every token."""
         if self.rows != 1:
             return (self.slots, self.rows, self.width) == (slots, tokens, slots // tokens)
-        widths = (slots // tokens, ceil_power(hidden))
-        return self.slots == slots and self.width in widths and self.apart == classes
+        blocks = blocks_of(slots, ceil_power(hidden), self.size, dense=classes)
+        known = ((slots // tokens, classes), blocks)
+        return self.slots == slots and (self.width, self.apart) in known

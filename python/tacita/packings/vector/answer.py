@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tacita.packings.arrays import Array, Diagonal
-from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.one_text.response import OneTextResponse, blocks_of
 from tacita.packings.rotations import rotate_sum
 from tacita.packings.sizes import refuse
 from tacita.packings.vector.layout import VectorLayout
@@ -21,7 +22,8 @@ Cts = tuple[Ct, ...]
 class Answering:
     """Pooled ciphertexts -> response ciphertexts. plan: one ciphertext (logits) or one per pooled ciphertext.
 
-    width: slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias.
+    width: slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias; none where
+    there is nothing to cut or to add.
     """
 
     response: OneTextResponse
@@ -34,9 +36,9 @@ class Answering:
         """pooled / entry, and the norm check of `operations.norm_check` -> the response."""
         out = be.linear(pooled, self.plan)
         if self.keep:
-            out = [
-                be.add_vector(be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0]), self.bias[0])
-            ]
+            out = [be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0])]
+        if self.bias:
+            out = [be.add_vector(ct, shift) for ct, shift in zip(out, self.bias, strict=True)]
         out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
         return tuple(out)
 
@@ -61,15 +63,48 @@ def vector_logits(
     """weight (classes, hidden). entry: bound of the vector; bound: of the logits. Two levels.
 
     Period t holds the products of row t, then row t again; a sum over a period leaves logit t at its first
-    slot. Raises ShapeError for more classes than periods hold twice.
+    slot. More classes than periods hold twice are `wide_logits`.
     """
+    _, apart = blocks_of(layout.slots, layout.period, len(bias), dense=True)
+    if not apart:
+        return wide_logits(kind, weight, bias, layout, entry, bound)
     rows = np.vstack([weight, weight]) * (entry / bound)
-    if len(rows) * layout.period > layout.slots:
-        raise refuse("vector", f"{len(weight)} classes", "use a larger ring")
     rest = np.zeros(layout.slots - rows.shape[0] * layout.period)
     flat = np.concatenate([*(layout.vector(row) for row in rows), rest])
     response = kind(layout.slots, layout.period, len(bias), True, bound)
     return answer_logits(response, {(0, 0, 0): flat}, 1, bias)
+
+
+def wide_logits(
+    kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
+) -> Answering:
+    """The logits of many classes, side by side: as many diagonals a ciphertext as the vector's period has
+    slots. Arguments: as of `vector_logits`. One level. Raises ShapeError for a vector that is too long."""
+    width, _ = blocks_of(layout.slots, layout.period, len(bias), dense=True)
+    response = kind(layout.slots, width, len(bias), False, bound)
+    response.check()
+    if width < layout.period:
+        raise refuse("vector", f"{len(bias)} numbers of {layout.size} features", "use a larger ring")
+    short = response.count * width - len(bias)
+    rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
+    blocks = rows.reshape(response.count, width, layout.period)
+    plans = {(ct, 0, k): row for ct, block in enumerate(blocks) for k, row in _twice(block, layout)}
+    shift = np.pad(bias / bound, (0, short)).reshape(response.count, width)
+    plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=response.count)
+    return Answering(response, plan, 1, (), tuple(_padded(np.tile(part, 2), layout.slots) for part in shift))
+
+
+def _twice(rows: Array, layout: VectorLayout) -> Iterator[tuple[int, Array]]:
+    """(rotation, diagonal) of the products of a vector with these rows (width, period), and with them
+    again."""
+    slot = np.arange(2 * len(rows))
+    for step in range(layout.period):
+        yield step, _padded(rows[slot % len(rows), (slot + step) % layout.period], layout.slots)
+
+
+def _padded(values: Array, slots: int) -> Array:
+    """Zeros behind them."""
+    return np.concatenate([values, np.zeros(slots - len(values))])
 
 
 def vector_features(kind: type[OneTextResponse], layout: VectorLayout, entry: float) -> Answering:

@@ -112,6 +112,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     known = all(0 <= token < config.vocab for token in plan.begin)
     yield "beginning", not plan.begin or (config.last_token and known and len(plan.begin) < room)
     # padded on its left, a text begins at a place that only its client knows
+    yield "rows in reverse", not config.backwards
     yield "hidden positions", not (plan.embedding and config.last_token and config.position_table)
     if plan.embedding:
         yield from _embedding_rules(plan.embedding, formats)

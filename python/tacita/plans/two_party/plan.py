@@ -91,6 +91,11 @@ class TwoPartyPlan:
         return tuple(self.config.labels)
 
     @property
+    def backwards(self) -> bool:
+        """See `head.Head`: nothing is laid in slots."""
+        return False
+
+    @property
     def normalise(self) -> bool:
         """Whether the client divides an answer by its length."""
         return bool(self.config.normalise)

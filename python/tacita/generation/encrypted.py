@@ -1,0 +1,107 @@
+"""Next tokens from ciphertexts: the client encrypts the whole text, the server runs the decoder on it, the
+client decrypts the logits and chooses.
+
+    request:   all tokens so far, padded to the plan's, encrypted: the server learns neither text nor length
+    response:  the logits of the next token
+
+Nothing is kept between two tokens, so each costs what the first does, and one request shape serves for any
+length. Keys and values could be kept as ciphertexts; docs/decisions/0032 says what that would take.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.api import classify_locally
+from tacita.checkpoint import Checkpoint
+from tacita.front.embed import embedded
+from tacita.generation.choice import Choice
+from tacita.generation.request import Request
+from tacita.plans.plan import Plan
+from tacita.protocol.files import Workdir
+from tacita.protocol.public_folder import public_of
+from tacita.schemes.base import CLEAR, Place, Report, no_bar, silent
+from tacita.schemes.registry import scheme_of
+from tacita.tasks.answer import Answer
+
+Array = NDArray[np.float64]
+Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Who is told what of generation on ciphertexts. plan: of planning. cost: once, what all tokens will
+    take. bar: of each step by its title (`schemes.base.Place`)."""
+
+    plan: Report = silent
+    cost: Report = silent
+    bar: Callable[[str], AbstractContextManager[Report]] = no_bar
+
+
+SILENT = Shown()
+
+
+class Encrypted:
+    """A `source.Source`. model: the client's part of it, its tables of words and positions."""
+
+    def __init__(self, model: Checkpoint, ask: Ask, choice: Choice) -> None:
+        self._model, self._ask, self._choice = model, ask, choice
+        self._ids: list[int] = []
+        self._chance, self.sound = np.random.default_rng(choice.seed), True
+
+    def first(self, prompt: Sequence[int]) -> int:
+        """See the contract."""
+        self._ids = list(prompt)
+        return self._chosen()
+
+    def next(self, token: int) -> int:
+        """See the contract."""
+        self._ids.append(token)
+        return self._chosen()
+
+    def _chosen(self) -> int:
+        answer = self._ask(embedded(self._model, self._ids, [0] * len(self._ids)))
+        self.sound = self.sound and not answer.warnings
+        return self._choice.of(answer.vector, self._chance)
+
+
+@contextmanager
+def asking(plan: Plan, model: Checkpoint, asked: Request, shown: Shown) -> Iterator[Ask]:
+    """One text after another on the plan's circuit, of ckks in a temporary folder. Raises ResourceError."""
+    if asked.backend in CLEAR:
+        yield partial(_in_the_clear, plan, model, asked.backend)
+        return
+    with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+        place = Place(Path(folder), allow_insecure=asked.allow_insecure, bar=shown.bar)
+        yield _privately(plan, model, place)
+
+
+def _in_the_clear(plan: Plan, model: Checkpoint, backend: str, rows: Array) -> Answer:
+    return classify_locally(plan, model, hidden_states=rows, backend=backend)
+
+
+def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
+    """Both sides, on files of the place; keys are made first."""
+    scheme, files, insecure = scheme_of(plan.scheme), Workdir(place.folder), place.allow_insecure
+    client = scheme.client(public_of(plan, model), files, allow_insecure=insecure)
+    options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}
+    server = scheme.server(plan, model, files, **options)
+    with place.bar("keygen") as report:
+        client.keygen(report)
+
+    def ask(rows: Array) -> Answer:
+        client.encrypt(hidden_states=rows)
+        with place.bar("evaluate") as report:
+            server.evaluate(report)
+        found: Answer = client.decrypt()
+        return found
+
+    return ask

@@ -18,7 +18,8 @@ TOKENS, ROOM = 64, 128  # to be written; that a text may have
 
 @dataclass(frozen=True)
 class Request:
-    """What is generated, however: see `generate`. texts: of calibration, None for those of the package."""
+    """What is generated, however: see `generate`. texts: of calibration, None for the model's own or
+    the package's."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connect import Connection
 from tacita.cli.two_party.connection import cost_line
 from tacita.cli.two_party.writing import Written
+from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
 from tacita.generation.generate import started
@@ -65,7 +66,11 @@ def run(
     connection: Connection | None,
     prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
     model: Annotated[
-        Path | None, option("--model", help="Hugging Face folder of a decoder, or a GGUF file.")
+        Path | None,
+        option(
+            "--model",
+            help="Hugging Face folder of a decoder, or a GGUF file (default: the package's austen-tiny).",
+        ),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
     temperature: Annotated[
@@ -93,7 +98,7 @@ def run(
     stops, calibration = tuple(stop or ()), read_texts(texts)
     asked = Request(max_tokens, stops, choice, backend.value, tokens, calibration, begin)
     if connection is None:
-        _told(timed, started(_folder(model), prompt, asked))
+        _told(timed, started(model or DEFAULT_DECODER, prompt, asked))
         write_report(json, timed.report())
     else:
         _require_nothing(model, backend, begin, texts)
@@ -120,12 +125,6 @@ def _connected(timed: Timed, prompt: str, asked: Request, how: Connection, json:
         if timed.tokens:
             write_report(json, timed.report() | written.cost)
     out.print(f"session: {cost_line(written.cost, sum(timed.seconds))}", soft_wrap=True)
-
-
-def _folder(model: Path | None) -> Path:
-    if model is None:
-        raise InputError("generate: no model", hint="--model FOLDER, or --connect HOST:PORT")
-    return model
 
 
 def _require_nothing(model: Path | None, backend: Clear, begin: str, texts: Path | None) -> None:

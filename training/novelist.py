@@ -171,7 +171,7 @@ def read_weights(folder: Path, pieces: int) -> Decoder:
 
 
 def report(model: Decoder, held_out: list[np.ndarray], size: int) -> None:
-    """Perplexity, bits a byte of a held-out part of `size` bytes, and ranges, as the folder has it in fp16."""
+    """Perplexity, bits a byte of a held-out part of `size` bytes, and ranges, of the folder's fp16."""
     loss, tokens = held_out_loss(model, held_out), sum(len(sequence) - 1 for sequence in held_out)
     bits = loss * tokens / math.log(2) / size
     print(f"held out: perplexity {math.exp(loss):.2f} on {tokens} tokens, {bits:.3f} bits a byte")
@@ -195,7 +195,8 @@ def main() -> None:
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     texts, held_texts = novels.load(args.package)
-    tokenizer = make_tokenizer(texts, args.pieces)
+    own = str(args.out / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(own) if args.check else make_tokenizer(texts, args.pieces)
     sequences, held_out = (encode(tokenizer, part, Shape().positions) for part in (texts, held_texts))
     print(f"{len(texts)} passages, {sum(map(len, sequences))} tokens; held out {len(held_texts)}", flush=True)
     if args.samples:

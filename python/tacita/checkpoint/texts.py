@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from tacita.errors import InputError
+from tacita.errors import CheckpointError, InputError
 
 FILE = "calibration.txt"  # also in a model's folder: texts of the kind that it was made for
 MAX_TEXT_BYTES = 16 << 20
@@ -37,6 +37,9 @@ def _read(path: Path) -> str:
 
 
 def own_texts(folder: Path) -> tuple[str, ...]:
-    """Those that came with the model of this folder, none without the file. Raises InputError."""
+    """Those that came with the model of this folder, none without the file. Raises CheckpointError."""
     path = folder / FILE
-    return load_texts(path) if path.is_file() else ()
+    try:
+        return load_texts(path) if path.is_file() else ()
+    except InputError as error:
+        raise CheckpointError(str(error), hint=error.hint) from None

@@ -52,7 +52,7 @@ class PoolingName(StrEnum):
     mean = "mean"
 
 
-Model = Annotated[Path, option("--model", help="Hugging Face folder of the classifier.")]
+Model = Annotated[Path, option("--model", help="Hugging Face folder of the model, or a shipped one's name.")]
 Pooling = Annotated[
     PoolingName | None,
     option(

@@ -1,6 +1,6 @@
 """Generation in one line: a prompt -> tokens, as they come.
 
-    for token in tacita.generate("It was a truth", model="path/to/folder"):  # default: a model of Jane Austen
+    for token in tacita.generate("Emma could not", model="path/to/folder"):  # default: a model of Jane Austen
         print(token.text, end="")
 
 Nothing here is encrypted: "plain" computes the model in floats, and "sim" in the integers of two parties,

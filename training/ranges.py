@@ -20,16 +20,16 @@ LIMITS = {
 }
 
 
-def excess(kind: str, value: torch.Tensor) -> torch.Tensor:
+def excess(kind: str, value: torch.Tensor, limits=LIMITS) -> torch.Tensor:
     """Squared distance outside the interval, summed, per row of the batch."""
-    low, high = LIMITS[kind]
+    low, high = limits[kind]
     x = value.clamp_min(1e-9).log() if kind == "variance" else value
     return ((x - high).relu() ** 2 + (low - x).relu() ** 2).sum() / value.shape[0]
 
 
-def penalty(watch: Watch) -> torch.Tensor:
+def penalty(watch: Watch, limits=LIMITS) -> torch.Tensor:
     """Sum of the excesses of everything seen in one forward pass."""
-    return sum(excess(kind, v) for kind, values in watch.seen.items() for v in values)
+    return sum(excess(kind, v, limits) for kind, values in watch.seen.items() for v in values)
 
 
 def with_padding_rows(ids, mask, extra: int, last: int, generator: torch.Generator):

@@ -85,7 +85,8 @@ Files = Literal["thor", "leaf", "arion", "moai"]
 def load(
     folder: Path | str = DEFAULT_MODEL, *, pooling: str | None = None, embeddings: bool = True
 ) -> Checkpoint:
-    """The model of a Hugging Face folder, by default the one that comes with the package.
+    """The model of a Hugging Face folder, or of a name that comes with the package ("sst2-tiny", the
+    default; "austen-tiny").
 
     pooling: what an embedding is read from: "pooler", "cls" or "mean" (default: what the folder says).
     embeddings: False for a model that starts from hidden states. Raises CheckpointError.

@@ -71,12 +71,12 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
             assert archive.read(name) == path.read_bytes(), f"{name} is another in the wheel: make wheel"
 
 
-def test_it_is_imported_from_there_with_its_model(installed: Path) -> None:
+def test_it_is_imported_from_there_with_its_models(installed: Path) -> None:
     found = run(
         installed,
         "python",
         "-c",
-        "from tacita import _native, data; print(_native.__file__, data.DEFAULT_MODEL)",
+        "from tacita import _native, data; print(_native.__file__, data.DEFAULT_MODEL, data.DEFAULT_DECODER)",
     )
     assert found.returncode == 0, found.stderr
     for path in found.stdout.split():

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_austen import ENDED, WRITTEN
+from test_austen import PROMPT as OPENING
 from test_decoder_folders import LLAMA, WORDS, written
 from test_two_party_processes import SECONDS, Served, own_cache, serving
 from tiny_decoders import llama
 
 import tacita
+from tacita.checkpoint import load
+from tacita.checkpoint.texts import FILE
+from tacita.data import DEFAULT_DECODER
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -50,6 +55,29 @@ def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
     assert "".join(token.text for token in wanted) in done.stdout
     assert "expected: " in done.stdout and "for a token behind it" in done.stdout
     assert server.says("session of 1 text, answered")
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of the package's decoder, by its name, calibrated as by default."""
+    folder, texts = tmp_path_factory.mktemp("shipped"), DEFAULT_DECODER / FILE
+    more = ("--new-certificate", str(folder / "pem"), "--tokens", "96", "--texts", str(texts))
+    with serving(folder, *more, given_model=Path(DEFAULT_DECODER.name)) as served:
+        yield served
+
+
+def test_the_shipped_model_writes_what_it_writes_in_floats(shipped: Served) -> None:
+    done = generate(shipped, OPENING, "--max-tokens", "24")
+    assert done.returncode == 0, done.stderr + shipped.output
+    assert WRITTEN in done.stdout  # as one line: nothing of the session stands between its tokens
+
+
+def test_the_shipped_model_may_end_a_text_at_once(shipped: Served, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = generate(shipped, ENDED, "--max-tokens", "9", "--json", str(report))
+    assert done.returncode == 0, done.stderr + shipped.output
+    found = json.loads(report.read_text())
+    assert found["tokens"] == list(load(DEFAULT_DECODER).config.ends) and found["text"] == ""
 
 
 def test_prompts_at_the_limit_and_over_it(server: Served) -> None:

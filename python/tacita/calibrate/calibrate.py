@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +34,8 @@ from tacita.calibrate.temper import choose_temperatures, tempered, untempered
 from tacita.calibrate.walk import Progress as Progress
 from tacita.calibrate.walk import row_samples, walk
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError, PlanError
+from tacita.checkpoint.texts import load_texts as load_texts
+from tacita.errors import PlanError
 from tacita.front.embed import Text
 from tacita.models.registry import Config, attentions, nodes
 from tacita.packings.layouts import NONE, Estimates
@@ -47,7 +46,6 @@ from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED
 Array = NDArray[np.float64]
 
 MARGIN = 0.1
-MAX_TEXT_BYTES = 16 << 20
 SAMPLED = 2000  # inputs of a function that a sample adds to its density, about
 MOST_SAMPLED = 1_000_000  # of all samples together
 MOST_FOR_ROWS = 1000  # samples that row estimates are fitted to
@@ -123,29 +121,9 @@ def survey(
     return Survey(calibration, counted(FOLDS if tested else NOT_ESTIMATED, tested))
 
 
-def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
-    """One text a line, `#` lines left out; default: the shipped file. Errors: InputError (absent, too
-    large, empty).
-    """
-    shipped = resources.files("tacita.data").joinpath("calibration.txt")
-    content = shipped.read_text(encoding="utf-8") if path is None else _read(Path(path))
-    texts = tuple(line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#"))
-    if not texts:
-        raise InputError(f"load_texts: {path} holds no text", hint="one text a line")
-    return texts
-
-
-def _read(path: Path) -> str:
-    if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
-        raise InputError(
-            f"load_texts: {path} is absent or over {MAX_TEXT_BYTES} bytes", hint="one text a line"
-        )
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"load_texts: {path} is not UTF-8 ({error.reason})", hint="save it as UTF-8"
-        ) from None
+def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What is calibrated on where the user brings nothing: the model's own texts, else the package's."""
+    return checkpoint.texts or load_texts()
 
 
 @dataclass(frozen=True)
@@ -184,7 +162,7 @@ def _samples(
     if not 0.0 <= margin <= 1.0:
         raise PlanError(f"calibrate: margin {margin}", hint="it is a share of the interval, from 0 to 1")
     if texts is None and not given:
-        texts = load_texts()
+        texts = texts_for(checkpoint)
     found = Samples.of(checkpoint, tokens, texts or (), given, behind)
     if not len(found):
         raise PlanError("calibrate: no sample", hint="pass texts or hidden states")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint.config import read_config
 from tacita.checkpoint.gguf.place import gguf_of
+from tacita.checkpoint.texts import own_texts
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.checkpoint.weights import open_weights, read_tensors
+from tacita.data import shipped
 from tacita.errors import CheckpointError
 from tacita.front.limits import MAX_POSITIONS
 from tacita.front.tensors import check_tensors
@@ -33,7 +35,7 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Checkpoint:
     """A checked model. tensors: read-only float64 arrays by name (see `models`). tokenizer: None without
-    one.
+    one. texts: that came with it, to calibrate on where the user brings none.
 
     sha256: hex, of the configuration and all tensors; the same weights in another file format have the same
     hash.
@@ -44,11 +46,13 @@ class Checkpoint:
     tensors: Mapping[str, Array] = field(repr=False)
     tokenizer: Tokenizer | None = field(repr=False, compare=False)
     sha256: str
+    texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
 def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = True) -> Checkpoint:
-    """Read config.json, then the weights (`checkpoint.weights`) and the tokenizer (`checkpoint.vocabulary`)
-    of `folder`, or a GGUF file, which holds all three.
+    """Read config.json, then the weights (`checkpoint.weights`), the tokenizer (`checkpoint.vocabulary`) and
+    texts (`checkpoint.texts`) of `folder`, or a GGUF file, which holds the first three. Where there is no
+    such folder, the name of a model that comes with the package means that one.
 
     pooling: "pooler", "cls" or "mean" (see `models`); by default what the folder says: a classifier's own;
     else the files of sentence-transformers; else the pooler, if its weights are there. The user's word goes
@@ -56,16 +60,27 @@ def load(folder: str | Path, *, pooling: str | None = None, embeddings: bool = T
     states; embedding tables and tokenizer are not needed. Errors: CheckpointError naming the file, the tensor
     or field, both values, and a hint.
     """
-    path = Path(folder)
-    if not path.is_dir() and gguf_of(path) is None:
-        raise CheckpointError(f"load: {path} is not a folder", hint="pass a local Hugging Face model folder")
+    path = _found(Path(folder))
     config = read_config(path, pooling, embeddings, lambda: open_weights(path).names)
     check(config)
     stored = open_weights(path)
     longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
     tensors = read_tensors(stored, module_of(config).names(config), tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
-    return from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
+    made = from_tensors(config, tensors, tokenizer, name=path.resolve().name, where=stored.where)
+    return replace(made, texts=own_texts(path)) if path.is_dir() else made
+
+
+def _found(path: Path) -> Path:
+    """A folder or a GGUF file, before the shipped model of that name. Raises CheckpointError for neither."""
+    if path.is_dir() or gguf_of(path) is not None:
+        return path
+    if str(path) not in (known := shipped()):
+        raise CheckpointError(
+            f"load: {path} is not a folder",
+            hint=f"pass a local Hugging Face model folder, or one of {', '.join(known)}",
+        )
+    return known[str(path)]
 
 
 def from_tensors(

@@ -52,7 +52,7 @@ class PoolingName(StrEnum):
     mean = "mean"
 
 
-Model = Annotated[Path, option("--model", help="Hugging Face folder of the classifier.")]
+Model = Annotated[Path, option("--model", help="Hugging Face folder of the model, or a shipped one's name.")]
 Pooling = Annotated[
     PoolingName | None,
     option(
@@ -99,9 +99,9 @@ Texts = Annotated[
     Path | None,
     option(
         "--texts",
-        help="Calibration sentences, one per line (default: the package's). The plan, which the other side "
-        "reads, publishes the "
-        "extremes that the model takes on them, to 8 bits: a single unusual sentence shows. "
+        help="Calibration sentences, one per line (default: the model's own, else the package's). The "
+        "plan, which the other side reads, publishes the extremes that the model takes on them, to 8 bits: a "
+        "single unusual sentence shows. "
         "Of 500 lines or more every fifth is held out, to say how often texts leave the intervals.",
     ),
 ]

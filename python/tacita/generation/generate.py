@@ -1,6 +1,6 @@
 """Generation in one line: a prompt -> tokens, as they come.
 
-    for token in tacita.generate("The capital of France is", model="path/to/folder"):
+    for token in tacita.generate("Emma could not", model="path/to/folder"):  # default: a model of Jane Austen
         print(token.text, end="")
 
 Without a scheme nothing is encrypted: "plain" computes the model in floats, and "sim" in the integers of two
@@ -16,6 +16,7 @@ from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
 from tacita.client.dictation import padded_slots
 from tacita.client.two_party import TwoPartyClient
+from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.front.embed import Text, tokenize
 from tacita.generation.choice import Choice
@@ -36,7 +37,7 @@ from tacita.tasks.kinds import require_kind
 def generate(
     prompt: str,
     *,
-    model: Model | TwoPartyClient,
+    model: Model | TwoPartyClient = DEFAULT_DECODER,
     max_tokens: int = TOKENS,
     temperature: float = 0.0,
     top_k: int = 0,
@@ -58,8 +59,9 @@ def generate(
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
-    shares (`Wish.begin`). model: a folder, a checkpoint, or a client of a server that has it; then
-    temperatures go up to 8, there is no top_k and no seed, and the server has decided on the rest.
+    shares (`Wish.begin`). model: a folder, the name of a shipped model, a checkpoint, or a
+    client of a server that has it; then temperatures go up to 8, there is no top_k and no seed, and the
+    server has decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.

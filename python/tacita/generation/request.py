@@ -20,8 +20,8 @@ TOKENS, ROOM = 64, 128  # to be written; that a text may have
 
 @dataclass(frozen=True)
 class Request:
-    """What is generated, however: see `generate`. texts: of calibration, None for those of the package.
-    scheme: on ciphertexts, one of `ONE_TEXT`; None for the model in the clear."""
+    """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
+    package's. scheme: on ciphertexts, one of `ONE_TEXT`; None for the model in the clear."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()

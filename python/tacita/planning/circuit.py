@@ -11,7 +11,7 @@ import numpy as np
 
 from tacita.approx.fit import FitError, Interval
 from tacita.blocks.shapes import function_of
-from tacita.calibrate.calibrate import Calibration, Sample, Survey, load_texts, survey
+from tacita.calibrate.calibrate import Calibration, Sample, Survey, survey, texts_for
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
@@ -280,7 +280,7 @@ def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Sha
 def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Sequence[Sample]:
     """The first texts that fit, embedded; where none does, the first rows of the first that the model has
     positions for."""
-    chosen = texts if texts is not None else load_texts()
+    chosen = texts if texts is not None else texts_for(model)
     fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
     longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)
     return fitting or [pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens) for hidden, mask in longer]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
 from tacita.blocks.weights import Weights
-from tacita.calibrate.calibrate import MARGIN, Calibration, Progress, calibrate, load_texts
+from tacita.calibrate.calibrate import MARGIN, Calibration, Progress, calibrate, texts_for
 from tacita.calibrate.hidden_embedding import hidden_embedding, power_above
 from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, FileError, InputError, ShapeError
@@ -81,7 +81,7 @@ def _calibrated(
             behind=begin,
         )
         return None, found, {}
-    texts = load_texts() if wish.texts is None else wish.texts
+    texts = texts_for(checkpoint) if wish.texts is None else wish.texts
     embedding, norms, samples = hidden_embedding(checkpoint, wish.tokens, list(texts), MARGIN)
     found = calibrate(checkpoint, wish.tokens, hidden_states=samples, progress=progress, temper=False)
     return embedding, found, norms

@@ -57,9 +57,9 @@ class Wish:
     computed by bootstraps), arion, moai (a batch), bumblebee (two parties), auto (the quickest by estimate);
     None for thor, or auto where several texts are expected. inputs: texts to expect; a batch is shaped for
     them (default: one for auto, and as many as one lane holds for a batch). objective: what auto keeps short;
-    None for throughput of several texts, latency of one. texts: calibration sentences (default: those shipped
-    with the package). hidden_states: (states, mask) pairs to calibrate on in place of texts. link: between
-    client and server; without one auto cannot weigh bumblebee.
+    None for throughput of several texts, latency of one. texts: calibration sentences (default: those of the
+    model's folder, else the package's). hidden_states: (states, mask) pairs to calibrate on in place of
+    texts. link: between client and server; without one auto cannot weigh bumblebee.
 
     preset: encryption parameters by name, or "leveled" for the smallest secure ring on which the circuit
     fits without bootstrapping. packing: rows (thor's default) or multidiagonal for thor,

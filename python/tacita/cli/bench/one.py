@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from tacita import api
-from tacita.calibrate.calibrate import load_texts
+from tacita.calibrate.calibrate import texts_for
 from tacita.checkpoint import Checkpoint, embed
 from tacita.cli.bench.worst import show_worst
 from tacita.cli.console import duration, out, progress, reporting, shown
@@ -126,7 +126,7 @@ def one(
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
         loaded = in_slots(load_model(model, pooling))
-        chosen = _of_model(loaded, tokens, read_texts(texts) or load_texts(), inputs)
+        chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}

@@ -28,6 +28,7 @@ from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connect import Connection
 from tacita.cli.two_party.connection import cost_line
 from tacita.cli.two_party.writing import Written
+from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
 from tacita.generation.encrypted import Shown
@@ -77,7 +78,11 @@ def run(
     connection: Connection | None,
     prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
     model: Annotated[
-        Path | None, option("--model", help="Hugging Face folder of a decoder, or a GGUF file.")
+        Path | None,
+        option(
+            "--model",
+            help="Hugging Face folder of a decoder, or a GGUF file (default: the package's austen-tiny).",
+        ),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
     temperature: Annotated[
@@ -117,7 +122,7 @@ def run(
     of = tokens, calibration, begin, named, preset, allow_insecure
     asked = Request(max_tokens, stops, choice, backend.value, *of)
     if connection is None:
-        _told(timed, _here(_folder(model), prompt, asked))
+        _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
         write_report(json, timed.report())
     else:
         _require_nothing(model, backend, scheme, begin, texts)
@@ -144,12 +149,6 @@ def _connected(timed: Timed, prompt: str, asked: Request, how: Connection, json:
         if timed.tokens:
             write_report(json, timed.report() | written.cost)
     out.print(f"session: {cost_line(written.cost, sum(timed.seconds))}", soft_wrap=True)
-
-
-def _folder(model: Path | None) -> Path:
-    if model is None:
-        raise InputError("generate: no model", hint="--model FOLDER, or --connect HOST:PORT")
-    return model
 
 
 def _here(model: Path, prompt: str, asked: Request) -> Iterator[Token]:

@@ -111,7 +111,9 @@ def _once(case: Case, link: Link, how: Settings, watch: Watch) -> Figures:
 
 
 def _order(name: str, role: str, link: Link, how: Settings, folder: str) -> Order:
-    model, data = (str(path.absolute()) if path else None for path in (how.model, how.data))
+    # a shipped model's name is no path
+    given = (path and (path.absolute() if path.exists() else path) for path in (how.model, how.data))
+    model, data = (str(path) if path else None for path in given)
     return Order(
         how.world,
         name,

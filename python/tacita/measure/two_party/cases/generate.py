@@ -69,7 +69,7 @@ class Generate(Case):
         return load(options.model)
 
     def plan(self, model: Checkpoint, options: Options) -> TwoPartyPlan:
-        """Calibrated on the shipped sentences, as `tacita serve` does."""
+        """Calibrated on the default texts, as `tacita serve` does."""
         return make_two_party_plan(
             model, Wish(scheme=BUMBLEBEE, tokens=options.prompt + options.new, begin=options.begin)
         )

@@ -88,7 +88,13 @@ def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) ->
 
 def _planned(model: Checkpoint, asked: Request, shown: Shown) -> Plan:
     """For ciphertexts."""
-    wish = Wish(scheme=asked.scheme, tokens=asked.tokens, texts=asked.texts, preset=asked.preset)
+    wish = Wish(
+        scheme=asked.scheme,
+        tokens=asked.tokens,
+        texts=asked.texts,
+        preset=asked.preset,
+        prices=asked.prices,
+    )
     for ring in wish.rings if asked.backend == "ckks" else ():
         require_secure(ring, allow_insecure=asked.allow_insecure)
     plan = choose_plan(model, wish, progress=shown.plan).plan

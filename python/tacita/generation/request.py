@@ -11,6 +11,7 @@ from tacita.front.embed import Text, tokenize
 from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
 from tacita.generation.source import Ends
+from tacita.placement.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE
 
 BACKENDS = ("plain", "sim", "ckks")
@@ -21,7 +22,8 @@ TOKENS, ROOM = 64, 128  # to be written; that a text may have
 @dataclass(frozen=True)
 class Request:
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
-    package's. scheme: on ciphertexts, one of `ONE_TEXT`; None for the model in the clear."""
+    package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
+    ciphertexts will take, see `Wish`."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
@@ -33,6 +35,7 @@ class Request:
     scheme: str | None = None
     preset: str = "n16"
     allow_insecure: bool = False
+    prices: Prices | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):

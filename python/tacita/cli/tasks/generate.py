@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,7 @@ from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
 from tacita.generation.request import ROOM, TOKENS, Request
 from tacita.generation.source import Token
+from tacita.measure.own_prices import prices_here
 
 
 class OneText(StrEnum):
@@ -121,6 +122,7 @@ def run(
     named = scheme.value if scheme else None
     of = tokens, calibration, begin, named, preset, allow_insecure
     asked = Request(max_tokens, stops, choice, backend.value, *of)
+    asked = replace(asked, prices=prices_here(preset)) if asked.on_ciphertexts else asked
     if connection is None:
         _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
         write_report(json, timed.report())

@@ -135,8 +135,10 @@ def replaced(word: str, ports: dict[str, str]) -> str:
 
 
 def small(words: list[str], model: Path) -> list[str]:
-    """The command with its size options replaced; the shipped decoder is small as it is."""
+    """The command with its size options replaced; the shipped decoder is small as it is, but for the ring."""
     written = {"generate", DEFAULT_DECODER.name} & set(words)
+    if written and "--scheme" in words:
+        return [*words, "--preset", "insecure_toy_n11", "--allow-insecure"]
     if words[:2] == ["plan", "show"] or "--connect" in words or written:
         return words
     values = {

@@ -78,13 +78,14 @@ def two_party(
     """Measure the two-party mode: time, CPU seconds, traffic, rounds, error and memory of both parties, case
     by case.
 
-    Without --case, cases that cannot run here (no model folder) are left out with a line that says why.
+    Without --case, cases that cannot run here (no model folder) are left out with a line that says why, and
+    the largest shapes are.
     """
     how = Settings(tls=tls, threads=threads, model=model, data=data, sentences=sentences or None)
     links = [LINKS[name.value] for name in link or [LinkName.loopback]]
     report = summary(how) | {"link": links[0].name, "cases": {}}
     skipped: dict[str, str] = {}
-    names = case or list(cases(how))
+    names = case or [name for name, one in cases(how).items() if not one.named]
     for name in names:
         try:
             with progress(name) as show:

@@ -62,6 +62,7 @@ class Case(ABC):
 
     name: str
     slow = False  # minutes: not run unless asked for
+    named = False  # not among those that a run without names measures
 
     def available(self, options: Options) -> str:
         """Why this case cannot run here; empty when it can."""

@@ -9,7 +9,14 @@ from tacita.measure.two_party.cases.case import Case
 from tacita.measure.two_party.cases.correlations import Ferret
 from tacita.measure.two_party.cases.elementwise import Gelu, Less, Softmax
 from tacita.measure.two_party.cases.matrices import PrivateTimesPrivate, ShareTimesWeights
-from tacita.measure.two_party.cases.models import BertBaseShape, DefaultModel, MiniLm, TinyShape
+from tacita.measure.two_party.cases.models import (
+    BertBaseShape,
+    BertLargeShape,
+    DefaultModel,
+    MiniLm,
+    TinyShape,
+    VitBaseShape,
+)
 from tacita.measure.two_party.session import connect, listen
 
 __all__ = ["CASES", "connect", "listen"]
@@ -25,6 +32,8 @@ ALL: tuple[Case, ...] = (
     TinyShape(),
     MiniLm(),
     BertBaseShape(),
+    BertLargeShape(),
+    VitBaseShape(),
     Accuracy(),
 )
 CASES: Mapping[str, Case] = {case.name: case for case in ALL}

@@ -144,13 +144,14 @@ class BertBaseShape(Model):
     without embedding."""
 
     name = "bert_base_shape"
+    family, sizes = "bert", (12, 768, 12, 3072)
     slow = True
     CALIBRATION = 3  # random inputs beside the measured one
 
     def config(self, options: Options) -> Config:
         """Small: two layers, hidden 64."""
-        layers, hidden, heads, wide = (2, 64, 2, 128) if options.small else (12, 768, 12, 3072)
-        found: Config = FAMILIES["bert"].config(
+        layers, hidden, heads, wide = (2, 64, 2, 128) if options.small else self.sizes
+        found: Config = FAMILIES[self.family].config(
             layers=layers,
             hidden=hidden,
             heads=heads,
@@ -159,7 +160,7 @@ class BertBaseShape(Model):
             positions=512,
             types=2,
             activation="gelu",
-            pooling="pooler",
+            pooling="pooler" if self.family == "bert" else "cls",
             norm_eps=1e-12,
             labels=("negative", "positive"),
             embeddings=False,
@@ -182,6 +183,23 @@ class BertBaseShape(Model):
         )
         weights = None if client else Weights(model.tensors)
         return Agreed(model.config, Known(Formats(), node_bounds(model, found), self.tokens, weights))
+
+
+class BertLargeShape(BertBaseShape):
+    """24 layers, hidden 1024, 16 heads, 4096 wide; only when it is named."""
+
+    name = "bert_large_shape"
+    sizes = (24, 1024, 16, 4096)
+    named = True
+
+
+class VitBaseShape(BertBaseShape):
+    """12 layers of BERT-base's sizes, norms before the blocks, 197 patches and [CLS]; only when it is
+    named."""
+
+    name = "vit_base_shape"
+    family, tokens = "vit", 197
+    named = True
 
 
 class TinyShape(BertBaseShape):

@@ -42,7 +42,8 @@ FIELDS = {
 }  # fmt: skip
 REQUIRED = {
     "matmul_128_768_768", "matmul_1_50257_768", "gelu_65536", "softmax_960_180", "less_65536", "ferret",
-    "default_model", "tiny_shape", "minilm", "bert_base_shape", "accuracy",
+    "default_model", "tiny_shape", "minilm", "bert_base_shape", "bert_large_shape", "vit_base_shape",
+    "accuracy",
 }  # fmt: skip
 FAKE = Settings(world="two_party_world")
 PRICE = two_party_world.REFILLS["prepare/cot"].times(1 / 2000)
@@ -329,6 +330,8 @@ def test_the_measured_input_of_random_weights_keeps_to_its_bounds(case: BertBase
         ("less_65536", 0.0),
         ("ferret", 0.0),
         ("bert_base_shape", 1.2e-3),
+        ("bert_large_shape", 3e-3),
+        ("vit_base_shape", 3e-3),
     ],
 )
 def test_small_shapes_run_over_tls_by_two_processes(name: str, error: float) -> None:

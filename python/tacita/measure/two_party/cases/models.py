@@ -17,6 +17,7 @@ from tacita.blocks.weights import Weights
 from tacita.calibrate.calibrate import calibrate
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.data import DEFAULT_MODEL
+from tacita.front.front import ImageConfig
 from tacita.measure.two_party.cases.case import Array, Case, Floats, Options, Prepared, Report, errors
 from tacita.models.base import Config
 from tacita.models.reference import reference
@@ -200,6 +201,12 @@ class VitBaseShape(BertBaseShape):
     name = "vit_base_shape"
     family, tokens = "vit", 197
     named = True
+
+    def config(self, options: Options) -> Config:
+        """With the image of these tokens."""
+        base: Any = super().config(options)
+        found: Config = replace(base, image=ImageConfig(size=224, patch=16, extra=1), positions=self.tokens)
+        return found
 
 
 class TinyShape(BertBaseShape):

@@ -27,7 +27,7 @@ shared = pytest.importorskip("test_two_party_shares")
 writing = pytest.importorskip("tacita.two_party.steps.writing")
 Session = tuple[Party, Party]
 UNIT = 2.0**-CHOICE_FRACTION
-WORDS, K, TEMPERATURE, DRAWS = 12, 5, 0.7, 300
+WORDS, K, TEMPERATURE, DRAWS = 12, 5, 0.7, 600
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def test_marks_reach_every_number_of_the_range(ring: int) -> None:
 
 @pytest.mark.parametrize(("count", "answer"), [(2048, 20.0), (5000, 9.0)])
 def test_what_is_counted_is_what_is_sent(session: Session, count: int, answer: float) -> None:
-    """To a fifth; and the same whatever the numbers are, and k."""
+    """To a fifth, although transfers were made before; and the same whatever the numbers are, and k."""
     ring, wide = choice_ring(answer), choice_ring(answer + NOISE_SPREAD)
 
     def sent(x: np.ndarray, k: int) -> tuple[int, int]:

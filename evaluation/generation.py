@@ -56,7 +56,7 @@ class Reader:
 
 def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[Reader, Reader]:
     """Floats, and the integers of two parties."""
-    return tuple(Reader(model, walker, plan.begin) for walker in (Floats(model), Whole(model, plan)))  # type: ignore[return-value]
+    return Reader(model, Floats(model), plan.begin), Reader(model, Whole(model, plan), plan.begin)
 
 
 def positions(model: Checkpoint, plan: TwoPartyPlan, windows: Sequence[Sequence[int]]) -> Iterator[Any]:

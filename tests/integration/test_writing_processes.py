@@ -8,17 +8,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_austen import ENDED, WRITTEN
 from test_austen import PROMPT as OPENING
 from test_decoder_folders import LLAMA, WORDS, written
+from test_decoders_fixed import ERROR
 from test_two_party_processes import SECONDS, Served, own_cache, serving
-from tiny_decoders import llama
+from tiny_decoders import llama, logits
 
 import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
 from tacita.data import DEFAULT_DECODER
+from tacita.front.embed import tokenize
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -55,6 +58,19 @@ def test_a_text_is_that_of_floats(server: Served, tmp_path: Path) -> None:
     assert "".join(token.text for token in wanted) in done.stdout
     assert "expected: " in done.stdout and "for a token behind it" in done.stdout
     assert server.says("session of 1 text, answered")
+
+
+def test_tokens_of_the_likeliest_alone(server: Served, tmp_path: Path) -> None:
+    report, few = tmp_path / "report.json", 5
+    more = ("--top-k", str(few), "--temperature", "0.8", "--json", str(report))
+    done = generate(server, PROMPT, "--max-tokens", str(COUNT), *more)
+    assert done.returncode == 0 and "expected: " in done.stdout, done.stderr + server.output
+    model = load(server.model)
+    ids = tokenize(model, PROMPT)[0]
+    for token in json.loads(report.read_text())["tokens"]:
+        given = logits(model, ids)[-1]
+        assert given[token] > np.sort(given)[-few] - 2 * ERROR
+        ids.append(token)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +115,7 @@ def test_a_stop_text_at_once(server: Served) -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--top-k", "3"), "the server draws the token"),
+        (("--seed", "3"), "the server draws the token"),
         (("--temperature", "9"), "temperature 9"),
         (("--model", "somewhere"), "--model with --connect"),
     ],

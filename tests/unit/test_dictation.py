@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_decoders_fixed import MODELS, plan_of
+from test_decoders_fixed import ERROR, MODELS, plan_of
 from test_writing import PROMPT, greedy
+from tiny_decoders import logits
 
 import tacita
 from tacita.client.dictation import Dictation, padded_slots
@@ -86,6 +87,27 @@ def test_tokens_by_chance_are_those_of_their_weights(tmp_path: Path) -> None:
             found.add(dictation.first(PROMPT))
         assert len(found) > 1
         assert all(0 <= token < 41 for token in found)
+
+
+def test_tokens_of_the_likeliest_alone(tmp_path: Path) -> None:
+    """At a temperature at which all others would come too; over a connection that breaks, as well."""
+    few, ids = 3, list(PROMPT)
+    with served(tmp_path) as client:
+        first = client()
+        dictation = Dictation(first, 8, 8.0, few, again=client)
+        for number in range(8):
+            if number == 4:
+                first.party.close()
+            given = logits(MODEL, ids)[-1]
+            ids.append(dictation.next(ids[-1]) if number else dictation.first(PROMPT))
+            assert given[ids[-1]] > np.sort(given)[-few] - 2 * ERROR
+    with served(tmp_path) as client:
+        one = client()
+        assert tokens_of(Dictation(one, 4, 8.0, 1), 4) == WANTED[:4]
+        assert tokens_of(Dictation(one, 4, 0.0, few), 4) == WANTED[:4]
+        assert Dictation(one, 1, 0.5, 1000)._chance == (0.5, 0)
+        with pytest.raises(InputError, match="top_k -1"):
+            Dictation(one, 1, 0.5, -1)
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -179,6 +201,10 @@ class Sent:
         TextWish(4, 0),
         TextWish(30, 4),
         TextWish(5, 4, temperature=8.5),
+        TextWish(5, 4, temperature=0.5, top_k=42),
+        TextWish(5, 4, temperature=0.5, top_k=2**32 - 1),  # or -1
+        TextWish(5, 4, top_k=3),
+        TextWish(5, 4, temperature=0.0004, top_k=3),
         TextWish(5, 4, held=3),
         TextWish(5, 4, held=3, key=b"k" * 16),
         TextWish(1, 4, key=b"k" * 16),
@@ -192,7 +218,7 @@ def test_wishes_that_do_not_fit_are_refused(wish: TextWish) -> None:
 
 
 def test_a_wish_arrives_as_it_was_made() -> None:
-    wish = TextWish(1, 4, 0.75, 9, bytes(range(16)))
+    wish = TextWish(1, 4, 0.75, 41, 9, bytes(range(16)))
     assert text_wish.received(Sent(wish.to_bytes()), plan_of(MODEL)) == wish
     assert np.isclose(wish.temperature, 0.75)
 
@@ -205,9 +231,11 @@ def test_a_client_is_a_model_to_generate(tmp_path: Path) -> None:
         assert found == wanted
         again = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.001))
         assert [t.id for t in again] == [t.id for t in tacita.generate("a film", model=MODEL, max_tokens=3)]
+        drawn = list(tacita.generate("a film", model=one, max_tokens=3, temperature=0.8, top_k=2))
+        assert len(drawn) == 3
         with pytest.raises(InputError, match="writes texts"):
             one.classify("a film")
-        for options in ({"top_k": 3}, {"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
+        for options in ({"seed": 1}, {"backend": "sim"}, {"temperature": 9.0}):
             with pytest.raises(InputError):
                 tacita.generate("a film", model=one, **options)
 

@@ -146,7 +146,7 @@ def test_values_outside_their_range_are_told() -> None:
     [
         ({"max_tokens": 0}, "0 tokens"),
         ({"stop": [""]}, "stop texts"),
-        ({"backend": "ckks"}, "backend 'ckks'"),
+        ({"backend": "ckks"}, "backend ckks without ciphertexts"),
         ({"max_tokens": 59}, "59 behind it, in 64 positions"),
         ({"backend": "sim", "tokens": 5}, "a prompt of 7 tokens, 0 before and 64 behind it, in 5 positions"),
         ({"backend": "sim", "tokens": 60}, "0 before and 64 behind it, in 60 positions"),

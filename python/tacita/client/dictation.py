@@ -24,6 +24,7 @@ from tacita.protocol.text_wish import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, TextW
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import Watch
+from tacita.two_party.steps.likeliest import settled
 from tacita.two_party.steps.writing import Writer, begun
 
 ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
@@ -31,10 +32,11 @@ ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the serv
 
 class Dictation:
     """One text: a `generation.source.Source`. most: tokens at most. temperature: 0 for the likeliest token;
-    above, tokens by chance, which the server draws. again: connects anew, for a text whose connection breaks
+    above, tokens by chance, which the server draws, told apart by thousandths. top_k: of so many likeliest
+    alone, which the server learns; 0 for all. again: connects anew, for a text whose connection breaks
     between two tokens or in one; None to give it up then.
 
-    Raises InputError for a temperature above 8. Every other method raises PeerError.
+    Raises InputError for a temperature above 8, or a top_k below 0. Every other method raises PeerError.
     """
 
     sound = True  # neither party sees a ring that is left: the plan's intervals are relied on
@@ -44,16 +46,17 @@ class Dictation:
         client: TwoPartyClient,
         most: int,
         temperature: float = 0.0,
+        top_k: int = 0,
         again: Callable[[], TwoPartyClient] | None = None,
         watch: Watch = lambda stage: None,
     ) -> None:
-        if not 0.0 <= temperature <= MOST_TEMPERATURE:
+        if not 0.0 <= temperature <= MOST_TEMPERATURE or top_k < 0:
             raise InputError(
-                f"generate: temperature {temperature}",
-                hint=f"between two parties from 0 to {MOST_TEMPERATURE}",
+                f"generate: temperature {temperature}, top_k {top_k}",
+                hint=f"between two parties a temperature from 0 to {MOST_TEMPERATURE}, top_k from 0",
             )
         self._client, self._left, self._again, self._watch = client, most, again, watch
-        self._temperature, self._key = round(temperature, 3), NO_KEY
+        self._chance, self._key = settled(round(temperature, 3), top_k, client.plan.vocab), NO_KEY
         self._writer: Writer | None = None
         self._past, self._mask = _begun(client.plan), np.ones(len(client.plan.begin))
         self._told = len(client.plan.begin)
@@ -101,7 +104,7 @@ class Dictation:
             writer = self._writer or self._opened(rows)
             say(self._client.party, more=True)
             found = writer.read(lambda ops: entered(ops, given), rows, self._mask, ahead=self._left)
-            token = writer.learn(writer.choose(found, self._temperature))
+            token = writer.learn(writer.choose(found, *self._chance))
         self._past, self._left = writer.past, self._left - 1
         return token
 
@@ -110,7 +113,7 @@ class Dictation:
         party, plan = self._client.party, self._client.plan
         written = self._past.rows > len(plan.begin)
         held, key = (self._past.rows, self._key) if written else (0, NO_KEY)
-        wish = TextWish(rows, self._left, self._temperature, held, key)
+        wish = TextWish(rows, self._left, *self._chance, held, key)
         handshake.ask(party, handshake.WRITE, wish.to_bytes())
         self._client.set_up(self._watch)
         self._key = party.receive(KEY_BYTES)

@@ -37,7 +37,8 @@ def connected(
     _require_plain(asked)
     ids, spell = ids_of(front, prompt, begun=bool(plan.begin)), speller(front)
     padded_slots(plan, len(ids), asked.max_tokens)  # or it is refused
-    source = Dictation(client, asked.max_tokens, asked.choice.temperature, again, watch)
+    choice = asked.choice
+    source = Dictation(client, asked.max_tokens, choice.temperature, choice.top_k, again, watch)
     return _told(source, generated(source, ids, spell, ends_of(plan.config, asked)))
 
 
@@ -49,8 +50,8 @@ def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
 
 def _require_plain(asked: Request) -> None:
     """Raises InputError for what the server does not do, or has decided."""
-    if asked.choice.top_k or asked.choice.seed is not None:
-        raise InputError("generate: top_k or a seed with a server", hint="the server draws the token")
+    if asked.choice.seed is not None:
+        raise InputError("generate: a seed with a server", hint="the server draws the token")
     if asked.backend != "plain" or asked.begin or asked.texts is not None or asked.scheme is not None:
         raise InputError(
             "generate: a backend, a scheme, a beginning or texts with a server",

@@ -60,8 +60,8 @@ def generate(
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
     shares (`Wish.begin`). model: a folder, the name of a shipped model, a checkpoint, or a
-    client of a server that has it; then temperatures go up to 8, there is no top_k and no seed, and the
-    server has decided on the rest.
+    client of a server that has it; then temperatures go up to 8, there is no seed, and the server has
+    decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.

@@ -7,7 +7,7 @@ secures.
     client: sha256 of the plan        server: 1 if it is its own
     client: 1 to classify, 0 to end   server: permission, or a refusal   (the protocol runs)   server: its
     share of the answer
-    client: 2 to have a text written, of a decoder: see `text_wish`
+    client: 3 to have a text written, of a decoder: see `text_wish` (2 was a wish that knew no top_k)
 
 Every length is fixed or capped, so that a peer that is not one of ours is told by its first bytes. A refusal
 is as long as what it stands for.
@@ -31,7 +31,7 @@ VERSION = 3
 HELLO = struct.Struct("<10sH")
 WELCOME = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20
-END, CLASSIFY, WRITE = b"\0", b"\1", b"\2"
+END, CLASSIFY, WRITE = b"\0", b"\1", b"\3"
 HAVE, SEND = b"\0", b"\1"
 REFUSED, AGREED = b"\0", b"\1"
 PERMISSION = struct.Struct("<HQ")  # 0 and 0, or a refusal's reason and number

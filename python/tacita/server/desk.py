@@ -72,7 +72,7 @@ class Desk:
                 break
             party.limit(limits.text)
             found = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
-            chosen = writer.choose(found, wish.temperature)
+            chosen = writer.choose(found, wish.temperature, wish.top_k)
             text, rows = Text(writer.past, text.past.rows, text.left - 1, self._clock()), 1
             self._keep(key, text)  # before it is told, so that no client is ahead
             writer.tell(chosen)

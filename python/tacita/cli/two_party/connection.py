@@ -17,7 +17,7 @@ from rich.table import Table
 from tacita.cli.console import duration, out, progress, size
 from tacita.cli.options import option
 from tacita.errors import InputError
-from tacita.plans.link import LINKS, LinkSpeed
+from tacita.plans.link import LINKS
 from tacita.plans.two_party.cost import SET_UP
 from tacita.plans.two_party.failure import failure_log2
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
@@ -113,9 +113,10 @@ def watching(plan: TwoPartyPlan, title: str, expected: Mapping[str, float]) -> I
         watch.stop()
 
 
-def writing_expectation(plan: TwoPartyPlan, prompt: int, link: LinkSpeed | None = None) -> str:
-    """What a text that is written will take, in words. prompt: its tokens with their padding."""
-    writing = Writing.of(plan, prompt)
+def writing_expectation(plan: TwoPartyPlan, prompt: int, temperature: float = 0.0, top_k: int = 0) -> str:
+    """What a text that is written will take, in words. prompt: its tokens with their padding. temperature,
+    top_k: of what is drawn, as asked for."""
+    writing = Writing.of(plan, prompt, temperature, top_k)
     seconds = [
         f"{first:.1f} s and {then:.2f} s on {where}"
         for where, (first, then) in (

@@ -32,7 +32,8 @@ class Written:
             tokens = connected(self._client, prompt, asked, self._again, watch)
             count = len(ids_of(self._client.part.front, prompt, begun=bool(plan.begin)))
             slots = padded_slots(plan, count, asked.max_tokens)
-            out.print(f"expected: {writing_expectation(plan, slots)}", soft_wrap=True)
+            chance = asked.choice.temperature, asked.choice.top_k
+            out.print(f"expected: {writing_expectation(plan, slots, *chance)}", soft_wrap=True)
             first = next(tokens)
         yield first
         yield from tokens

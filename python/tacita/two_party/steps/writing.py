@@ -21,12 +21,11 @@ import numpy as np
 from tacita.blocks.sequence.past import Past
 from tacita.blocks.weights import Weights
 from tacita.errors import PeerError, PlanError
-from tacita.two_party.base import Array, Bounds, Formats
+from tacita.two_party.base import CHOICE_FRACTION, Array, Bounds, Formats, choice_ring
 from tacita.two_party.residues import Share, from_floats
 from tacita.two_party.shares import Known, SharedTensors, Watch
+from tacita.two_party.steps.likeliest import MOST_NOISE, NOISE_SPREAD, kept, settled
 from tacita.two_party.steps.prepared import AT_ONCE, Maps, PreparedMaps
-
-MOST_NOISE = 32.0  # one of Gumbel's numbers is larger with a chance of e^-32, and is cut there
 
 Begun = Mapping[str, tuple[Array, Array]]  # keys and values of a public beginning, by node
 
@@ -108,17 +107,29 @@ class Writer:
         self.past = ops.past
         return logits
 
-    def choose(self, logits: Share, temperature: float = 0.0) -> Share:
-        """Shares of the number of the likeliest token; of several the first. Logits are told apart from 2^-10
-        on. temperature: above 0, of a token by chance, weighted by exp(logit / temperature): the server adds
-        Gumbel's numbers to its share, and the largest sum is such a token.
+    def choose(self, logits: Share, temperature: float = 0.0, top_k: int = 0) -> Share:
+        """Shares (1,) of the number of the likeliest token; of several the first. logits: (1, vocab), told
+        apart from 2^-10 on. temperature: above 0, of a token by chance, weighted by exp(logit / temperature):
+        the server adds Gumbel's numbers to its share, and the largest sum is such a token. top_k: of so many
+        likeliest alone, and of those that equal the last of them; 0 for all.
+
+        Cost: `plans.two_party.writing_cost`, whatever the logits are. Raises PeerError.
         """
         self._watch("choose")
-        bound = self._model.answer + temperature * MOST_NOISE
+        temperature, top_k = settled(temperature, top_k, logits.values.shape[-1])
+        bound = self._model.answer + temperature * NOISE_SPREAD
         ops = SharedTensors(self._party, Known(self._model.formats, self._model.bounds, self.past.rows))
+        if top_k:
+            logits = self._of_likeliest(logits, top_k, bound, temperature * NOISE_SPREAD)
         if temperature and self._weights is not None:
             logits = _noisy(logits, temperature)
         return ops.largest(logits, bound)
+
+    def _of_likeliest(self, logits: Share, k: int, bound: float, fall: float) -> Share:
+        """With the others moved so far down that no chance brings them back. bound: half of the distance that
+        numbers may have then, chance included."""
+        coarse = logits.scaled(CHOICE_FRACTION, client=bool(self._party.is_client))
+        return kept(self._party, coarse.reduced(choice_ring(bound)), k, self._model.answer, fall)
 
     def tell(self, chosen: Share) -> None:
         """The server's: the client learns the token."""

@@ -36,7 +36,8 @@ class Answering:
         """pooled / entry, and the norm check of `operations.norm_check` -> the response."""
         out = be.linear(pooled, self.plan)
         if self.keep:
-            out = [be.mul_vector(rotate_sum(be, out[0], self.width), self.keep[0])]
+            sums = (rotate_sum(be, ct, self.width) for ct in out)
+            out = [be.mul_vector(ct, mask) for ct, mask in zip(sums, self.keep, strict=True)]
         if self.bias:
             out = [be.add_vector(ct, shift) for ct, shift in zip(out, self.bias, strict=True)]
         out[0] = be.add(out[0], be.rotate(check, -self.response.check_place[1]))
@@ -79,7 +80,9 @@ def wide_logits(
     kind: type[OneTextResponse], weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float
 ) -> Answering:
     """The logits of many classes, side by side: as many diagonals a ciphertext as the vector's period has
-    slots. Arguments: as of `vector_logits`. One level. Raises ShapeError for a vector that is too long."""
+    slots. Arguments: as of `vector_logits`. Two levels: the first leaves the logits in every block, which
+    makes its diagonals as short as a block, the second keeps two. Raises ShapeError for a vector that is too
+    long."""
     width, _ = blocks_of(layout.slots, layout.period, len(bias), dense=True)
     response = kind(layout.slots, width, len(bias), False, bound)
     response.check()
@@ -88,23 +91,24 @@ def wide_logits(
     short = response.count * width - len(bias)
     rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
     blocks = rows.reshape(response.count, width, layout.period)
-    plans = {(ct, 0, k): row for ct, block in enumerate(blocks) for k, row in _twice(block, layout)}
+    plans = {(ct, 0, k): row for ct, part in enumerate(blocks) for k, row in _turned(part)}
     shift = np.pad(bias / bound, (0, short)).reshape(response.count, width)
+    there = (np.arange(response.count * width) < len(bias)).reshape(shift.shape)
     plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=response.count)
-    return Answering(response, plan, 1, (), tuple(_padded(np.tile(part, 2), layout.slots) for part in shift))
+    kept, added = (tuple(_twice(part, layout.slots) for part in each) for each in (there, shift))
+    return Answering(response, plan, 1, kept, added)
 
 
-def _twice(rows: Array, layout: VectorLayout) -> Iterator[tuple[int, Array]]:
-    """(rotation, diagonal) of the products of a vector with these rows (width, period), and with them
-    again."""
-    slot = np.arange(2 * len(rows))
-    for step in range(layout.period):
-        yield step, _padded(rows[slot % len(rows), (slot + step) % layout.period], layout.slots)
+def _turned(rows: Array) -> Iterator[tuple[int, Array]]:
+    """(rotation, diagonal) of the products of a vector with these rows (width, period), in every block."""
+    slot, period = np.arange(len(rows)), rows.shape[1]
+    for step in range(period):
+        yield step, rows[slot, (slot + step) % period]
 
 
-def _padded(values: Array, slots: int) -> Array:
-    """Zeros behind them."""
-    return np.concatenate([values, np.zeros(slots - len(values))])
+def _twice(values: Array, slots: int) -> Array:
+    """In the first two blocks; zero behind them."""
+    return np.concatenate([values, values, np.zeros(slots - 2 * len(values))])
 
 
 def vector_features(kind: type[OneTextResponse], layout: VectorLayout, entry: float) -> Answering:

@@ -42,6 +42,7 @@ class Config:
     normalise: bool = False
     first_token: bool = False
     last_token: bool = False
+    backwards: bool = False
     gated: bool = True
     base: float = 10_000.0
     window: int = 2

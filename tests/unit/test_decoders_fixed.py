@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tiny_decoders import gpt2, hidden_of, llama, logits
 
-import tacita
 from tacita.api import classify_locally
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence.past import Past
@@ -103,14 +102,6 @@ def test_a_step_is_counted_with_the_keys_before_it() -> None:
         costs.append(ops.cost)
     assert costs[1].multiplications * 9 < costs[0].multiplications and costs[1].bits < costs[2].bits
     assert counted(plan).numbers == 41
-
-
-@pytest.mark.parametrize("scheme", ["thor", "leaf", "moai"])
-@pytest.mark.parametrize(("name", "option"), [("two", "grouped heads"), ("gpt2", "a causal reach")])
-def test_ciphertexts_refuse_decoders_by_the_option(scheme: str, name: str, option: str) -> None:
-    rows = hidden_of(MODELS[name], IDS[:16])
-    with pytest.raises(PlanError, match=option):
-        tacita.plan(MODELS[name], scheme=scheme, tokens=16, hidden_states=[(rows, np.ones(16))])
 
 
 def test_positions_in_a_hidden_table_are_refused() -> None:

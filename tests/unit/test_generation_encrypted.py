@@ -16,11 +16,11 @@ from tiny_decoders import gpt2, llama, logits
 
 import tacita
 from tacita.api import classify_batch_locally, classify_locally, reference_logits
-from tacita.blocks.base import Attention, Dense, Positions, Relative, Rotary
+from tacita.blocks.base import BEHIND, Attention, Dense, Positions, Relative, Rotary
 from tacita.blocks.floats import FloatTensors
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence.distances import angles, seen
-from tacita.blocks.sequence.latest import BEHIND, Latest
+from tacita.blocks.sequence.latest import Latest
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.cli import main

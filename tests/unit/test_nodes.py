@@ -47,6 +47,7 @@ class Steps:
     normalise: bool = False
     every_token: bool = False
     image: None = None
+    backwards: bool = False
 
 
 def forward(b: Any, m: Steps, x: Any, *, all_rows: bool = False) -> Any:

@@ -99,6 +99,7 @@ class Relative:
 Reach = tuple[int | None, int | None]  # tokens back and ahead that a query sees; None: all
 EVERYWHERE: Reach = (None, None)
 CAUSAL: Reach = (None, 0)  # what decoders have: see `distances.visible`
+BEHIND: Reach = (0, None)  # the same of reversed rows: see `sequence.latest`
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu
 from tacita.approx.exponentials import power
 from tacita.blocks import arrays
-from tacita.blocks.base import EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
+from tacita.blocks.base import BEHIND, EVERYWHERE, Dense, Norm, Positions, Powers, Reach, Relative, Rotary
 from tacita.blocks.sequence import distances
 from tacita.blocks.sequence.past import Keeper, Past
 from tacita.blocks.weights import Weights
@@ -124,9 +124,11 @@ class FloatTensors:
         return found
 
     def softmax(self, scores: Array, name: str, reach: Reach = EVERYWHERE) -> Array:
-        """Normalised at once. A query that sees no real key, as padding's may, has weights of zero."""
+        """Normalised at once. A query that sees no real key, as padding's may, sees all, as in the integers
+        of two parties; of reversed rows it has weights of zero, as in slots."""
         seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
-        masked = scores + np.where(seen > 0.0, 0.0, -np.inf)
+        nobody = (seen.max(axis=-1, keepdims=True) == 0.0) & (reach != BEHIND)
+        masked = scores + np.where((seen > 0.0) | nobody, 0.0, -np.inf)
         log_sum = self._log_sum(masked, name)
         return np.asarray(np.exp(masked - log_sum))
 

@@ -17,11 +17,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from tacita.blocks.base import CAUSAL, Attention, Blocks, Dense, FeedForward, Norm, Positions, Reach, T
+from tacita.blocks.base import BEHIND, CAUSAL, Attention, Blocks, Dense, FeedForward, Norm, Positions, T
 from tacita.errors import PlanError
 
 A = TypeVar("A")  # an interpreter's answer
-BEHIND: Reach = (0, None)  # `CAUSAL` of reversed rows
 
 
 class Latest(Generic[T, A]):

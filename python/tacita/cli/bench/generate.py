@@ -25,7 +25,7 @@ def generate(
         str | None,
         option(
             "--shape",
-            metavar="[gpt2|smollm2|smollm2-layer|llama-7b-layer]",
+            metavar="[gpt2-tiny|gpt2|smollm2|smollm2-layer|llama-7b-layer]",
             help="In its place: these sizes with random weights.",
         ),
     ] = None,

@@ -20,26 +20,27 @@ from typing import Any
 import numpy as np
 
 from tacita import api
-from tacita.checkpoint import Checkpoint, from_tensors
+from tacita.checkpoint import Checkpoint
 from tacita.front.embed import arranged, embedded
-from tacita.models.registry import FAMILIES, tensor_shapes
+from tacita.measure.two_party.cases.case import Options
+from tacita.measure.two_party.cases.decoders import GPT2, LLAMA, SMOL
+from tacita.measure.two_party.cases.generate import Shape
 from tacita.packings.lowered import in_slots
 from tacita.placement.cost import Prices
 from tacita.plans.plan import Plan
 
-LLAMA = {"activation": "silu", "position_table": False}
 SHAPES: dict[str, dict[str, Any]] = {
     "gpt2": {
         "family": "gpt2",
         "layers": 12,
         "words": 50257,
-        "sizes": {"hidden": 768, "heads": 12, "intermediate": 3072, "activation": "gelu_tanh"},
+        "sizes": GPT2,
     },
     "smollm2": {
         "family": "llama",
         "layers": 30,
         "words": 49152,
-        "sizes": {"hidden": 576, "heads": 9, "shared": 3, "intermediate": 1536, **LLAMA},
+        "sizes": SMOL,
     },
     "llama-3-8b": {
         "family": "llama",
@@ -49,30 +50,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 WORDS, SEQUENCES = 4096, 6
-COMMON: dict[str, Any] = {
-    "vocab": WORDS,
-    "positions": 512,
-    "types": 0,
-    "pooling": "last",
-    "norm_eps": 1e-5,
-    "labels": (),
-    "embedding_norm": False,
-    "task": "next",
-}
 
 
 def model_of(shape: dict[str, Any], layers: int) -> Checkpoint:
-    """Rows of weights that give unit variance, gammas about one."""
-    config = FAMILIES[shape["family"]].config(**COMMON, **shape["sizes"], layers=layers)
-    rng = np.random.default_rng(7)
-    tensors = {name: _drawn(name, size, rng) for name, size in tensor_shapes(config).items()}
-    return from_tensors(config, tensors, name="random weights")
-
-
-def _drawn(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    if len(shape) == 2:
-        return rng.normal(0.0, 1.0 / np.sqrt(shape[1]), shape)
-    return rng.normal(1.0 if name.endswith("weight") else 0.0, 0.1, shape)
+    """Random weights of calibrated scale."""
+    sizes = {"layers": layers, "vocab": WORDS, **shape["sizes"]}
+    return Shape("decoder", shape["family"], **sizes).checkpoint(Options())
 
 
 def planned(model: Checkpoint, tokens: int) -> Plan:

@@ -109,13 +109,7 @@ def _options() -> argparse.Namespace:
 
 def peer(pair: Pairing, options: argparse.Namespace) -> dict[str, Any]:
     """The peer's trial with the least CPU seconds, multiplied up; fields named as ours."""
-    cores = ",".join(str(core) for core in (sorted(os.sched_getaffinity(0)) * 2)[:2])
-    words = [options.python, options.script, pair.peer, "--trials", options.trials, "--cores", cores]
-    output, _ = namespaced(words, options.timeout)
-    trials = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    if not trials:
-        sys.exit(f"peer {pair.peer}: {output[-2000:]}")
-    best = min(trials, key=lambda trial: trial["cpu0"] + trial["cpu1"])
+    best, trials = best_trial(options.script, pair.peer, options)
     return {
         "wall_seconds": pair.times * best["wall"],
         "cpu_seconds": [pair.times * best["cpu0"], pair.times * best["cpu1"]],
@@ -126,6 +120,17 @@ def peer(pair: Pairing, options: argparse.Namespace) -> dict[str, Any]:
         "times": pair.times,
         "trials": trials,
     }
+
+
+def best_trial(script: Path, case: str, options: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
+    """The trial of the peer's script with the least CPU seconds, and all of them."""
+    cores = ",".join(str(core) for core in (sorted(os.sched_getaffinity(0)) * 2)[:2])
+    words = [options.python, script, case, "--trials", options.trials, "--cores", cores]
+    output, _ = namespaced(words, options.timeout)
+    trials = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    if not trials:
+        sys.exit(f"peer {case}: {output[-2000:]}")
+    return min(trials, key=lambda trial: trial["cpu0"] + trial["cpu1"]), trials
 
 
 def ours(pair: Pairing, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:

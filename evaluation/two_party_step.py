@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from two_party_peer import SCRIPT, namespaced
+from two_party_peer import SCRIPT, best_trial, namespaced
 
 KEPT, NEW = 64, 33
 MARK = '    if c == "warm":\n'
@@ -61,12 +61,7 @@ def peer(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "step.py"
         script.write_text(source.replace(MARK, CASE.format(kept=KEPT) + MARK))
-        words = [options.python, script, "step_tiny", "--trials", options.trials, "--cores", "0,1"]
-        output, _ = namespaced(words, options.timeout)
-    trials = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    if not trials:
-        sys.exit(f"peer: {output[-2000:]}")
-    best = min(trials, key=lambda trial: trial["cpu0"] + trial["cpu1"])
+        best, _ = best_trial(script, "step_tiny", options)
     return {
         "wall_seconds": best["wall"],
         "cpu_seconds": [best["cpu0"], best["cpu1"]],

@@ -127,9 +127,12 @@ def test_blocks_hold_an_answer(size: int) -> None:
     assert width == (32 if apart else min(256, max(32, 1 << (size - 1).bit_length())))
 
 
-def test_a_decoder_loads_in_reverse_and_an_encoder_does_not(tmp_path: Path) -> None:
+def test_what_a_plan_says_of_a_decoder_loads_the_same_model(tmp_path: Path) -> None:
+    """Steps load a model by its plan's words, and the plan's commitment is to its hash."""
     folder = folder_of(tmp_path)
-    assert tacita.load(folder, pooling="latest").config.pooling == "latest"
+    found, same = tacita.load(folder), tacita.load(folder, pooling="latest")
+    assert (same.config, same.sha256) == (found.config, found.sha256)
+    assert in_slots(found).config.pooling == "latest" and in_slots(found).sha256 == found.sha256
     with pytest.raises(CheckpointError, match="pooling 'mean'"):
         tacita.load(folder, pooling="mean")
     with pytest.raises(CheckpointError, match="latest"):
@@ -212,3 +215,27 @@ def test_a_plan_with_rows_as_they_are_is_refused(plan: Plan) -> None:
     other = replace(plan, model=replace(plan.model, pooling="last"))
     with pytest.raises(FileError, match="rows in reverse"):
         require_circuit(other)
+
+
+@pytest.mark.native
+def test_steps_on_two_folders(tmp_path: Path) -> None:
+    """The client has the public folder alone, the server no key; the answer is the float model's token."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    server, client, public = (tmp_path / name for name in ("server", "client", "public"))
+    model = ["--model", str(folder)]
+    here, there = ["--work", str(server)], ["--work", str(client), "--public", str(public)]
+    ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    assert main(["plan", *model, *here, *ring]) == 0
+    assert main(["publish", *model, *here, "--planned", "--output", str(public)]) == 0
+    assert main(["keygen", *there, "--allow-insecure"]) == 0
+    assert main(["encrypt", ASKED[0], *there, "--allow-insecure"]) == 0
+    for name in ("evaluation.keys", "request.ct"):
+        (server / name).write_bytes((client / name).read_bytes())
+    assert main(["evaluate", *model, *here, "--allow-insecure"]) == 0
+    (client / "response.ct").write_bytes((server / "response.ct").read_bytes())
+    assert main(["decrypt", *there, "--allow-insecure", "--json", str(report)]) == 0
+    wanted = logits(llama(), tokenize(llama(), ASKED[0])[0])[-1]
+    assert json.loads(report.read_text())["token"] == int(wanted.argmax())

@@ -73,11 +73,10 @@ def _answer(fields: Fields, head: str) -> dict[str, Any]:
 
 
 def _unpooled(folder: Path, config: Config, asked: str | None) -> Config:
-    """The task says which tokens are read; of a decoder, rows may be in reverse, as slots hold them."""
-    if config.task == NEXT and asked == LATEST:
-        found: Any = config
-        config = replace(found, pooling=LATEST)
-    elif asked not in (None, config.pooling):
+    """The task says which tokens are read. What a plan on ciphertexts says of a decoder, whose rows slots
+    reverse (`packings.lowered.in_slots`), means the same model, with the same hash."""
+    known = (None, config.pooling, *([LATEST] if config.task == NEXT else []))
+    if asked not in known:
         of = "with the next token" if config.task == NEXT else "for every token"
         raise CheckpointError(
             f"{folder}: pooling {asked!r}, the model answers {of}", hint="leave --pooling out"

@@ -33,7 +33,6 @@ class Accuracy(DefaultModel):
     by the protocol."""
 
     name = "accuracy"
-    slow = True
 
     def available(self, options: Options) -> str:
         if options.data is not None and options.data.is_file():

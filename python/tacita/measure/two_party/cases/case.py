@@ -61,7 +61,6 @@ class Case(ABC):
     """One row of the report."""
 
     name: str
-    slow = False  # minutes: not run unless asked for
     named = False  # not among those that a run without names measures
 
     def available(self, options: Options) -> str:

@@ -58,7 +58,6 @@ class Generate(Case):
     """A prompt and the tokens behind it, greedily; the client learns the tokens alone."""
 
     name = "generate"
-    slow = True
 
     def available(self, options: Options) -> str:
         return "" if options.model else "no model: pass --model DIR of a decoder, or --shape"

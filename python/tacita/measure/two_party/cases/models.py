@@ -125,7 +125,6 @@ class MiniLm(Model):
     """all-MiniLM-L6-v2: 6 layers, hidden 384, 12 heads, real weights; the pooled embedding is compared."""
 
     name = "minilm"
-    slow = True
 
     def available(self, options: Options) -> str:
         if options.model is None and _installed() is None:
@@ -146,7 +145,6 @@ class BertBaseShape(Model):
 
     name = "bert_base_shape"
     family, sizes = "bert", (12, 768, 12, 3072)
-    slow = True
     CALIBRATION = 3  # random inputs beside the measured one
 
     def config(self, options: Options) -> Config:
@@ -195,7 +193,7 @@ class BertLargeShape(BertBaseShape):
 
 
 class VitBaseShape(BertBaseShape):
-    """12 layers of BERT-base's sizes, norms before the blocks, 197 patches and [CLS]; only when it is
+    """12 layers of BERT-base's sizes, norms before the blocks, [CLS] and 196 patches; only when it is
     named."""
 
     name = "vit_base_shape"
@@ -214,7 +212,6 @@ class TinyShape(BertBaseShape):
     tokens; the mean is compared."""
 
     name = "tiny_shape"
-    slow = False
 
     def config(self, options: Options) -> Config:
         base: Any = super().config(Options(small=True))

@@ -33,6 +33,7 @@ from tacita.client.rounding import rounded
 from tacita.errors import TacitaError
 from tacita.front.tokens import MASKS
 from tacita.measure.one import unrounded
+from tacita.measure.own_prices import prices_here
 from tacita.models.base import WORDS
 from tacita.plans.plan import Plan
 from tacita.run.resources import peak_memory_gb
@@ -42,6 +43,7 @@ from tacita.server.budget import fixed_bytes
 
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000
+PRESET = "n16"
 LENGTHS = (16, 32, 64, 128, 256, 512)
 COLUMNS = (
     *("model", "backend", "task", "tokens", "inputs", "same", "cosine"),
@@ -100,7 +102,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     texts = list(islice(_short(model, given, args.tokens), args.inputs + args.calibration))
     known, asked = divided(texts, args.inputs, args.calibration)
     tokens = length(model, texts)
-    how: Any = {"packing": args.packing, "functions": args.functions} if SCHEMES[backend] == "thor" else {}
+    how = _on_ciphertexts(args) if SCHEMES[backend] == "thor" else {}
     plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known, **how)
     exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
     runs = list(RUNS[backend](exact, model, asked))
@@ -114,6 +116,11 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         **compared(plan, model, runs, wanted, asked, index),
         **costs(plan, runs),
     }
+
+
+def _on_ciphertexts(args: argparse.Namespace) -> dict[str, Any]:
+    """What is asked of a plan of ciphertexts; its seconds are by this machine's prices."""
+    return {"packing": args.packing, "functions": args.functions, "prices": prices_here(PRESET)}
 
 
 def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:

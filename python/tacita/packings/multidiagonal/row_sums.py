@@ -7,6 +7,7 @@ is, so they are summed as they are, and the attention goes on with them in place
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -21,6 +22,7 @@ from tacita.packings.stored import Stored, apply, output_bound
 from tacita.slots.base import Backend, Ct
 
 Cts = tuple[Ct, ...]
+ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
 
 
 def real_heads(layout: Features, value: float | Array) -> Array:
@@ -59,9 +61,16 @@ class RowSums:
 
     def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
         """(exp * mask / sum / ROOM)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
-        factor = self._heads(output_bound(self.inverse) / ROOM)
-        kept = [be.mul(e, be.mul_vector(m, factor)) for e, m in zip(exps, masks, strict=True)]
+        scaled = [self._times(be, m, output_bound(self.inverse) / ROOM) for m in masks]
+        kept = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
         return tuple(be.square(be.mul(k, inverse)) for k in kept)
+
+    def _times(self, be: Backend, mask: Ct, factor: float) -> Ct:
+        """mask * factor. One level. What of a small sum's inverse is too large to be encoded is a power of
+        two, which the ciphertext is multiplied by exactly."""
+        doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
+        found = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
+        return be.mul_int(found, 1 << doublings) if doublings else found
 
     @property
     def _form(self) -> Stored:

@@ -1,0 +1,156 @@
+"""The JSON bodies, headers and limits of the service's API, version 1, as both sides read them.
+
+Ciphertexts, keys and the public part of a model travel as plain bytes beside these: see `docs/guides/
+run-a-server.md` for the paths. Everything here comes from the other side: pydantic checks types and bounds
+before anything is made of it, and a field that is not known is refused.
+
+>>> Status(id="0" * 32, state=State.waiting, place=2).model_dump(exclude_none=True)["place"]
+2
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+API = "/v1"
+PROBLEM = "application/problem+json"
+BYTES = "application/octet-stream"
+
+# Headers, beside those that HTTP has (Authorization, Content-Range, ETag, Idempotency-Key, Retry-After).
+SHA256 = "Tacita-Sha256"  # of the body that it comes with, hex
+WHOLE_SHA256 = "Tacita-Whole-Sha256"  # of all chunks together, hex
+PLAN = "Tacita-Plan"  # hash of the plan that keys or a request were made under, hex
+
+CHUNK_BYTES = 8 << 20  # of an upload that a client sends at once
+MOST_CHUNK_BYTES = 64 << 20  # that a server takes at once
+FRAME_BYTES = 1 << 20  # of a WebSocket message of the two-party protocol, at most
+MOST_TEXT = 2000  # characters of an error that are told
+
+Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+class Wire(BaseModel):
+    """Of every body: nothing that is not known, nothing that changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class State(StrEnum):
+    """Of a request. The last three are final."""
+
+    waiting = "waiting"
+    running = "running"
+    done = "done"
+    failed = "failed"
+    cancelled = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether it stays so."""
+        return self in (State.done, State.failed, State.cancelled)
+
+
+class Problem(Wire):
+    """RFC 9457, with our `hint`. code: a word for programs, as of `service.http.problems`."""
+
+    type: Name = "about:blank"
+    title: Name
+    status: Annotated[int, Field(ge=100, le=599)]
+    detail: Annotated[str, Field(max_length=MOST_TEXT)] = ""
+    hint: Annotated[str, Field(max_length=MOST_TEXT)] = ""
+    code: Name = ""
+
+
+class Offer(Wire):
+    """A scheme by which a model can be asked.
+
+    plan: the plan's hash. connected: by the two-party protocol over a WebSocket, without keys or files;
+    the sizes of files are then 0. public: sha256 of the public folder's list, of what a connected scheme
+    publishes nothing here (the socket's greeting sends it). seconds: predicted of a request of `batch`
+    texts, queue aside; keygen_seconds: at the client, once. Sizes in bytes.
+    """
+
+    scheme: Name
+    plan: Sha256
+    connected: bool
+    batch: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1)]
+    preset: Name = ""
+    security_bits: Count = 0
+    public: Sha256 | None = None
+    public_bytes: Count = 0
+    keys_bytes: Count = 0
+    request_bytes: Count = 0
+    response_bytes: Count = 0
+    traffic_bytes: Count = 0
+    seconds: Seconds
+    keygen_seconds: Seconds = 0.0
+
+
+class Model(Wire):
+    """What a server answers about. task: as of `tasks.task`. offers: the first is the default."""
+
+    name: Name
+    task: Name
+    labels: tuple[Name, ...] = ()
+    offers: tuple[Offer, ...]
+
+
+class Models(Wire):
+    """GET /v1/models. signer: the server's Ed25519 public key, hex, by which receipts are checked."""
+
+    release: Name
+    signer: Sha256
+    models: tuple[Model, ...]
+
+
+class KeyState(Wire):
+    """Of an upload of evaluation keys. received: bytes so far, from the beginning without a gap."""
+
+    id: Hex32
+    plan: Sha256
+    bytes: Count
+    received: Count
+    complete: bool
+
+
+class Keys(Wire):
+    """GET /v1/keys: those of who asks."""
+
+    keys: tuple[KeyState, ...]
+
+
+class Receipt(Wire):
+    """What the server says that it computed, and its signature: see `receipt`."""
+
+    plan: Sha256
+    request: Sha256
+    response: Sha256
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+
+class Status(Wire):
+    """GET /v1/requests/{id}, and each event of its stream.
+
+    place: requests that go before it while it waits. stage, done, total, seconds_left: of one that runs.
+    problem: why it failed. seconds: that it was evaluated, receipt and response_bytes: of one that is done.
+    """
+
+    id: Hex32
+    state: State
+    place: Count | None = None
+    stage: Name | None = None
+    done: Count | None = None
+    total: Count | None = None
+    seconds_left: Seconds | None = None
+    seconds: Seconds | None = None
+    problem: Problem | None = None
+    response_bytes: Count | None = None
+    receipt: Receipt | None = None

@@ -1,0 +1,1 @@
+"""The HTTP service that an operator runs: `tacita serve --https`."""

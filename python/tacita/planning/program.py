@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tacita.errors import PlanError
+from tacita.front.front import FrontConfig
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.tasks.task import NEXT
 from tacita.two_party.program.recorder import RecordTensors
-from tacita.two_party.program.steps import Program
+from tacita.two_party.program.steps import Program, Reading
 
 
 def program_of(plan: TwoPartyPlan) -> Program:
@@ -31,6 +32,14 @@ def program_of(plan: TwoPartyPlan) -> Program:
         answer.format,
         answer.shape,
         plan.correlations,
+        None if plan.config.image else FrontConfig.of(plan.config),
+        reading_of(plan),
     )
     program.check()
     return program
+
+
+def reading_of(plan: TwoPartyPlan) -> Reading:
+    """How its answers are told."""
+    said = plan.name, plan.task, plan.problem, plan.labels
+    return Reading(*said, plan.decimals, float(plan.answer), plan.normalise)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from tacita.errors import FileError
-from tacita.two_party.program.steps import HINT, Format, Program, Step, fields_of
+from tacita.front.front import FrontConfig
+from tacita.two_party.program.steps import HINT, Format, Program, Reading, Step, fields_of
 
 FORMAT, VERSION = "tacita-two-party-program", 1
 MAX_BYTES = 8 << 20
@@ -26,6 +27,8 @@ def encode(program: Program) -> bytes:
         "answered": vars(program.answered),
         "shape": list(program.shape),
         "correlations": program.correlations,
+        "front": None if program.front is None else _named(program.front),
+        "reading": vars(program.reading),
     }
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -57,7 +60,14 @@ def _program(data: dict[str, Any]) -> Program:
         answered=Format(**data["answered"]),
         shape=tuple(data["shape"]),
         correlations=str(data["correlations"]),
+        front=None if data["front"] is None else FrontConfig(**data["front"]),
+        reading=Reading(**{**data["reading"], "labels": tuple(data["reading"]["labels"])}),
     )
+
+
+def _named(front: FrontConfig) -> dict[str, Any]:
+    """All but the image, which programs leave to their host."""
+    return {name: value for name, value in vars(front).items() if name != "image"}
 
 
 def _step(data: dict[str, Any]) -> Step:

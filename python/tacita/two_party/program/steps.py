@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacita.errors import FileError
+from tacita.front.front import FrontConfig
 
 Value = int | float | bool | str | None | tuple[int, ...]
 HINT = "it was made by another release, or the copy is damaged"
@@ -111,11 +112,25 @@ class Format:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How an answer is told: see the plan's fields of these names. bound: magnitude that no number passes."""
+
+    name: str
+    task: str
+    problem: str
+    labels: tuple[str, ...]
+    decimals: int
+    bound: float
+    normalise: bool
+
+
+@dataclass(frozen=True)
 class Program:
     """plan: hash of the plan that it follows, 64 hex digits. tokens, hidden: shape of the input, register 0.
 
     entered, answered: formats of the input and of the answer, whose register is `answer` and whose shape is
-    `shape`. correlations: kind of the correlated transfers.
+    `shape`. correlations: kind of the correlated transfers. front: how a text becomes the input, None where
+    it is an image that does. reading: what the numbers mean.
     """
 
     plan: str
@@ -127,6 +142,8 @@ class Program:
     answered: Format
     shape: tuple[int, ...]
     correlations: str
+    front: FrontConfig | None
+    reading: Reading
 
     def check(self) -> None:
         """Raises FileError unless every step reads what an earlier one wrote."""

@@ -50,7 +50,12 @@ pub fn told(program: &Program, values: &[f64]) -> Answer {
         _ => vec![],
     };
     let named = reading.labels.iter().zip(scores);
-    let mut scores: Vec<Score> = named.map(|(label, score)| Score { label: label.clone(), score }).collect();
+    let mut scores: Vec<Score> = named
+        .map(|(label, score)| Score {
+            label: label.clone(),
+            score,
+        })
+        .collect();
     scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     let holds = |score: &&Score| reading.problem == "single_label" || score.score > 0.5;
     Answer {

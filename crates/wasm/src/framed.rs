@@ -47,11 +47,7 @@ impl<T: Transport> Channel for Framed<T> {
             return Err(MpcError::Shape { op: "send", detail });
         }
         let mut framed = Vec::with_capacity(HEADER_BYTES + message.len());
-        framed.extend_from_slice(&frame::encode(
-            Side::Dialled,
-            self.next_out,
-            message.len() as u32,
-        ));
+        framed.extend_from_slice(&frame::encode(Side::Dialled, self.next_out, message.len() as u32));
         framed.extend_from_slice(message);
         self.next_out = self.next_out.wrapping_add(1);
         self.sent += framed.len() as u64;

@@ -27,11 +27,28 @@ extern "C" {
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Told<'a> {
-    Loaded { done: usize, total: usize },
-    Node { name: &'a str },
-    Ready { name: &'a str, tokens: usize, labels: &'a [String] },
-    Answer { answer: &'a Answer, sent: u64, received: u64, rounds: u64 },
-    Failed { message: String, again: bool },
+    Loaded {
+        done: usize,
+        total: usize,
+    },
+    Node {
+        name: &'a str,
+    },
+    Ready {
+        name: &'a str,
+        tokens: usize,
+        labels: &'a [String],
+    },
+    Answer {
+        answer: &'a Answer,
+        sent: u64,
+        received: u64,
+        rounds: u64,
+    },
+    Failed {
+        message: String,
+        again: bool,
+    },
 }
 
 thread_local! {
@@ -125,7 +142,12 @@ pub extern "C" fn tacita_classify() -> i32 {
             Err(error) => failed(&error),
             Ok(answer) => {
                 let ((sent, received), rounds, answer) = (session.bytes(), session.rounds(), &answer);
-                tell(&Told::Answer { answer, sent, received, rounds });
+                tell(&Told::Answer {
+                    answer,
+                    sent,
+                    received,
+                    rounds,
+                });
                 1
             }
         }
@@ -143,7 +165,10 @@ pub extern "C" fn tacita_end() -> i32 {
 
 /// Randomness for all crates, from the page.
 #[no_mangle]
-unsafe extern "Rust" fn __getrandom_v03_custom(at: *mut u8, len: usize) -> std::result::Result<(), getrandom::Error> {
+unsafe extern "Rust" fn __getrandom_v03_custom(
+    at: *mut u8,
+    len: usize,
+) -> std::result::Result<(), getrandom::Error> {
     // SAFETY: the caller owns these bytes; the page writes them before it returns.
     match unsafe { random(at, len) } {
         0 => Err(getrandom::Error::UNSUPPORTED),

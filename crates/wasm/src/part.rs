@@ -67,7 +67,12 @@ impl PublicPart {
         if reader.at != data.len() {
             return damaged(WHAT, "bytes at its end");
         }
-        let part = Self { plan, tokenizer, tables, data };
+        let part = Self {
+            plan,
+            tokenizer,
+            tables,
+            data,
+        };
         if part.plan() != program.plan {
             return damaged(WHAT, "another plan than the program's");
         }
@@ -106,19 +111,36 @@ impl PublicPart {
 
 /// Names and shapes of the tables, in alphabetical order (`tacita.front.front.table_shapes`).
 fn shapes(front: &FrontConfig, hidden: usize) -> BTreeMap<String, (usize, usize)> {
-    let size = if front.embedding_size > 0 { front.embedding_size } else { hidden };
+    let size = if front.embedding_size > 0 {
+        front.embedding_size
+    } else {
+        hidden
+    };
     let places = front.first_position.saturating_add(front.positions);
     let named = [
         ("word_embeddings.weight", front.vocab, size),
-        ("position_embeddings.weight", if front.position_table { places } else { 0 }, size),
+        (
+            "position_embeddings.weight",
+            if front.position_table { places } else { 0 },
+            size,
+        ),
         ("token_type_embeddings.weight", front.types, size),
         ("LayerNorm.weight", usize::from(front.embedding_norm), size),
-        ("LayerNorm.bias", usize::from(front.embedding_norm && front.embedding_beta), size),
-        ("projection.weight", if front.embedding_size > 0 { hidden } else { 0 }, size),
+        (
+            "LayerNorm.bias",
+            usize::from(front.embedding_norm && front.embedding_beta),
+            size,
+        ),
+        (
+            "projection.weight",
+            if front.embedding_size > 0 { hidden } else { 0 },
+            size,
+        ),
         ("projection.bias", usize::from(front.embedding_size > 0), hidden),
     ];
     let kept = named.into_iter().filter(|&(_, rows, _)| rows > 0);
-    kept.map(|(name, rows, columns)| (format!("embeddings.{name}"), (rows, columns))).collect()
+    kept.map(|(name, rows, columns)| (format!("embeddings.{name}"), (rows, columns)))
+        .collect()
 }
 
 /// Takes pieces from the front; a piece that is not there is an error.
@@ -136,17 +158,32 @@ impl<'a> Reader<'a> {
         Ok(&self.data[self.at - count..self.at])
     }
 
-    fn table(&mut self, (name, (rows, columns)): (String, (usize, usize)), size: usize) -> Result<(String, Table)> {
+    fn table(
+        &mut self,
+        (name, (rows, columns)): (String, (usize, usize)),
+        size: usize,
+    ) -> Result<(String, Table)> {
         let at = self.at;
         let bytes = rows.checked_mul(columns).and_then(|n| n.checked_mul(size));
         let (true, Some(bytes)) = (matches!(size, 2 | 4 | 8), bytes) else {
             return damaged(WHAT, "a table of another size");
         };
-        let finite = self.take(bytes)?.chunks_exact(size).all(|element| float(element).is_finite());
+        let finite = self
+            .take(bytes)?
+            .chunks_exact(size)
+            .all(|element| float(element).is_finite());
         if !finite {
             return damaged(WHAT, "a table that holds NaN or infinity");
         }
-        Ok((name, Table { at, rows, columns, size }))
+        Ok((
+            name,
+            Table {
+                at,
+                rows,
+                columns,
+                size,
+            },
+        ))
     }
 }
 
@@ -167,7 +204,11 @@ fn half(bits: u16) -> f64 {
         31 => f64::NAN,
         _ => (1024.0 + fraction) * f64::from(exponent - 25).exp2(),
     };
-    if bits >> 15 == 1 { -size } else { size }
+    if bits >> 15 == 1 {
+        -size
+    } else {
+        size
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +219,10 @@ mod tests {
     fn half_precision_is_read_exactly() {
         let of = |bits: u16| float(&bits.to_le_bytes());
         assert_eq!([of(0x3c00), of(0xc000), of(0x3555)], [1.0, -2.0, 0.333251953125]);
-        assert_eq!([of(0x7bff), of(0x0400), of(0x0001)], [65504.0, 2f64.powi(-14), 2f64.powi(-24)]);
+        assert_eq!(
+            [of(0x7bff), of(0x0400), of(0x0001)],
+            [65504.0, 2f64.powi(-14), 2f64.powi(-24)]
+        );
         assert!(of(0x7c00).is_infinite() && of(0x7e00).is_nan());
     }
 }

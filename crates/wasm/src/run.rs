@@ -57,11 +57,20 @@ pub fn run<M: Model>(
             watch(name);
         }
         let found = walk.step(step, &inputs(step, &registers)?)?;
-        if step.outputs.iter().copied().ne(registers.len()..registers.len() + found.len()) {
+        if step
+            .outputs
+            .iter()
+            .copied()
+            .ne(registers.len()..registers.len() + found.len())
+        {
             return misfit(format!("step {number} writes other registers"));
         }
         registers.extend(found.into_iter().map(Some));
-        for &input in step.inputs.iter().filter(|&&input| last.get(input) == Some(&number)) {
+        for &input in step
+            .inputs
+            .iter()
+            .filter(|&&input| last.get(input) == Some(&number))
+        {
             registers[input] = None;
         }
     }
@@ -77,7 +86,10 @@ pub fn run<M: Model>(
 /// The last step that reads each register; never, for the answer's.
 fn last_uses(program: &Program) -> Vec<usize> {
     let reads = program.steps.iter().flat_map(|step| &step.inputs);
-    let most = reads.chain([&program.answer]).max().map_or(0, |&most| most.min(1 << 16));
+    let most = reads
+        .chain([&program.answer])
+        .max()
+        .map_or(0, |&most| most.min(1 << 16));
     let mut last = vec![usize::MAX; most + 1];
     for (number, step) in program.steps.iter().enumerate() {
         for &input in step.inputs.iter().filter(|&&input| input <= most) {
@@ -119,7 +131,14 @@ impl<M: Model> Walk<'_, M> {
             (Do::Enter { .. }, []) => Ok(vec![]),
             (Do::Columns { widths }, [x]) => x.columns(widths),
             (Do::Softmax { .. }, [x]) => self.softmax(&step.what, x),
-            (Do::Average { tokens, fraction, ring }, []) => Ok(vec![self.average(*tokens, *fraction, *ring)?]),
+            (
+                Do::Average {
+                    tokens,
+                    fraction,
+                    ring,
+                },
+                [],
+            ) => Ok(vec![self.average(*tokens, *fraction, *ring)?]),
             (what, [x]) => Ok(vec![match self.local(what, x)? {
                 Some(found) => found,
                 None => self.shared(what, x)?,
@@ -160,7 +179,14 @@ impl<M: Model> Walk<'_, M> {
 
     /// The client's share without the gap where a query does not see a key.
     fn hidden(&self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Hide { gap, fraction, ring: bits, back, on } = what else {
+        let &Do::Hide {
+            gap,
+            fraction,
+            ring: bits,
+            back,
+            on,
+        } = what
+        else {
             return misfit("no step that hides");
         };
         let ((_, queries, keys), form) = (x.matrices()?, fixed(bits, fraction)?);
@@ -179,7 +205,11 @@ impl<M: Model> Walk<'_, M> {
         let values = x.values().iter().enumerate().map(|(at, &v)| {
             let (query, key) = place(at);
             let seen = self.mask[key] && reach(query, key);
-            if seen { v } else { v.wrapping_sub(less) }
+            if seen {
+                v
+            } else {
+                v.wrapping_sub(less)
+            }
         });
         Tensor::new(x.shape().to_vec(), form.ring, values.collect())
     }
@@ -190,7 +220,11 @@ impl<M: Model> Walk<'_, M> {
         let real = self.mask.iter().filter(|&&real| real).count().max(1);
         let each = form.encode(1.0 / real as f64);
         let values = match self.party.is_client() {
-            true => self.mask.iter().map(|&real| if real { each } else { 0 }).collect(),
+            true => self
+                .mask
+                .iter()
+                .map(|&real| if real { each } else { 0 })
+                .collect(),
             false => vec![0; tokens.min(1 << 16)],
         };
         Tensor::new(vec![1, 1, tokens], form.ring, values)
@@ -211,23 +245,39 @@ impl<M: Model> Walk<'_, M> {
                 let rest = values.iter().zip(below).map(|(&v, b)| x.ring().sub(v, b));
                 (x.ring(), rest.collect())
             }
-            Do::Square { ring: bits, to, slack } => {
+            Do::Square {
+                ring: bits,
+                to,
+                slack,
+            } => {
                 let to = ring(to)?;
                 (to, few::square_any(party, held(x, bits)?, x.ring(), to, slack)?)
             }
-            Do::Tanh { ring: bits, fraction, to, finer, range } => {
+            Do::Tanh {
+                ring: bits,
+                fraction,
+                to,
+                finer,
+                range,
+            } => {
                 let (from, to) = (fixed(bits, fraction)?, fixed(to, finer)?);
                 (to.ring, nonlinear::tanh(party, held(x, bits)?, from, to, range)?)
             }
             Do::Gelu(ref bump) => {
                 let (from, to) = bump.formats()?;
                 let form = gelu_form(&bump.form)?;
-                (to, nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, bump.range)?)
+                (
+                    to,
+                    nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, bump.range)?,
+                )
             }
             Do::Silu(ref bump) => {
                 let (from, to) = bump.formats()?;
                 let form = silu_form(&bump.form)?;
-                (to, nonlinear::silu(party, held(x, bump.ring)?, from, to, form, bump.range)?)
+                (
+                    to,
+                    nonlinear::silu(party, held(x, bump.ring)?, from, to, form, bump.range)?,
+                )
             }
             Do::Linear { .. } => return self.linear(what, x),
             Do::Norm { .. } => return self.norm(what, x),
@@ -237,7 +287,14 @@ impl<M: Model> Walk<'_, M> {
     }
 
     fn linear(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Linear { rows, inputs, outputs, ring: bits, opened } = what else {
+        let &Do::Linear {
+            rows,
+            inputs,
+            outputs,
+            ring: bits,
+            opened,
+        } = what
+        else {
             return misfit("no linear map");
         };
         if x.shape() != [rows, inputs] {
@@ -245,9 +302,13 @@ impl<M: Model> Walk<'_, M> {
         }
         let (dims, to) = (sized(1, rows, inputs, outputs)?, ring(bits)?);
         let (weights, bias) = self.model.linear().unzip();
-        let options = Options { opened, ..Options::default() };
+        let options = Options {
+            opened,
+            ..Options::default()
+        };
         let values = held(x, bits)?;
-        let found = linear::share_times_weights_with(self.party, values, weights.as_deref(), dims, to, options)?;
+        let found =
+            linear::share_times_weights_with(self.party, values, weights.as_deref(), dims, to, options)?;
         let product = Tensor::new(vec![rows, outputs], to, found)?;
         match bias {
             None => Ok(product),
@@ -256,7 +317,18 @@ impl<M: Model> Walk<'_, M> {
     }
 
     fn norm(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Norm { ring: bits, fraction, to, finer, centred, bound, least, gamma, epsilon } = what else {
+        let &Do::Norm {
+            ring: bits,
+            fraction,
+            to,
+            finer,
+            centred,
+            bound,
+            least,
+            gamma,
+            epsilon,
+        } = what
+        else {
             return misfit("no norm");
         };
         let (&[rows, cols], from, to) = (x.shape(), fixed(bits, fraction)?, fixed(to, finer)?) else {
@@ -265,7 +337,15 @@ impl<M: Model> Walk<'_, M> {
         if !(positive(bound) && positive(least) && positive(gamma) && (0.0..1.0).contains(&epsilon)) {
             return misfit("bounds of a norm");
         }
-        let norm = Norm { rows, cols, centred, bound, least, gamma, epsilon };
+        let norm = Norm {
+            rows,
+            cols,
+            centred,
+            bound,
+            least,
+            gamma,
+            epsilon,
+        };
         let (factors, offsets) = self.model.norm().unzip();
         let values = held(x, bits)?;
         let (factors, offsets) = (factors.as_deref(), offsets.as_deref());
@@ -274,7 +354,15 @@ impl<M: Model> Walk<'_, M> {
     }
 
     fn softmax(&mut self, what: &Do, x: &Tensor) -> Result<Vec<Tensor>> {
-        let &Do::Softmax { ring: bits, fraction, range, power, to, inverse } = what else {
+        let &Do::Softmax {
+            ring: bits,
+            fraction,
+            range,
+            power,
+            to,
+            inverse,
+        } = what
+        else {
             return misfit("no softmax");
         };
         let (before, rows, cols) = x.matrices()?;
@@ -293,18 +381,33 @@ impl<M: Model> Walk<'_, M> {
     fn pair(&mut self, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         match *what {
             Do::Add { ring: bits } => x.plus(y, ring(bits)?),
-            Do::Times { held: from, short, ring: bits, slack } => {
+            Do::Times {
+                held: from,
+                short,
+                ring: bits,
+                slack,
+            } => {
                 let (short, to) = (ring(short)?, ring(bits)?);
                 let (factors, values) = (held(x, from)?, held(y, bits)?);
                 let found = few::scaled_any(self.party, factors, [x.ring(), short], values, to, slack)?;
                 Tensor::new(y.shape().to_vec(), to, found)
             }
-            Do::Product { heads, rows, inner, columns, ring: bits, opened } => {
+            Do::Product {
+                heads,
+                rows,
+                inner,
+                columns,
+                ring: bits,
+                opened,
+            } => {
                 if x.shape() != [heads, rows, inner] || y.shape() != [heads, inner, columns] {
                     return misfit(format!("a product of {:?} and {:?}", x.shape(), y.shape()));
                 }
                 let (dims, to) = (sized(heads, rows, inner, columns)?, ring(bits)?);
-                let options = Options { opened, ..Options::default() };
+                let options = Options {
+                    opened,
+                    ..Options::default()
+                };
                 let (left, right) = (held(x, bits)?, held(y, bits)?);
                 let found = linear::share_times_share_with(self.party, left, right, dims, to, options)?;
                 Tensor::new(vec![heads, rows, columns], to, found)
@@ -322,7 +425,9 @@ fn shifted_up(x: &Tensor, bits: u32, to: Ring) -> Result<Tensor> {
 }
 
 fn sized(batch: usize, k: usize, m: usize, n: usize) -> Result<Dims> {
-    let most = [k, m, n, batch].into_iter().try_fold(1usize, |p, size| p.checked_mul(size.max(1)));
+    let most = [k, m, n, batch]
+        .into_iter()
+        .try_fold(1usize, |p, size| p.checked_mul(size.max(1)));
     match most {
         Some(_) if batch * k * n <= 1 << 25 => Ok(Dims { k, m, n, batch }),
         _ => misfit(format!("a product of ({batch}, {k}, {m}, {n})")),

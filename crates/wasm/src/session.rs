@@ -77,14 +77,27 @@ impl Session {
         self.set_up(watch)?;
         let mut told_node = |name: &str| watch(Event::Node(name));
         let (party, program) = (&mut self.party, &self.program);
-        let share = run(party, program, &mut Unknown, given.share, &given.mask, &mut told_node)?;
+        let share = run(
+            party,
+            program,
+            &mut Unknown,
+            given.share,
+            &given.mask,
+            &mut told_node,
+        )?;
         let theirs = party.receive(8 * share.values().len())?;
         let (words, _) = theirs.as_chunks();
         let own = share.values().iter().zip(words);
-        let sums: Vec<u64> = own.map(|(&own, &word)| share.ring().add(own, u64::from_le_bytes(word))).collect();
+        let sums: Vec<u64> = own
+            .map(|(&own, &word)| share.ring().add(own, u64::from_le_bytes(word)))
+            .collect();
         let columns = self.program.shape.last().copied().unwrap_or(1).max(1);
         let real = given.mask.iter().filter(|&&real| real).count();
-        let rows = if self.program.reading.task == "text" { 1 } else { real };
+        let rows = if self.program.reading.task == "text" {
+            1
+        } else {
+            real
+        };
         let numbers = opened(&sums, self.program.answered);
         Ok(told(&self.program, &numbers[..numbers.len().min(rows * columns)]))
     }

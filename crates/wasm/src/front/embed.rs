@@ -24,18 +24,30 @@ pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &P
     let ids = tokenizer.encode(text)?;
     let most = program.tokens.min(front.positions);
     if ids.len() > most {
-        let said = format!("the text has {} tokens, this model takes {most}: shorten it", ids.len());
+        let said = format!(
+            "the text has {} tokens, this model takes {most}: shorten it",
+            ids.len()
+        );
         return Err(ClientError::Text(said));
     }
-    let rows = ids.iter().enumerate().map(|(at, &id)| embedded(part, front, at, id as usize));
+    let rows = ids
+        .iter()
+        .enumerate()
+        .map(|(at, &id)| embedded(part, front, at, id as usize));
     let rows = rows.collect::<Option<Vec<_>>>();
     let Some(rows) = rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) else {
         return damaged("public part of the model", "a token without an embedding");
     };
     let padding = program.tokens - rows.len();
     let first = if front.last_token { padding } else { 0 };
-    let mask = (0..program.tokens).map(|at| (first..first + rows.len()).contains(&at)).collect();
-    let row = |at: usize| at.checked_sub(first).and_then(|at| rows.get(at)).unwrap_or(&rows[0]);
+    let mask = (0..program.tokens)
+        .map(|at| (first..first + rows.len()).contains(&at))
+        .collect();
+    let row = |at: usize| {
+        at.checked_sub(first)
+            .and_then(|at| rows.get(at))
+            .unwrap_or(&rows[0])
+    };
     let values = (0..program.tokens).flat_map(|at| row(at).iter().map(|&x| whole(x, program.entered)));
     let share = Tensor::new(
         vec![program.tokens, program.hidden],
@@ -50,7 +62,10 @@ fn embedded(part: &PublicPart, front: &FrontConfig, at: usize, id: usize) -> Opt
     let table = |name: &str, row: usize| part.row(&format!("embeddings.{name}"), row);
     let mut x = table("word_embeddings.weight", id)?;
     if front.position_table {
-        add(&mut x, &table("position_embeddings.weight", front.first_position + at)?);
+        add(
+            &mut x,
+            &table("position_embeddings.weight", front.first_position + at)?,
+        );
     }
     if front.types > 0 {
         add(&mut x, &table("token_type_embeddings.weight", 0)?);

@@ -17,7 +17,9 @@ impl BertNormalizer {
     pub fn normalized(self, text: &str) -> String {
         let mut text = text.to_owned();
         if self.clean_text {
-            let kept = text.chars().filter(|&c| c != '\0' && c != '\u{fffd}' && !control(c));
+            let kept = text
+                .chars()
+                .filter(|&c| c != '\0' && c != '\u{fffd}' && !control(c));
             text = kept.map(|c| if space(c) { ' ' } else { c }).collect();
         }
         if self.handle_chinese_chars {

@@ -89,7 +89,8 @@ impl Tokenizer {
         if kind != "WordPiece" || file.pre_tokenizer.r#type != "BertPreTokenizer" {
             return damaged(WHAT, "no WordPiece of BERT's kind");
         }
-        let plain = |a: &Added| !(a.single_word || a.lstrip || a.rstrip || a.normalized || a.content.is_empty());
+        let plain =
+            |a: &Added| !(a.single_word || a.lstrip || a.rstrip || a.normalized || a.content.is_empty());
         if !file.added_tokens.iter().all(plain) {
             return damaged(WHAT, "added tokens with options");
         }
@@ -98,7 +99,13 @@ impl Tokenizer {
         };
         let (before, after) = around(file.post_processor)?;
         let added = file.added_tokens.iter().map(|a| &a.id);
-        let all = file.model.vocab.values().chain(added).chain(&before).chain(&after);
+        let all = file
+            .model
+            .vocab
+            .values()
+            .chain(added)
+            .chain(&before)
+            .chain(&after);
         if all.copied().any(|id| id as usize >= vocab) {
             return damaged(WHAT, "ids beyond the vocabulary");
         }
@@ -121,7 +128,9 @@ impl Tokenizer {
             return Err(ClientError::Text("the text is empty".to_owned()));
         }
         if text.chars().nth(MAX_CHARACTERS).is_some() {
-            return Err(ClientError::Text(format!("the text has more than {MAX_CHARACTERS} characters")));
+            return Err(ClientError::Text(format!(
+                "the text has more than {MAX_CHARACTERS} characters"
+            )));
         }
         let mut ids = vec![];
         let mut rest = text;
@@ -132,14 +141,19 @@ impl Tokenizer {
         }
         self.pieces(rest, &mut ids);
         if ids.is_empty() {
-            return Err(ClientError::Text("the text has no token of the vocabulary".to_owned()));
+            return Err(ClientError::Text(
+                "the text has no token of the vocabulary".to_owned(),
+            ));
         }
         Ok([&self.before[..], &ids, &self.after].concat())
     }
 
     /// The leftmost token that is spelled out in a text, of several there the longest.
     fn first_added<'a>(&'a self, text: &str) -> Option<(usize, &'a Added)> {
-        let found = self.added.iter().filter_map(|a| Some((text.find(&a.content)?, a)));
+        let found = self
+            .added
+            .iter()
+            .filter_map(|a| Some((text.find(&a.content)?, a)));
         found.min_by_key(|(at, a)| (*at, std::cmp::Reverse(a.content.len())))
     }
 
@@ -177,7 +191,10 @@ impl Tokenizer {
 fn around(post: Post) -> Result<(Vec<u32>, Vec<u32>)> {
     let (single, special) = match post {
         Post::BertProcessing { sep, cls } => return Ok((vec![cls.1], vec![sep.1])),
-        Post::TemplateProcessing { single, special_tokens } => (single, special_tokens),
+        Post::TemplateProcessing {
+            single,
+            special_tokens,
+        } => (single, special_tokens),
     };
     let text = |piece: &Piece| matches!(piece, Piece::Sequence { id } if id == "A");
     let places: Vec<usize> = (0..single.len()).filter(|&i| text(&single[i])).collect();
@@ -189,7 +206,11 @@ fn around(post: Post) -> Result<(Vec<u32>, Vec<u32>)> {
             Piece::SpecialToken { id } => special.get(id).map(|special| special.ids.clone()),
             Piece::Sequence { .. } => None,
         };
-        pieces.iter().map(of).collect::<Option<Vec<_>>>().map(|ids| ids.concat())
+        pieces
+            .iter()
+            .map(of)
+            .collect::<Option<Vec<_>>>()
+            .map(|ids| ids.concat())
     };
     match (ids(&single[..place]), ids(&single[place + 1..])) {
         (Some(before), Some(after)) => Ok((before, after)),

@@ -108,17 +108,17 @@ impl Program {
 
     fn problem(&self) -> Option<&'static str> {
         let right = [
-            (self.format == FORMAT && self.version == VERSION, "another version"),
+            (
+                self.format == FORMAT && self.version == VERSION,
+                "another version",
+            ),
             (
                 self.plan.len() == 64 && self.plan.bytes().all(|b| b.is_ascii_hexdigit()),
                 "its plan",
             ),
             ((1..=MOST_TOKENS).contains(&self.tokens), "tokens"),
             ((1..=MOST_WIDTH).contains(&self.hidden), "width"),
-            (
-                [self.entered, self.answered].iter().all(|f| fits(*f)),
-                "formats",
-            ),
+            ([self.entered, self.answered].iter().all(|f| fits(*f)), "formats"),
             (self.reading.decimals <= 9, "decimals"),
             (
                 self.reading.bound.is_finite() && self.reading.bound > 0.0,

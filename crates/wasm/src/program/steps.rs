@@ -33,18 +33,41 @@ pub struct Bump {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // each is explained where programs are written
 pub enum Do {
-    Enter { name: String },
-    ShiftDown { bits: u32, ring: u32 },
-    ShiftUp { bits: u32, ring: u32 },
-    Reduce { ring: u32 },
-    Add { ring: u32 },
-    Scale { factor: i64, ring: u32 },
-    Columns { widths: Vec<usize> },
-    Rows { count: isize },
-    Heads { count: usize },
+    Enter {
+        name: String,
+    },
+    ShiftDown {
+        bits: u32,
+        ring: u32,
+    },
+    ShiftUp {
+        bits: u32,
+        ring: u32,
+    },
+    Reduce {
+        ring: u32,
+    },
+    Add {
+        ring: u32,
+    },
+    Scale {
+        factor: i64,
+        ring: u32,
+    },
+    Columns {
+        widths: Vec<usize>,
+    },
+    Rows {
+        count: isize,
+    },
+    Heads {
+        count: usize,
+    },
     Merge {},
     Transpose {},
-    Reshape { shape: Vec<usize> },
+    Reshape {
+        shape: Vec<usize>,
+    },
     Hide {
         gap: i64,
         fraction: u32,
@@ -52,8 +75,15 @@ pub enum Do {
         back: Option<usize>,
         on: Option<usize>,
     },
-    Average { tokens: usize, fraction: u32, ring: u32 },
-    Extend { ring: u32, to: u32 },
+    Average {
+        tokens: usize,
+        fraction: u32,
+        ring: u32,
+    },
+    Extend {
+        ring: u32,
+        to: u32,
+    },
     Linear {
         rows: usize,
         inputs: usize,
@@ -69,7 +99,12 @@ pub enum Do {
         ring: u32,
         opened: bool,
     },
-    Times { held: u32, short: u32, ring: u32, slack: u32 },
+    Times {
+        held: u32,
+        short: u32,
+        ring: u32,
+        slack: u32,
+    },
     Softmax {
         ring: u32,
         fraction: u32,
@@ -78,8 +113,14 @@ pub enum Do {
         to: u32,
         inverse: u32,
     },
-    Relu { ring: u32 },
-    Square { ring: u32, to: u32, slack: u32 },
+    Relu {
+        ring: u32,
+    },
+    Square {
+        ring: u32,
+        to: u32,
+        slack: u32,
+    },
     Tanh {
         ring: u32,
         fraction: u32,

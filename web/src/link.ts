@@ -4,7 +4,9 @@ import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";
 import type { Out } from "./told.js";
 
-const FRAME_BYTES = 1 << 20; // of a message, at most (`tacita.protocol.http.wire`)
+// Of a message: half of what a server takes (`tacita.protocol.http.wire`), which may count what a browser's
+// compression adds.
+const FRAME_BYTES = 1 << 19;
 const SILENCE = 600_000; // milliseconds after which a server is given up
 
 /** A port of the page's or of node's. */

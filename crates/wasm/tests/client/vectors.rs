@@ -15,7 +15,6 @@ pub struct Map {
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code)] // not every test reads all of it
 pub struct Asked {
     pub text: String,
     pub ids: Vec<u32>,
@@ -48,7 +47,6 @@ impl Vector {
         digits.map(byte).collect()
     }
 
-    #[allow(dead_code)] // likewise
     pub fn parsed_part(&self) -> PublicPart {
         PublicPart::parse(self.part(), &self.program()).expect("its public part")
     }

@@ -1,6 +1,5 @@
 //! Whole sessions over TCP with a server that keeps to the protocol, and with some that do not.
-mod vectors;
-
+use crate::vectors::Vector;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -13,7 +12,6 @@ use tacita_wasm::framed::Transport;
 use tacita_wasm::part::digest;
 use tacita_wasm::session::{Event, Session};
 use tacita_wasm::ClientError;
-use vectors::Vector;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const WELCOME: &[u8] = b"TACITA-2PC\x03\x00";

@@ -1,6 +1,5 @@
 //! Programs and public parts of a server that means harm: refused, never a panic.
-mod vectors;
-
+use crate::vectors::Vector;
 use std::thread;
 use std::time::Duration;
 use tacita_mpc::channel::memory_pair;
@@ -9,7 +8,6 @@ use tacita_wasm::part::PublicPart;
 use tacita_wasm::program::Program;
 use tacita_wasm::run::{run, Unknown};
 use tacita_wasm::tensor::Tensor;
-use vectors::Vector;
 
 /// Runs a program whose peer has left: it fails at its first message if not before.
 fn fails(text: &str) {

@@ -1,9 +1,7 @@
 //! Texts to tokens and to the input, beside Python's and the tokenizers library's.
-mod vectors;
-
+use crate::vectors::{content, Vector};
 use serde::Deserialize;
 use tacita_wasm::front::{entered, Tokenizer};
-use vectors::{content, Vector};
 
 #[derive(Deserialize)]
 struct Tokens {

@@ -118,6 +118,14 @@ fn fixed(bits: u32, frac: u32) -> Result<Fixed> {
     misfit(format!("{frac} fraction bits in a ring of {bits}"))
 }
 
+/// A number of bits.
+fn few_bits(bits: u32) -> Result<u32> {
+    if bits <= 64 {
+        return Ok(bits);
+    }
+    misfit(format!("{bits} bits"))
+}
+
 fn held(x: &Tensor, bits: u32) -> Result<&[u64]> {
     if x.ring().bits() == bits {
         return Ok(x.values());
@@ -251,7 +259,10 @@ impl<M: Model> Walk<'_, M> {
                 slack,
             } => {
                 let to = ring(to)?;
-                (to, few::square_any(party, held(x, bits)?, x.ring(), to, slack)?)
+                (
+                    to,
+                    few::square_any(party, held(x, bits)?, x.ring(), to, few_bits(slack)?)?,
+                )
             }
             Do::Tanh {
                 ring: bits,
@@ -261,14 +272,17 @@ impl<M: Model> Walk<'_, M> {
                 range,
             } => {
                 let (from, to) = (fixed(bits, fraction)?, fixed(to, finer)?);
-                (to.ring, nonlinear::tanh(party, held(x, bits)?, from, to, range)?)
+                (
+                    to.ring,
+                    nonlinear::tanh(party, held(x, bits)?, from, to, few_bits(range)?)?,
+                )
             }
             Do::Gelu(ref bump) => {
                 let (from, to) = bump.formats()?;
                 let form = gelu_form(&bump.form)?;
                 (
                     to,
-                    nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, bump.range)?,
+                    nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
                 )
             }
             Do::Silu(ref bump) => {
@@ -276,7 +290,7 @@ impl<M: Model> Walk<'_, M> {
                 let form = silu_form(&bump.form)?;
                 (
                     to,
-                    nonlinear::silu(party, held(x, bump.ring)?, from, to, form, bump.range)?,
+                    nonlinear::silu(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
                 )
             }
             Do::Linear { .. } => return self.linear(what, x),
@@ -368,8 +382,16 @@ impl<M: Model> Walk<'_, M> {
         let (before, rows, cols) = x.matrices()?;
         let (from, power, inverse) = (fixed(bits, fraction)?, ring(power)?, fixed(to, inverse)?);
         let (values, rows) = (held(x, bits)?, before * rows);
-        let (powers, inverses) =
-            nonlinear::softmax_parts(self.party, values, rows, cols, from, range, power, inverse)?;
+        let (powers, inverses) = nonlinear::softmax_parts(
+            self.party,
+            values,
+            rows,
+            cols,
+            from,
+            few_bits(range)?,
+            power,
+            inverse,
+        )?;
         let mut shape = x.shape().to_vec();
         let powers = Tensor::new(shape.clone(), power, powers)?;
         shape.pop();
@@ -389,7 +411,14 @@ impl<M: Model> Walk<'_, M> {
             } => {
                 let (short, to) = (ring(short)?, ring(bits)?);
                 let (factors, values) = (held(x, from)?, held(y, bits)?);
-                let found = few::scaled_any(self.party, factors, [x.ring(), short], values, to, slack)?;
+                let found = few::scaled_any(
+                    self.party,
+                    factors,
+                    [x.ring(), short],
+                    values,
+                    to,
+                    few_bits(slack)?,
+                )?;
                 Tensor::new(y.shape().to_vec(), to, found)
             }
             Do::Product {
@@ -434,8 +463,9 @@ fn sized(batch: usize, k: usize, m: usize, n: usize) -> Result<Dims> {
     }
 }
 
+/// A bound of values: far within what formats hold.
 fn positive(x: f64) -> bool {
-    x.is_finite() && x > 0.0
+    (1e-12..=1e12).contains(&x)
 }
 
 impl Bump {

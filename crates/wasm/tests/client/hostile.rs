@@ -86,7 +86,7 @@ fn changed_programs_do_no_harm() {
             let text = &text;
             scope.spawn(move || {
                 for &at in chunk {
-                    for digit in ["0", "9", "-1", "99999"] {
+                    for digit in ["0", "99999"] {
                         fails(&format!("{}{digit}{}", &text[..at], &text[at + 1..]));
                     }
                 }

@@ -85,8 +85,8 @@ wheel: $(WHEEL)
 wasm: $(WASM)
 
 $(WASM): $(RUST_SOURCES)
-	RUSTFLAGS='$(WASM_FLAGS)' $(WASM_CARGO) build --locked --profile wasm -p tacita-wasm --target $(WASM_TARGET) \
-	  $(WASM_OPTIONS)
+	RUSTFLAGS='$(WASM_FLAGS)' $(WASM_CARGO) build --locked --profile wasm -p tacita-wasm \
+	  --target $(WASM_TARGET) $(WASM_OPTIONS)
 	mkdir -p $(dir $@)
 	cp "$${CARGO_TARGET_DIR:-target}/$(WASM_TARGET)/wasm/tacita_wasm.wasm" $@
 

@@ -1,5 +1,5 @@
-// Bundles the page into a folder: node build.mjs FOLDER ENGINE.wasm; or, for tests in node, its threads' parts:
-// node build.mjs --parts FOLDER.
+// Bundles the page into a folder: node build.mjs FOLDER ENGINE.wasm; or, for tests in node, the parts of its
+// threads: node build.mjs --parts FOLDER.
 import { copyFileSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,8 +17,9 @@ async function page(folder, engine) {
 }
 
 async function parts(folder) {
-  const entryPoints = ["engine.ts", "link.ts", "ring.ts", "session.ts", "words.ts"];
-  await build({ ...usual, entryPoints: entryPoints.map((name) => join(source, name)), outdir: folder, platform: "node" });
+  const names = ["engine.ts", "link.ts", "ring.ts", "session.ts", "words.ts"];
+  const entryPoints = names.map((name) => join(source, name));
+  await build({ ...usual, entryPoints, outdir: folder, platform: "node" });
 }
 
 const [first, second] = process.argv.slice(2);

@@ -24,7 +24,11 @@ export class Engine {
   private constructor(private readonly exports: Exports) {}
 
   /** Loads the engine. tell: called from within the methods below. */
-  static async load(code: Promise<Response> | BufferSource, link: Link, tell: (told: Told) => void): Promise<Engine> {
+  static async load(
+    code: Promise<Response> | BufferSource,
+    link: Link,
+    tell: (told: Told) => void,
+  ): Promise<Engine> {
     let engine: Engine | undefined;
     const bytes = (at: number, length: number): Uint8Array<ArrayBuffer> =>
       new Uint8Array((engine as Engine).exports.memory.buffer as ArrayBuffer, at >>> 0, length >>> 0);

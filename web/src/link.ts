@@ -1,4 +1,4 @@
-/** The computing thread's end of the link: bytes out as messages, bytes in from a ring, which it waits for. */
+/** The computing thread's end of the link: bytes out as messages, bytes in from a ring that it waits for. */
 import type { Link } from "./engine.js";
 import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";

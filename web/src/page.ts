@@ -92,7 +92,11 @@ function row(...words: [string, ...string[]]): HTMLTableRowElement {
 
 function show({ answer, sent, received, rounds }: Answered): void {
   const label = answer.label ?? answer.logits.map(String).join(", ");
-  const cost = { sent: sent - before.sent, received: received - before.received, rounds: rounds - before.rounds };
+  const cost = {
+    sent: sent - before.sent,
+    received: received - before.received,
+    rounds: rounds - before.rounds,
+  };
   before = { sent, received, rounds };
   element("label", HTMLElement).textContent = label;
   element("scores", HTMLTableSectionElement).replaceChildren(
@@ -162,4 +166,4 @@ token.addEventListener("change", () => {
 });
 window.addEventListener("pagehide", leave);
 if (crossOriginIsolated) void list();
-else over("this page needs to be served with the headers COOP and COEP, over HTTPS or from this machine", false);
+else over("this page needs the headers COOP and COEP, over HTTPS or from this machine", false);

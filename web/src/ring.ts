@@ -41,7 +41,7 @@ class Ring {
 
 /** The end that waits, in a worker. */
 export class Reader extends Ring {
-  /** roomy: called when the writer waited for room and there is some. silence: milliseconds that a wait may take. */
+  /** roomy: called when the writer waited for room and there is some. silence: longest wait, milliseconds. */
   constructor(
     memory: SharedArrayBuffer,
     private readonly roomy: () => void,

@@ -13,8 +13,8 @@ export interface Session {
   stop(): void;
 }
 
-/** A WebSocket of a page cannot carry headers: the access token goes as a subprotocol of its own, in base64url,
- * since names of subprotocols have few characters. The server chooses the other one. */
+/** A WebSocket of a page cannot carry headers: the access token goes as a subprotocol of its own, in
+ * base64url, since names of subprotocols have few characters. The server chooses the other one. */
 export function protocolsOf(token: string): string[] {
   if (!token) return [];
   const coded = btoa(String.fromCharCode(...new TextEncoder().encode(token)));
@@ -30,7 +30,12 @@ export function socketUrl(page: string, model: string): string {
 }
 
 /** Opens a session. tell: called with everything that happens. */
-export function open(model: string, token: string, program: ArrayBuffer, tell: (told: Told) => void): Session {
+export function open(
+  model: string,
+  token: string,
+  program: ArrayBuffer,
+  tell: (told: Told) => void,
+): Session {
   const ring = makeRing(RING_BYTES);
   const { port1, port2 } = new MessageChannel();
   const worker = new Worker("worker.js", { type: "module" });
@@ -54,14 +59,15 @@ export function open(model: string, token: string, program: ArrayBuffer, tell: (
     else if (opened) tell({ kind: "closed" });
     else {
       stop();
-      const message = "the server does not let this page connect: is the access token right, the server full?";
+      const message = "the server does not let this page connect: is the token right, the server full?";
       tell({ kind: "failed", message, again: false });
     }
   });
   const url = socketUrl(location.href, model);
   const dial: Dial = { url, protocols: protocolsOf(token), ring, port: port1 };
   socket.postMessage(dial, [port1]);
-  order({ kind: "open", ring, port: port2, engine: new URL(ENGINE, location.href).href, program }, [port2, program]);
+  const engine = new URL(ENGINE, location.href).href;
+  order({ kind: "open", ring, port: port2, engine, program }, [port2, program]);
   const end = (): void => {
     ended = true;
     order({ kind: "end" });

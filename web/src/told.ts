@@ -1,5 +1,5 @@
-/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. "closed": the connection
- * is, which the engine tells too if it was computing. */
+/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. "closed": the
+ * connection is, which the engine tells too if it was computing. */
 
 export interface Score {
   readonly label: string;
@@ -63,7 +63,7 @@ export interface Dial {
   readonly port: MessagePort;
 }
 
-/** From the worker that computes to the one with the socket: bytes to send, or that the ring has room again. */
+/** From the worker that computes to the one with the socket: bytes to send, or that there is room again. */
 export type Out = ArrayBuffer | "room";
 
 export type Dialled = { readonly kind: "open" } | { readonly kind: "closed"; readonly code: number };

@@ -12,16 +12,19 @@ page.on("console", (message) => {
 page.on("pageerror", (error) => complaints.push(String(error)));
 await page.goto(url);
 
-const cells = (id) => page.locator(`#${id} tr`).evaluateAll((rows) => rows.map((r) => [...r.cells].map((c) => c.textContent)));
+const contents = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
+const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 
 async function asked(text) {
   await page.getByLabel("Text", { exact: true }).fill(text);
   await page.getByRole("button", { name: "Classify" }).click();
   const over = page.locator("#ask[aria-busy=false]");
   await over.waitFor({ timeout: 240_000 });
-  const [shown, status] = await Promise.all([page.locator("#result").isVisible(), page.getByRole("status").textContent()]);
+  const shown = await page.locator("#result").isVisible();
+  const status = await page.getByRole("status").textContent();
   if (!shown) return { status };
-  const [label, saw] = await Promise.all([page.locator("#label").textContent(), page.locator("#saw").textContent()]);
+  const label = await page.locator("#label").textContent();
+  const saw = await page.locator("#saw").textContent();
   return { status, label, saw, scores: await cells("scores"), cost: await cells("cost") };
 }
 

@@ -1,5 +1,5 @@
-// The parts of the page that need no browser: node --test parts.test.mjs, with TACITA_PARTS set to the folder of
-// `node build.mjs --parts`.
+// The parts of the page that need no browser: node --test parts.test.mjs, with TACITA_PARTS set to the folder
+// of `node build.mjs --parts`.
 import assert from "node:assert/strict";
 import { join, resolve } from "node:path";
 import { test } from "node:test";

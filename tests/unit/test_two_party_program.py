@@ -31,6 +31,7 @@ shares = pytest.importorskip("test_two_party_shares")
 runner = pytest.importorskip("program_runner")
 
 TEXT = "a film of quiet beauty"
+ROTARY = ("modernbert", "nanoguard")  # families whose rows are turned by their positions
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +90,9 @@ def test_every_family_has_a_program_or_says_why_not(name: str, tmp_path: Path) -
     try:
         program = program_of(plan)
     except PlanError as error:
-        assert "program" in str(error)
+        assert "rotary" in str(error) and name.startswith(ROTARY)
         return
+    assert not name.startswith(ROTARY)
     with shares.pair(timeout=60.0) as session:
         shares.both(session, lambda party: party.set_up())
 

@@ -57,9 +57,10 @@ impl<M> Walk<'_, M> {
             return misfit(format!("a mask of {} tokens for {keys} keys", self.mask.len()));
         }
         let reach = |query: usize, key: usize| {
-            back.is_none_or(|back| key + back >= query) && on.is_none_or(|on| key <= query.saturating_add(on))
+            back.is_none_or(|back| key.saturating_add(back) >= query)
+                && on.is_none_or(|on| key <= query.saturating_add(on))
         };
-        let less = form.ring.from_signed(gap << fraction.min(62));
+        let less = form.ring.from_signed(gap << fraction);
         let place = |at: usize| ((at / keys) % queries, at % keys);
         let values = x.values().iter().enumerate().map(|(at, &v)| {
             let (query, key) = place(at);

@@ -54,6 +54,7 @@ fn steps_with_other_numbers_are_refused() {
         r#"{"reshape":{"shape":[4294967296,4294967296,0]}}"#,
         r#"{"hide":{"gap":-9223372036854775808,"fraction":63,"ring":64,"back":null,"on":null}}"#,
         r#"{"hide":{"gap":1,"fraction":18,"ring":64,"back":18446744073709551615,"on":0}}"#,
+        r#"{"hide":{"gap":1,"fraction":18,"ring":64,"back":18446744073709551615,"on":18446744073709551615}}"#,
         r#"{"average":{"tokens":99999999999,"fraction":18,"ring":64}}"#,
         r#"{"extend":{"ring":64,"to":0}}"#,
         r#"{"linear":{"rows":16,"inputs":16,"outputs":9999999999,"ring":64,"opened":false}}"#,

@@ -2,8 +2,8 @@
 //!
 //! Plane k holds bit k of all bytes of eight blocks: bit b of its byte i belongs to byte i of block b, in the
 //! order of FIPS 197. Substitution is a circuit on planes, shifting rows and rotating columns are
-//! permutations of a plane's bytes (Käsper, Schwabe, *Faster and Timing-Attack Resistant AES-GCM*, 2009). No table is
-//! looked up and no branch taken by a value.
+//! permutations of a plane's bytes (Käsper, Schwabe, *Faster and Timing-Attack Resistant AES-GCM*, 2009). No
+//! table is looked up and no branch taken by a value.
 use super::plane::Plane;
 
 const ROUNDS: usize = 10;

@@ -1,0 +1,1 @@
+"""The two-party protocol over WebSockets: sessions in a process of each model's own, and the relay between."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from tacita.service.dispatch.base import Job, Lane, Watcher
 
 import tacita
 from tacita.data import DEFAULT_MODEL
@@ -29,6 +28,7 @@ from tacita.service.app import app_of
 from tacita.service.core import service as core
 from tacita.service.core.offers import Offers, offers_of
 from tacita.service.core.settings import Settings
+from tacita.service.dispatch.base import Job, Lane, Watcher
 from tacita.service.ledger import tokens
 from tacita.service.ledger.rows import Quota
 
@@ -40,7 +40,9 @@ ASKED = {"model": MODEL, "scheme": SCHEME}
 class PlayedSupervisor:
     """Takes jobs and does nothing with them: the test calls the watcher."""
 
-    def __init__(self, lanes: Sequence[Lane], watcher: Watcher, *, waiting: int) -> None:
+    def __init__(
+        self, lanes: Sequence[Lane], watcher: Watcher, *, waiting: int, clock: Callable[[], float]
+    ) -> None:
         self.lanes, self.watcher, self.most = lanes, watcher, waiting
         self.jobs: dict[str, Job] = {}
         self.cancelled: list[str] = []
@@ -67,8 +69,8 @@ class PlayedSupervisor:
     def place(self, id: str) -> int | None:
         return list(self.jobs).index(id) if id in self.jobs else None
 
-    def waiting(self, model: str, scheme: str) -> int:
-        return len(self.jobs)
+    async def left(self, id: str) -> None:
+        pass
 
     def resident(self) -> Mapping[tuple[str, str], int]:
         return {}

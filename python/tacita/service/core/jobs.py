@@ -71,13 +71,14 @@ class Jobs:
                 self.failed(row.id, "refused", str(error), error.hint)
         return len(rows)
 
-    def cancel(self, row: RequestRow) -> None:
-        """Ends it, if it has not ended, and forgets it."""
-        if not row.state.final:
-            self._dispatcher.cancel(row.id)
+    async def cancel(self, row: RequestRow) -> None:
+        """Ends it, if it has not ended, and forgets it: its folder once no worker works there."""
+        if not row.state.final and self._dispatcher.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
-            self.board.wake_all()
             logs.say("cancelled", request=row.id)
+            requests.drop(self.ledger, row.id)
+            await self._dispatcher.left(row.id)
+            self.board.wake_all()
         self.forget(row.id)
 
     def forget(self, id: str) -> None:

@@ -77,7 +77,7 @@ class Offered:
     def two_party_lane(self, model: str, threads: int, sessions: int) -> TwoPartyLane:
         """Of the process of its sessions."""
         plan = Workdir(self.folder).plan
-        return TwoPartyLane(model, self.source, plan, threads, sessions, self.sha256)
+        return TwoPartyLane(model, self.source, plan, threads, sessions, self.plan.hash)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         return wire.Offer(**common)
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
-    sizes = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
+    sizes: dict[str, Any] = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
     info = plan.parameters
     return wire.Offer(
         **common,

@@ -26,7 +26,7 @@ from tacita.service.files.layout import Layout
 from tacita.service.ledger import Ledger, keys, requests, tokens, usage
 from tacita.service.ledger.rows import Who
 from tacita.service.two_party.lane import Ended
-from tacita.service.two_party.sessions import Sessions
+from tacita.service.two_party.supervisor import Sessions
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
 
@@ -43,9 +43,8 @@ class Service:
         signer = signing_key(settings.data)
         self.signer = public_hex(signer)
         self.jobs = Jobs(self.ledger, self.layout, self.board, offers, self.metrics, signer)
-        self.supervisor = self.jobs.supervisor = Supervisor(
-            self._lanes(), self.jobs, waiting=settings.waiting
-        )
+        self.supervisor = Supervisor(self._lanes(), self.jobs, waiting=settings.waiting, clock=settings.clock)
+        self.jobs.supervisor = self.supervisor
         self.sessions = self._sessions()
         self.anybody: Who | None = tokens.anybody(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
@@ -78,9 +77,9 @@ class Service:
         if self._sweeping:
             self._sweeping.cancel()
         drain = self.settings.drain
-        left, *_ = await asyncio.gather(
-            self.supervisor.drain(drain), *(each.drain(drain) for each in self.sessions.values())
-        )
+        sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
+        left = await self.supervisor.drain(drain)
+        await sessions
         await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
         logs.say("stopped", unfinished=len(left))
         self.ledger.close()
@@ -102,7 +101,7 @@ class Service:
 
     def _watch(self) -> None:
         for model, scheme in ((lane.model, lane.scheme) for lane in self._lanes()):
-            waiting = partial(self.supervisor.waiting, model, scheme)
+            waiting = partial(requests.waiting, self.ledger, model, scheme)
             self.metrics.watch_lane(model, scheme, waiting, partial(self._resident, model, scheme))
         counts = {model: each.count for model, each in self.sessions.items()}
         self.metrics.watch(lambda: keys.count(self.ledger), counts)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
 from tacita.protocol.party import Identity
-from tacita.service.two_party.route import UVICORN
+from tacita.service.two_party.options import UVICORN
 
 GREETING = 20.0  # seconds that a connection may take to send a whole head
 KEEP_ALIVE = 30  # seconds between two calls of a connection
@@ -39,8 +39,13 @@ class Patient(H11Protocol):
         self._greeting.cancel()
         super().connection_lost(exc)
 
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """The head has come, and the connection is another protocol's from now on."""
+        self._greeting.cancel()
+        super().handle_websocket_upgrade(event)
+
     def _give_up(self) -> None:
-        if self.cycle is None:
+        if getattr(self, "cycle", None) is None:  # no call has begun
             self.transport.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
 from tacita.protocol.http.wire import State
 from tacita.service.ledger.ledger import Ledger
@@ -47,6 +47,13 @@ def open_of(ledger: Ledger, client: str, key: str) -> int:
     named = (requests.c.client == client) & (requests.c.key == key) & requests.c.state.in_(OPEN)
     with ledger.look() as db:
         return len(db.execute(select(requests.c.id).where(named)).all())
+
+
+def waiting(ledger: Ledger, model: str, scheme: str) -> int:
+    """Requests in a lane's queue."""
+    named = (requests.c.model == model) & (requests.c.scheme == scheme) & (requests.c.state == State.waiting)
+    with ledger.look() as db:
+        return int(db.execute(select(func.count()).select_from(requests).where(named)).scalar_one())
 
 
 def change(ledger: Ledger, id: str, **values: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -15,7 +16,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        named = {"registry": self.registry, "namespace": "tacita"}
+        named: dict[str, Any] = {"registry": self.registry, "namespace": "tacita"}
         self._requests = Counter("requests", "Requests by how they ended.", [*LANE, "state"], **named)
         self._seconds = Histogram("evaluate_seconds", "Of a request.", LANE, buckets=SECONDS, **named)
         self._estimate = Counter("evaluate_estimated_seconds", "As planned.", LANE, **named)

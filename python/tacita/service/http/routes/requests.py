@@ -97,7 +97,7 @@ async def answer(service: At, who: Caller, id: Id) -> FileResponse:
 
 @router.delete("/requests/{id}", status_code=204, summary="Cancels a request, or forgets a final one")
 async def delete(service: At, who: Caller, id: Id) -> None:
-    service.jobs.cancel(_row(service, who, id))
+    await service.jobs.cancel(_row(service, who, id))
 
 
 async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:

@@ -14,7 +14,7 @@ impl TwoParty {
     /// `client`: which role. `timeout`: longest silence of the peer. `threads`: 0 for all cores; None for
     /// those that the parties of the process share (see `share_threads`), as a server's session wants it.
     #[staticmethod]
-    #[pyo3(signature = (fd, *, client, timeout=600.0, threads=Some(0)))]
+    #[pyo3(signature = (fd, *, client, timeout, threads))]
     fn over_socket(fd: i32, client: bool, timeout: f64, threads: Option<usize>) -> PyResult<Self> {
         let (role, side) = if client {
             (Role::Client, Side::Dialled)

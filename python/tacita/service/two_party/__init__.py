@@ -1,1 +1,1 @@
-"""The two-party protocol over WebSockets: sessions in a process of each model's own, and the relay between."""
+"""The two-party protocol over WebSockets: a process of sessions for each model, and the relay between."""

@@ -37,7 +37,8 @@ async def relay(websocket: WebSocket, session: socket.socket, patience: float = 
             await asyncio.gather(up, down, return_exceptions=True)
     if code is not None:
         with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it left meanwhile
-            await asyncio.wait_for(websocket.close(code), patience)
+            async with asyncio.timeout(patience):
+                await websocket.close(code)
 
 
 async def _up(websocket: WebSocket, session: socket.socket) -> Code:
@@ -70,7 +71,8 @@ async def _down(websocket: WebSocket, session: socket.socket, patience: float) -
         if not data:
             return OVER
         try:
-            await asyncio.wait_for(websocket.send_bytes(data), patience)
+            async with asyncio.timeout(patience):
+                await websocket.send_bytes(data)
         except (WebSocketDisconnect, RuntimeError):
             return None
         except TimeoutError:

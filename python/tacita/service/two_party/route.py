@@ -1,4 +1,4 @@
-"""`WS /v1/two-party?model=M`: a client is let in or told why not before the connection becomes a WebSocket."""
+"""`WS /v1/two-party?model=M`: a client is let in, or told why not before the connection is a WebSocket."""
 
 from __future__ import annotations
 

@@ -65,9 +65,11 @@ class Sessions:
             raise
 
     async def open(self, guest: str) -> socket.socket:
-        """A session for this client: the end that a relay reads and writes. Raises RefusedError when there
-        are as many as may be, when the service is ending, and when the process is not back within seconds of
-        a crash."""
+        """A session for this client: the end that a relay reads and writes. guest: at most 200 characters.
+
+        Raises RefusedError when there are as many as may be, when the service is ending, and when the process
+        is not back within seconds of a crash.
+        """
         if self._ending:
             raise RefusedError("two-party: the service is ending", hint="try again in a while")
         if self.count() >= self._lane.sessions:

@@ -15,7 +15,6 @@ from tacita.service.two_party.control import Begin, Message, Open
 from tacita.service.two_party.lane import TwoPartyLane
 
 MODULE = "tacita.service.two_party.process"
-LEAVING = 5.0  # seconds for a process to end by itself
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,10 @@ class Worker:
                 ) from None
 
     async def end(self) -> None:
-        """Ends it with all its sessions, and waits until it has."""
+        """Ends it with all its sessions: there is nothing that it would have to save."""
         self.line.close()
-        await asyncio.shield(asyncio.to_thread(self._ended))
-
-    def _ended(self) -> None:
-        try:
-            self.process.wait(LEAVING)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        await asyncio.shield(asyncio.to_thread(self.process.wait))
 
 
 def started(lane: TwoPartyLane) -> Worker:

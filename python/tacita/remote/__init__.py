@@ -1,1 +1,6 @@
-"""A client of the HTTP service: `tacita.connect(url)`."""
+"""The client of the HTTP service: one call a text, whatever the scheme, with keys that stay here.
+
+`connect` makes a service, `service` chooses what is asked, and then either files travel (`public`, `keys`,
+`requests`: CKKS schemes) or two parties talk (`connected`). What is kept on this machine lies in `store`.
+Weights it has none, and it imports nothing that has.
+"""

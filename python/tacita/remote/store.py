@@ -67,8 +67,8 @@ class PlanFolder(Workdir):
         _write(self.path / ABOUT, vars(about))
 
     @property
-    def bytes(self) -> int:
-        """Of all files."""
+    def size(self) -> int:
+        """Bytes of all files."""
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
     def remove(self) -> None:

@@ -20,6 +20,7 @@ from tacita.errors import InputError
 SCHEMES = {"https": 443, "http": 80}
 HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+LONGEST = 200  # characters: what a file of ours holds
 HINT = "as in https://models.example.org:8443"
 
 
@@ -67,7 +68,7 @@ def address_of(url: str, *, allow_insecure: bool = False) -> Address:
         scheme, port = parts.scheme.lower(), parts.port
     except ValueError:
         raise InputError("connect: not an address of a service", hint=HINT) from None
-    if scheme not in SCHEMES or port == 0 or parts.query or parts.fragment:
+    if scheme not in SCHEMES or port == 0 or parts.query or parts.fragment or len(url) > LONGEST:
         raise InputError("connect: not an address of a service", hint=HINT)
     if "@" in parts.netloc:
         raise InputError("connect: an address with a user or a password in it", hint="pass a token")

@@ -6,14 +6,15 @@ from there: after a broken connection, in another process, on another day.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import hashlib
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from tacita.client import keystore
 from tacita.client.session import Client
@@ -29,6 +30,7 @@ READ = 1 << 20
 CLASHES = 8  # answers 409 in a row, after which we give up
 CHECKS = 20  # times that we ask whether the server has checked what it has
 BETWEEN = 1.0  # seconds
+LOOK = 0.2  # seconds between looks whether another process has made the keys
 AGAIN = "remove the keys and start again: tacita keys remove"
 
 
@@ -54,12 +56,12 @@ async def ready(owner: Owner, report: Report) -> str:
     if not files.secret_key.exists():
         with meter.step("keygen"):
             await in_thread(lambda told: _make(owner, told, new=False), report)
-    key = await asyncio.to_thread(key_of, owner)
+    key = await in_thread(lambda _: key_of(owner))
     state = await known(owner, key)
     if not (state and state.complete) and not files.evaluation_keys.exists():
         with meter.step("keygen"):  # the server has lost them, and so have we
             await in_thread(lambda told: _make(owner, told, new=True), report)
-        key = await asyncio.to_thread(key_of, owner)
+        key = await in_thread(lambda _: key_of(owner))
         state = await known(owner, key)
     if not (state and state.complete):
         with meter.step("upload"):
@@ -91,7 +93,7 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
     is gone."""
     files, plan = owner.folder, owner.client.plan
     size, seconds = file_bytes(plan)["evaluation_keys"], owner.offer.keygen_seconds
-    with _alone(files):
+    with _alone(files, report):
         if files.secret_key.exists() and (not new or files.evaluation_keys.exists()):
             return
         once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
@@ -104,24 +106,33 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
 
 
 @contextmanager
-def _alone(files: PlanFolder) -> Iterator[None]:
-    """Of all processes, this one makes keys in the folder."""
+def _alone(files: PlanFolder, report: Report) -> Iterator[None]:
+    """Of all processes, this one makes keys in the folder; it waits for another, reporting."""
     with (private(files.path) / "lock").open("w") as file:
         Path(file.name).chmod(0o600)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while not _locked(file):
+            report(Progress("another process makes these keys", 0, 1, 0.0, 0.0))
+            time.sleep(LOOK)
         yield
+
+
+def _locked(file: TextIO) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report) -> None:
     path, total = owner.folder.evaluation_keys, owner.folder.evaluation_keys.stat().st_size
-    whole = await asyncio.to_thread(_sha256, path)
+    whole = await in_thread(lambda _: _sha256(path))
     clock, clashes, at = owner.channel.patience.clock, 0, _received(state, total)
     began, first = clock(), at
     while not (state and state.complete):
         if at == total:
             state = await _verified(owner, key)
             continue
-        report(_progress(at, first, total, clock() - began))
+        report(_progress(owner, at - first, total - first, clock() - began))
         sent = await _send(owner, key, at, total, whole)
         clashes = 0 if sent else clashes + 1
         if clashes > CLASHES:
@@ -140,7 +151,7 @@ def _received(state: KeyState | None, total: int) -> int:
 
 async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> KeyState | None:
     """One chunk; None where the server goes on from another place."""
-    data = await asyncio.to_thread(_piece, owner.folder.evaluation_keys, at, owner.chunk)
+    data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, owner.chunk))
     headers = {
         "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
         "Content-Type": "application/octet-stream",
@@ -163,9 +174,11 @@ async def _verified(owner: Owner, key: str) -> KeyState:
     raise PeerError(f"key {key[:12]}: all of it is sent, and the server does not take it", hint=AGAIN)
 
 
-def _progress(at: int, first: int, total: int, seconds: float) -> Progress:
-    left = seconds * (total - at) / (at - first) if at > first else 0.0
-    return Progress(f"sending keys, {at / 1e6:.0f} of {total / 1e6:.0f} MB", at, total, seconds, left)
+def _progress(owner: Owner, sent: int, total: int, seconds: float) -> Progress:
+    """Of an upload's chunks, by the speed so far."""
+    left = seconds * (total - sent) / sent if sent else 0.0
+    what = f"sending keys, {sent / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return Progress(what, sent // owner.chunk, -(-total // owner.chunk), seconds, left)
 
 
 def _piece(path: Path, at: int, count: int) -> bytes:

@@ -12,15 +12,16 @@ from tacita.run.executor import Progress
 
 T = TypeVar("T")
 Report = Callable[[Progress], None]
+SETTLED = 60.0  # seconds that an interrupted call may take to clean up
 
 
 class LeftError(Exception):
     """Raised in a thread whose caller went away."""
 
 
-async def in_thread(action: Callable[[Report], T], report: Report) -> T:
+async def in_thread(action: Callable[[Report], T], report: Report = lambda _: None) -> T:
     """What an action returns that reports how far it is, from a thread. Cancelled, it ends at its next
-    report."""
+    report, and this not before it: nothing goes on in a folder that its caller removes."""
     left = threading.Event()
 
     def heard(now: Progress) -> None:
@@ -28,10 +29,14 @@ async def in_thread(action: Callable[[Report], T], report: Report) -> T:
             raise LeftError("its caller was cancelled")
         report(now)
 
+    working = asyncio.get_running_loop().run_in_executor(None, action, heard)
     try:
-        return await asyncio.to_thread(action, heard)
-    finally:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
         left.set()
+        await asyncio.wait([working])
+        working.exception()  # of somebody who left
+        raise
 
 
 class LoopThread:
@@ -44,32 +49,30 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up."""
-        future = asyncio.run_coroutine_threadsafe(self._task(coroutine), self._loop)
+        over = threading.Event()
+
+        async def told() -> T:
+            try:
+                return await coroutine
+            finally:
+                over.set()
+
+        future = asyncio.run_coroutine_threadsafe(told(), self._loop)
         try:
             return future.result()
         except BaseException:
-            if not future.done():
-                future.cancel()
-                self._settled()
+            if future.cancel():
+                over.wait(SETTLED)
             raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._loop.is_closed()
 
     def close(self) -> None:
         """No call may be in progress."""
-        if self._loop.is_closed():
-            return
         asyncio.run_coroutine_threadsafe(self._loop.shutdown_asyncgens(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-    async def _task(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return await coroutine
-
-    def _settled(self) -> None:
-        """Waits until the loop has nothing else to do than this."""
-
-        async def others() -> None:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(others(), self._loop).result()

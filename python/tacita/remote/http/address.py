@@ -44,7 +44,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """Of its folder: two addresses never have the same, and nothing in it leads out of the folder above."""
+        """Of its folder: two addresses never have the same, and none leads out of the folder above."""
         plain = f"{self.host}_{self.port}"
         if self.secure and not self.path and ":" not in self.host:
             return plain
@@ -78,7 +78,7 @@ def address_of(url: str, *, allow_insecure: bool = False) -> Address:
     found = Address(scheme == "https", _host(parts), port or SCHEMES[scheme], path)
     if not (found.secure or allow_insecure or _loopback(found.host)):
         raise InputError(
-            f"connect: {found.url} is plain HTTP: anyone on the way can read the token and change what is sent",
+            f"connect: {found.url} is plain HTTP: anyone on the way can read the token and change messages",
             hint="use https://, or allow insecure connections by name for a test",
         )
     return found

@@ -19,7 +19,11 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class UntrustedError(ssl.SSLCertVerificationError):
-    """The peer showed another certificate than the pinned one."""
+    """The peer showed another certificate than the pinned one. verify_message: as of the library's own."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.verify_message = message
 
 
 def context_of(trust: Path | str | None = None, fingerprint: str | None = None) -> ssl.SSLContext:

@@ -56,24 +56,40 @@ class Service:
         """See `AsyncService.classify`."""
         return self._ask("classify", text, model, scheme)
 
+    @overload
+    def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def embed(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
     def embed(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """See `AsyncService.embed`."""
         return self._ask("embed", text, model, scheme)
 
+    @overload
+    def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def search(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
     def search(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """See `AsyncService.search`."""
         return self._ask("search", text, model, scheme)
 
+    @overload
+    def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def tag(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
     def tag(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """See `AsyncService.tag`."""
         return self._ask("tag", text, model, scheme)
 
+    @overload
+    def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    def fill(self, text: Texts, *, model: str | None = ..., scheme: str | None = ...) -> list[Answer]: ...
     def fill(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
@@ -97,8 +113,7 @@ class Service:
     def _ask(
         self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
     ) -> Answer | list[Answer]:
-        found: Answer | list[Answer] = self._loop.run(self._inner.ask(verb, text, model, scheme))
-        return found
+        return self._loop.run(self._inner.ask(verb, text, model, scheme))
 
 
 class BlockingSession:

@@ -1,4 +1,5 @@
-"""Which model and which offer of it a call is about: those that are named, else the only one, and its first."""
+"""Which model and which offer of it a call is about: those that are named, else the only model that answers
+so, and the first of its offers."""
 
 from __future__ import annotations
 

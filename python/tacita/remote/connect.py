@@ -51,7 +51,8 @@ def connect(url: str, **how: Unpack[How]) -> Service:
     allow_insecure: admits plain HTTP to other machines, and parameters below 128 bits; for tests. patience:
     when what failed is tried again.
 
-    Raises InputError for an address or options that cannot be, or where the extra `client` is not installed.
+    Raises InputError for an address or options that cannot be, or where the extra `client` is not installed,
+    TypeError for a keyword that there is not.
     """
     with needed():
         from tacita.remote.blocking import Service
@@ -60,6 +61,8 @@ def connect(url: str, **how: Unpack[How]) -> Service:
 
 def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     """As `connect`: a service whose methods are coroutines."""
+    if unknown := how.keys() - How.__annotations__.keys():
+        raise TypeError(f"connect: no keyword {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
     insecure = bool(given.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)

@@ -26,9 +26,9 @@ from tacita.protocol.party import Party
 from tacita.remote.choose import chosen
 from tacita.remote.cost import Cost, Meter
 from tacita.remote.http.channel import Channel
-from tacita.remote.keys import Owner
-from tacita.remote.public import fetched
-from tacita.remote.requests import Ciphertexts
+from tacita.remote.files.keys import Owner
+from tacita.remote.files.public import fetched
+from tacita.remote.files.requests import Ciphertexts
 from tacita.remote.store import Store
 from tacita.remote.threads import Report
 from tacita.tasks.answer import Answer
@@ -113,24 +113,48 @@ class AsyncService:
         """
         return await self.ask("classify", text, model, scheme)
 
+    @overload
+    async def embed(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def embed(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
     async def embed(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """As `classify`, of a model without labels: the answer's `vector`."""
         return await self.ask("embed", text, model, scheme)
 
+    @overload
+    async def search(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def search(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
     async def search(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """As `classify`, of a model with documents: the answer's `scores`."""
         return await self.ask("search", text, model, scheme)
 
+    @overload
+    async def tag(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def tag(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
     async def tag(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
         """As `classify`, of a token classifier: the answer's `spans`."""
         return await self.ask("tag", text, model, scheme)
 
+    @overload
+    async def fill(self, text: Text, *, model: str | None = ..., scheme: str | None = ...) -> Answer: ...
+    @overload
+    async def fill(
+        self, text: Texts, *, model: str | None = ..., scheme: str | None = ...
+    ) -> list[Answer]: ...
     async def fill(
         self, text: Text | Texts, *, model: str | None = None, scheme: str | None = None
     ) -> Answer | list[Answer]:
@@ -144,7 +168,9 @@ class AsyncService:
         (found,) = await self._answers("answer", [(question, context)], model, scheme)
         return found
 
-    async def ask(self, verb: str, text: Text | Texts, model: str | None, scheme: str | None) -> Any:
+    async def ask(
+        self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
+    ) -> Answer | list[Answer]:
         """By a key of `tasks.kinds.GIVES`: an answer, or a list of them for a list."""
         if isinstance(text, list):
             return await self._answers(verb, text, model, scheme)

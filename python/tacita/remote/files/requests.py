@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tacita.client.answer import Answer
 from tacita.client.session import Client
-from tacita.errors import PeerError, RefusedError, TacitaError
+from tacita.errors import RefusedError, TacitaError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.placement.predict import file_bytes
@@ -30,7 +30,7 @@ from tacita.remote.http.channel import KEY, Channel, Reply
 from tacita.remote.http.download import download
 from tacita.remote.http.events import ended
 from tacita.remote.http.problems import told
-from tacita.remote.keys import Owner, ready
+from tacita.remote.files.keys import Owner, ready
 from tacita.remote.store import Errand
 from tacita.remote.threads import Report, in_thread
 from tacita.run.executor import Progress

@@ -1,0 +1,192 @@
+"""Keys of a plan at a server: made here once, the public half sent there once.
+
+What is sent is evaluation.keys, gigabytes in chunks. The server says how much it has, and an upload goes on
+from there: after a broken connection, in another process, on another day.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from tacita.client import keystore
+from tacita.client.session import Client
+from tacita.errors import PeerError
+from tacita.placement.predict import file_bytes
+from tacita.protocol.http.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
+from tacita.remote.http.channel import Channel
+from tacita.remote.store import About, PlanFolder, private
+from tacita.remote.threads import Report, in_thread
+from tacita.run.executor import Progress
+
+READ = 1 << 20
+CLASHES = 8  # answers 409 in a row, after which we give up
+CHECKS = 20  # times that we ask whether the server has checked what it has
+BETWEEN = 1.0  # seconds
+LOOK = 0.2  # seconds between looks whether another process has made the keys
+AGAIN = "remove the keys and start again: tacita keys remove"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose keys: of a client's plan, at the server of a channel. chunk: bytes that are sent at once."""
+
+    channel: Channel
+    client: Client
+    folder: PlanFolder
+    model: str
+    offer: Offer
+    chunk: int = CHUNK_BYTES
+
+
+async def ready(owner: Owner, report: Report) -> str:
+    """The id of a key of which the server has all; what is missing is made and sent.
+
+    Cost: the first time what the first report says, seconds and bytes, later one request. Raises
+    ResourceError for too small a disk, PeerError, RefusedError where the server keeps no more keys.
+    """
+    files, meter = owner.folder, owner.channel.meter
+    if not files.secret_key.exists():
+        with meter.step("keygen"):
+            await in_thread(lambda told: _make(owner, told, new=False), report)
+    key = await in_thread(lambda _: key_of(owner))
+    state = await known(owner, key)
+    if not (state and state.complete) and not files.evaluation_keys.exists():
+        with meter.step("keygen"):  # the server has lost them, and so have we
+            await in_thread(lambda told: _make(owner, told, new=True), report)
+        key = await in_thread(lambda _: key_of(owner))
+        state = await known(owner, key)
+    if not (state and state.complete):
+        with meter.step("upload"):
+            await _upload(owner, key, state, report)
+    files.evaluation_keys.unlink(missing_ok=True)
+    return key
+
+
+def key_of(owner: Owner) -> str:
+    """The id of the secret key that is here. Raises FileError."""
+    client = owner.client
+    return keystore.load_secret(client.plan, owner.folder, allow_insecure=client.allow_insecure).key_id
+
+
+async def known(owner: Owner, key: str) -> KeyState | None:
+    """What the server has of a key; None for nothing. Raises PeerError for what cannot be."""
+    reply = await owner.channel.ask("GET", f"/keys/{key}")
+    return None if reply.status == 404 else _checked(owner, key, reply.read(KeyState))
+
+
+def _checked(owner: Owner, key: str, state: KeyState) -> KeyState:
+    if (state.id, state.plan) != (key, owner.client.plan.hash) or state.received > state.bytes:
+        raise PeerError(f"key {key[:12]}: the server tells of another one", hint=AGAIN)
+    return state
+
+
+def _make(owner: Owner, report: Report, *, new: bool) -> None:
+    """Both files, unless another process made them meanwhile. new: in place of a secret key whose other half
+    is gone."""
+    files, plan = owner.folder, owner.client.plan
+    size, seconds = file_bytes(plan)["evaluation_keys"], owner.offer.keygen_seconds
+    with _alone(files, report):
+        if files.secret_key.exists() and (not new or files.evaluation_keys.exists()):
+            return
+        once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
+        report(Progress(f"{once}, then {size / 1e6:.0f} MB to send", 0, 1, 0.0, seconds))
+        files.secret_key.unlink(missing_ok=True)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        files.tell(About(owner.model, plan.scheme, plan.hash, made))
+        Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
+        files.evaluation_keys.chmod(0o600)
+
+
+@contextmanager
+def _alone(files: PlanFolder, report: Report) -> Iterator[None]:
+    """Of all processes, this one makes keys in the folder; it waits for another, reporting."""
+    with (private(files.path) / "lock").open("w") as file:
+        Path(file.name).chmod(0o600)
+        while not _locked(file):
+            report(Progress("another process makes these keys", 0, 1, 0.0, 0.0))
+            time.sleep(LOOK)
+        yield
+
+
+def _locked(file: TextIO) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report) -> None:
+    path, total = owner.folder.evaluation_keys, owner.folder.evaluation_keys.stat().st_size
+    whole = await in_thread(lambda _: _sha256(path))
+    clock, clashes, at = owner.channel.patience.clock, 0, _received(state, total)
+    began, first = clock(), at
+    while not (state and state.complete):
+        if at == total:
+            state = await _verified(owner, key)
+            continue
+        report(_progress(owner, at - first, total - first, clock() - began))
+        sent = await _send(owner, key, at, total, whole)
+        clashes = 0 if sent else clashes + 1
+        if clashes > CLASHES:
+            raise PeerError(f"key {key[:12]}: the server takes no chunk from {at}", hint=AGAIN)
+        state = sent or await known(owner, key)
+        if sent and sent.received <= at:
+            raise PeerError(f"key {key[:12]}: {sent.received} bytes after a chunk at {at}", hint=AGAIN)
+        at = _received(state, total)
+
+
+def _received(state: KeyState | None, total: int) -> int:
+    if state and state.bytes != total:
+        raise PeerError(f"keys of {total} bytes, the server waits for {state.bytes}", hint=AGAIN)
+    return state.received if state else 0
+
+
+async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> KeyState | None:
+    """One chunk; None where the server goes on from another place."""
+    data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, owner.chunk))
+    headers = {
+        "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
+        "Content-Type": "application/octet-stream",
+        SHA256: hashlib.sha256(data).hexdigest(),
+        WHOLE_SHA256: whole,
+        PLAN: owner.client.plan.hash,
+    }
+    params = {"model": owner.model, "scheme": owner.offer.scheme}
+    reply = await owner.channel.ask("PUT", f"/keys/{key}", params=params, headers=headers, body=data)
+    return None if reply.status == 409 else _checked(owner, key, reply.read(KeyState))
+
+
+async def _verified(owner: Owner, key: str) -> KeyState:
+    """Of a key whose bytes are all there: once the server has checked them."""
+    for _ in range(CHECKS):
+        state = await known(owner, key)
+        if state and state.complete:
+            return state
+        await owner.channel.patience.sleep(BETWEEN)
+    raise PeerError(f"key {key[:12]}: all of it is sent, and the server does not take it", hint=AGAIN)
+
+
+def _progress(owner: Owner, sent: int, total: int, seconds: float) -> Progress:
+    """Of an upload's chunks, by the speed so far."""
+    left = seconds * (total - sent) / sent if sent else 0.0
+    what = f"sending keys, {sent / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return Progress(what, sent // owner.chunk, -(-total // owner.chunk), seconds, left)
+
+
+def _piece(path: Path, at: int, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.read(count)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -141,11 +141,11 @@ def own_folder(below: Path) -> tuple[int, Path]:
         if (lock := _locked(left)) is not None:
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=below))
-    (folder / LOCK).touch(mode=0o600)
-    found = _locked(folder)
-    assert found is not None  # its name was new
-    return found, folder
+    new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=below))
+    (new / LOCK).touch(mode=0o600)
+    lock = _locked(new)
+    assert lock is not None  # nobody looks for its name yet
+    return lock, new.rename(below / new.name.removeprefix("."))
 
 
 def _locked(folder: Path) -> int | None:

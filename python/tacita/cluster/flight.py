@@ -66,13 +66,15 @@ class Pool(Protocol[Given, Sent, Reply]):
 @dataclass
 class _Flight(Generic[Sent]):
     """held: requests that are not answered, by number. waiting: those that nobody has. at: those of each
-    evaluator that is ready, the running one first. losses: evaluators lost at a request."""
+    evaluator that is ready, the running one first. losses: evaluators lost at a request; last:
+    why the last one was."""
 
     held: dict[int, Sent] = field(default_factory=dict)
     waiting: deque[int] = field(default_factory=deque)
     at: dict[str, list[int]] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
     answered: int = 0
+    last: str = "none was there"
 
     def take(self, number: int, request: Sent) -> None:
         self.held[number] = request
@@ -98,7 +100,7 @@ class _Flight(Generic[Sent]):
     def lost(self, at: str, why: str) -> None:
         """Puts what the evaluator had back in front. Raises PeerError for a request that was running when one
         evaluator too many was lost."""
-        numbers = self.at.pop(at, [])
+        numbers, self.last = self.at.pop(at, []), why
         for running in numbers[:1]:
             self.losses[running] = self.losses.get(running, 0) + 1
             if self.losses[running] >= MOST_LOSSES:
@@ -140,7 +142,7 @@ def _happened(flight: _Flight[Sent], pool: Pool[G, Sent, R], *, wait: bool) -> I
             return
     if wait:
         raise PeerError(
-            f"no evaluator is left, {flight.answered} requests were answered",
+            f"no evaluator is left after {flight.answered} answers: {flight.last}",
             hint="start nodes and run it again",
         )
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from tacita.plans.link import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
+from tacita.run.executor import Progress
 from tacita.run.resources import GB
 from tacita.schemes.ciphertext_estimate import stage_estimates
 from tacita.server.session import MEMORY_GB
@@ -46,6 +47,18 @@ class Forecast:
     def seconds(self) -> float:
         """From the first key to the last answer."""
         return self.keygen + self.placement + self.start + self.evaluate
+
+    def words(self) -> str:
+        """In a line, without the seconds of all."""
+        each = self.evaluate / max(self.rounds, 1)
+        once = f"keys {self.keygen:.1f} s, placement {self.placement:.1f} s, start {self.start:.1f} s"
+        return (
+            f"{self.requests} requests on {self.evaluators} evaluators: {self.rounds} x {each:.1f} s, {once}"
+        )
+
+    def report(self) -> Progress:
+        """As the report before the first request."""
+        return Progress(self.words(), 0, self.requests, 0.0, self.seconds)
 
     def to_json(self) -> dict[str, Any]:
         """All fields, and their sum."""

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import zip_longest
 from typing import Any
 
@@ -121,7 +120,7 @@ def _started(ray: Any, where: Where, threads: int, store: int) -> Iterator[tuple
     folder = tempfile.mkdtemp(prefix="tacita-ray-")
     nodes = Nodes(shutdown_at_exit=True)
     try:
-        with _environment({"RAY_TMPDIR": folder, **_token()}), _loopback(), _quiet_log():
+        with _environment({"RAY_TMPDIR": folder}), _token(), _loopback(), _quiet_log():
             for _ in range(count):
                 nodes.add_node(**own, include_dashboard=False, include_log_monitor=False)
             yield nodes.address, folder
@@ -130,10 +129,26 @@ def _started(ray: Any, where: Where, threads: int, store: int) -> Iterator[tuple
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@cache
-def _token() -> Mapping[str, str]:
-    """Which other users of this machine have not; Ray reads it once a process."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+@contextmanager
+def _token() -> Iterator[None]:
+    """A fresh one for the nodes that start inside: who has not got it, such as another user of this machine,
+    cannot command them."""
+    try:
+        with _environment({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}):
+            _reread()
+            yield
+    finally:
+        _reread()
+
+
+def _reread() -> None:
+    """Has Ray look at the environment again, which it did when it was imported."""
+    try:
+        from ray._raylet import AuthenticationTokenLoader, Config
+    except ImportError:  # a release before tokens
+        return
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager

@@ -18,7 +18,9 @@ from tacita.errors import InputError
 
 LOCAL = "local"
 ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
-HINT = "local, or the HOST:PORT that `ray start --head` printed, on a machine that has joined with `ray start`"
+HINT = (
+    "local, or the HOST:PORT that `ray start --head` printed, on a machine that has joined with `ray start`"
+)
 MOST_NODES = 1024
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -76,10 +77,9 @@ class Actors:
         self._expected.clear()
 
     def _begin(self, site: Site, restarts: int = 0) -> None:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        there = NodeAffinitySchedulingStrategy(site.node, soft=False)
-        made = self._ray.remote(Evaluator).options(num_cpus=site.cores, scheduling_strategy=there)
+        there = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        how = {"num_cpus": site.cores, "scheduling_strategy": there(site.node, soft=False)}
+        made = self._ray.remote(Evaluator).options(**how)
         handle, name = made.remote(site.cores), f"{next(self._names)} at {site.node}"
         self._actors[name] = _Actor(handle, site, restarts)
         self._expected[handle.prepare.remote(self._kit, *self._placed)] = name, None

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -53,7 +54,7 @@ class Cluster:
 def imported() -> Any:
     """Ray's module. Raises InputError where it is not installed, or in use by this process already."""
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError as error:
         raise InputError("--ray: Ray is not installed", hint="pip install 'tacita[ray]'") from error
     if ray.is_initialized():
@@ -72,7 +73,7 @@ def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> It
     ray = imported()
     with _environment(QUIET):
         if where.local:
-            with _started(ray, where, threads or all_threads(), store) as (address, folder):
+            with _started(where, threads or all_threads(), store) as (address, folder):
                 yield from _joined(ray, where, address, folder)
         else:
             yield from _joined(ray, where, str(where.address), "")
@@ -108,17 +109,19 @@ def _split(count: int, cores: int | None) -> list[int]:
 
 
 @contextmanager
-def _started(ray: Any, where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
+def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]]:
     """(address, folder) of nodes on this machine, each with a store of its own."""
-    from ray.cluster_utils import Cluster as Nodes
-
     count = where.nodes or 1
     cores = (where.cores or 1) if where.nodes else threads
     free = available_memory()
     most = store if free is None else min(store, int(SHARE * free) // count)
-    own = {"num_cpus": cores, "object_store_memory": max(LEAST_STORE, most), "node_ip_address": LOOPBACK}
+    own: dict[str, Any] = {
+        "num_cpus": cores,
+        "object_store_memory": max(LEAST_STORE, most),
+        "node_ip_address": LOOPBACK,
+    }
     folder = tempfile.mkdtemp(prefix="tacita-ray-")
-    nodes = Nodes(shutdown_at_exit=True)
+    nodes = import_module("ray.cluster_utils").Cluster(shutdown_at_exit=True)
     try:
         with _environment({"RAY_TMPDIR": folder}), _token(), _loopback(), _quiet_log():
             for _ in range(count):
@@ -143,26 +146,23 @@ def _token() -> Iterator[None]:
 
 def _reread() -> None:
     """Has Ray look at the environment again, which it did when it was imported."""
-    try:
-        from ray._raylet import AuthenticationTokenLoader, Config
-    except ImportError:  # a release before tokens
-        return
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    compiled: Any = import_module("ray._raylet")
+    if hasattr(compiled, "AuthenticationTokenLoader"):  # else a release before tokens
+        compiled.Config.initialize("")
+        compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
 def _loopback() -> Iterator[None]:
     """Nodes on this machine find each other at the loopback address, not at the machine's own: where Ray has
     no clusters, as on macOS, it does so by itself."""
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
+    constants: Any = import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""An evaluator: the server of one client's plan, on a node. Keys, weights and circuit stay; bytes in, bytes out.
+"""An evaluator: the server of one client's plan, on a node. Keys and circuit stay; bytes go in and out.
 
 It is an ordinary object, which Ray makes on its node. What passes between it and the client is bytes, texts
 and numbers: a `Kit`, keys and weights once, then requests and responses. It holds what any server of ours
@@ -24,7 +24,6 @@ from tacita.errors import TacitaError
 from tacita.front.tensors import decode, parse_raw, to_bytes
 from tacita.models.registry import Config
 from tacita.plans.plan import Plan, parse
-from tacita.protocol.files import Workdir
 from tacita.server.session import Server
 from tacita.server.standing.standing import Standing
 from tacita.version import __version__
@@ -87,8 +86,8 @@ class Evaluator:
         self._held: tuple[int, Path] | None = None
 
     def prepare(self, kit: Kit, keys: Bytes, weights: Bytes) -> float | Failed:
-        """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the keys' size
-        of disk until then."""
+        """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the
+        keys' size of disk until it is done."""
         began = time.monotonic()
         if kit.version != __version__:
             return Failed(
@@ -126,8 +125,15 @@ class Evaluator:
         self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
         folder = self._held[1]
         plan = parse(kit.plan, "the client's plan", kit.salt)
-        options = {"threads": self._cores, "memory": kit.memory, "allow_insecure": kit.allow_insecure}
-        standing = Standing(plan, _model(kit, weights), folder, resume=False, **options)
+        standing = Standing(
+            plan,
+            _model(kit, weights),
+            folder,
+            threads=self._cores,
+            memory=kit.memory,
+            resume=False,  # what is lost with this machine is evaluated on another one
+            allow_insecure=kit.allow_insecure,
+        )
         server = standing.server(folder)
         keys.tofile(server.work.evaluation_keys)
         server.load_keys()

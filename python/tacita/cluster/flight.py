@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tacita.errors import PeerError
 
@@ -20,7 +20,7 @@ MOST_LOSSES = 3  # evaluators that one request may take down
 Given = TypeVar("Given", contravariant=True)  # a request as the client makes it
 Sent = TypeVar("Sent")  # as the pool holds it
 Reply = TypeVar("Reply", covariant=True)
-G, R, T = TypeVar("G"), TypeVar("R"), TypeVar("T")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _Flight(Generic[Sent]):
         self.held[number] = request
         self.waiting.append(number)
 
-    def assign(self, pool: Pool[G, Sent, R]) -> None:
+    def assign(self, pool: Pool[Any, Sent, Any]) -> None:
         """Hands out what waits while an evaluator has room."""
         while self.waiting and self.at:
             least = min(self.at, key=lambda name: len(self.at[name]))
@@ -111,7 +111,7 @@ class _Flight(Generic[Sent]):
         self.waiting.extendleft(reversed(numbers))
 
 
-def spread(requests: Iterable[G], pool: Pool[G, Sent, R]) -> Iterator[tuple[int, R]]:
+def spread(requests: Iterable[Given], pool: Pool[Given, Sent, Reply]) -> Iterator[tuple[int, Reply]]:
     """(number from 0, reply) of every request, as they are done; `in_order` puts them in order.
 
     requests: made one by one when there is room, so that at most DEPTH for each evaluator are held. Raises
@@ -126,7 +126,9 @@ def spread(requests: Iterable[G], pool: Pool[G, Sent, R]) -> Iterator[tuple[int,
         yield from _happened(flight, pool, wait=not room)
 
 
-def _happened(flight: _Flight[Sent], pool: Pool[G, Sent, R], *, wait: bool) -> Iterator[tuple[int, R]]:
+def _happened(
+    flight: _Flight[Sent], pool: Pool[Any, Sent, Reply], *, wait: bool
+) -> Iterator[tuple[int, Reply]]:
     """Takes one event in, or without `wait` all that have happened."""
     while (event := pool.event(wait=wait)) is not None:
         match event:

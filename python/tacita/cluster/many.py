@@ -47,10 +47,11 @@ def classify_many(
 ) -> list[Answer]:
     """The label of each text, in order: encrypted here, evaluated on the machines of a Ray cluster.
 
-    asked: texts, or pairs of texts. ray: "local", which starts a cluster on this machine and ends it, or HOST:PORT of one that this machine
-    has joined. nodes: to start here (of one core each), or to use there at most. cores: of one evaluator
-    (default: its whole node). threads: cores of this machine for "local" (0: all). memory: GB of each
-    evaluator. The others are those of `tacita.classify`, whose backend is always "ckks" here.
+    asked: texts, or pairs of texts. ray: "local", which starts a cluster on this machine and ends it, or
+    HOST:PORT of one that this machine has joined. nodes: to start here (of one core each), or to use there at
+    most. cores: of one evaluator (default: its whole node). threads: cores of this machine for "local" (0:
+    all). memory: GB of each evaluator. The others are those of `tacita.classify`, whose backend is always
+    "ckks" here.
 
     Cost: what the first report says, of which texts on n nodes take an n-th. Raises InputError where Ray is
     not installed, PeerError where no cluster answers or all of its nodes are lost, PlanError, ResourceError.

@@ -62,8 +62,8 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class Running:
-    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine, or from it on others
-    (ray, ray_nodes, ray_cores). The others: of a connection to a server."""
+    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine; ray, ray_nodes,
+    ray_cores: on others. The rest: of a connection to a server."""
 
     backend: BackendName
     threads: int

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, several
 from tacita.cli.options import BackendName, option
-from tacita.client.answer import Answer
 from tacita.cluster.connect import imported
 from tacita.cluster.predict import NODES
 from tacita.cluster.spread import Group, Spread, spreading
@@ -31,8 +30,8 @@ Ray = Annotated[
     option(
         "--ray",
         metavar="local|HOST:PORT",
-        help="Evaluate on the machines of a Ray cluster: of one that is started here, or that this machine has "
-        "joined.",
+        help="Evaluate on the machines of a Ray cluster: one that is started here, or one that this machine "
+        "has joined.",
     ),
 ]
 Nodes = Annotated[
@@ -79,7 +78,7 @@ def by_ray(
         first = run.forecast(len(groups))
         out.print(f"{first.words()}; {duration(first.seconds)} in all by prediction", soft_wrap=True)
         began, answers = time.monotonic(), run.answers(groups)
-        yield lambda texts, title: _next(answers)
+        yield lambda texts, title: next(answers)
         measured = time.monotonic() - began
         seconds |= run.seconds
         figures |= _figures(run, groups, measured, seconds)
@@ -88,10 +87,6 @@ def by_ray(
 
 def _where(running: Running) -> Where:
     return where_of(running.ray or "", running.ray_nodes, running.ray_cores)
-
-
-def _next(answers: Iterator[tuple[list[Answer], Seconds]]) -> tuple[list[Answer], Seconds]:
-    return next(answers)
 
 
 def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def test_both_schemes_by_one_call(folder: Path, tmp_path: Path) -> None:
             answers = {scheme: service.classify(SECRET, scheme=scheme) for scheme in ("thor", "bumblebee")}
         assert {answer.label for answer in answers.values()} == {"positive"}
         with (
-            pytest.raises(RefusedError),
+            pytest.raises(InputError),
             connect(server.url, **{**how, "token": "tacita_" + "x" * 43}) as nobody,
         ):
             nobody.models()

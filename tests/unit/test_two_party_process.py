@@ -19,19 +19,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from random_checkpoint import make_random_checkpoint, write_folder
 from service import TEXTS
+from websockets_world import TOKEN, permitted
 
 from tacita import checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import PeerError, RefusedError, TacitaError
+from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
-from tacita.protocol.party import over_socket
+from tacita.protocol.party import Party, over_socket
 from tacita.protocol.refusal import Reason
+from tacita.remote.websocket import dial
 from tacita.service.two_party import control
 from tacita.service.two_party.lane import Ended, TwoPartyLane
+from tacita.service.two_party.options import UVICORN
+from tacita.service.two_party.route import router
 from tacita.service.two_party.supervisor import Sessions, pause_after
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -92,7 +98,13 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def asked(end: socket.socket, folder: Path, meet: Callable[[], object] = lambda: None) -> str | None:
     """A client's text, in a thread. meet: called between the first text and a second."""
-    party = over_socket(end, client=True, timeout=SECONDS, threads=1)
+    return asked_of(lambda: over_socket(end, client=True, timeout=SECONDS, threads=1), folder, meet)
+
+
+def asked_of(
+    dialled: Callable[[], Party], folder: Path, meet: Callable[[], object] = lambda: None
+) -> str | None:
+    party = dialled()
     try:
         client = TwoPartyClient(party, PublicCache(folder))
         client.classify(TEXTS[0])
@@ -215,10 +227,47 @@ def test_a_lane_that_cannot_be_served_says_why(
     run(work)
 
 
+def test_a_text_over_a_websocket_to_the_process_and_its_crash(lane: TwoPartyLane, tmp_path: Path) -> None:
+    """Route, relay, supervisor and process together; the client is told at once."""
+
+    async def work() -> None:
+        async with running(lane) as (sessions, book), serving(sessions) as dialled:
+            assert await asyncio.to_thread(asked_of, dialled, tmp_path)
+            assert (await book.wait(1))[0].ending == "answered"
+            party = await asyncio.to_thread(dialled)
+            client = await asyncio.to_thread(TwoPartyClient, party, PublicCache(tmp_path))
+            os.kill(pid_of(sessions), signal.SIGKILL)
+            with pytest.raises(GoneError):
+                await asyncio.to_thread(client.classify, TEXTS[0])
+            await asyncio.to_thread(party.close)
+            assert (await book.wait(2))[1].ending == "crashed"
+            assert await asyncio.to_thread(asked_of, dialled, tmp_path)
+
+    run(work)
+
+
+@asynccontextmanager
+async def serving(sessions: Sessions) -> AsyncIterator[Callable[[], Party]]:
+    """A server of the route in this event loop; how it is dialled."""
+    app = FastAPI()
+    app.include_router(router(lambda model, guest: sessions.open(guest), permitted))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", **UVICORN))
+        task = asyncio.create_task(server.serve([listening]))
+        url = f"ws://127.0.0.1:{listening.getsockname()[1]}/v1/two-party?model=m"
+        try:
+            yield lambda: dial(url, token=TOKEN, insecure_plain=True, timeout=SECONDS, threads=1)
+        finally:
+            server.should_exit = True
+            await task
+
+
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path
 from tacita.service.two_party.lane import TwoPartyLane
+from tacita.service.two_party.options import UVICORN
+from tacita.service.two_party.route import router
 from tacita.service.two_party.supervisor import Sessions
 
 async def main():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import struct
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from service import CHECKPOINT, TEXTS, make_server
 from websockets.exceptions import ConnectionClosed
-from websockets_world import SECONDS, TOKEN, World, world
+from websockets_world import SECONDS, World, world
 
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
@@ -181,6 +182,41 @@ def test_a_client_that_reads_nothing_holds_the_session_back(plain: World) -> Non
     end.close()
 
 
+def test_a_client_that_reads_nothing_for_too_long_is_given_up() -> None:
+    with world(patience=0.3) as made, made.silent() as client:
+        end = made.end()
+        with pytest.raises(ConnectionError):
+            while True:
+                end.sendall(bytes(FRAME_BYTES))
+        end.close()
+        assert client.fileno() != -1, "it never hung up"
+
+
+def test_a_connection_that_the_application_is_through_with_is_not_kept() -> None:
+    """It would be closed once the client had read everything, which it may never do."""
+
+    class Stuck:
+        aborted = False
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async def work() -> bool:
+        loop = asyncio.get_running_loop()
+        connection = object.__new__(options.BoundedWebSocket)
+        connection.tasks, connection.loop = set(), loop
+        connection.close_timeout, connection.transport = 0.0, Stuck()
+        task = loop.create_task(asyncio.sleep(0))
+        task.add_done_callback(connection.on_task_complete)
+        await task
+        over = loop.create_future()
+        loop.call_later(0.01, over.set_result, None)
+        await over
+        return connection.transport.aborted
+
+    assert asyncio.run(work())
+
+
 def test_a_session_that_reads_nothing_holds_the_client_back(plain: World) -> None:
     with plain.bare() as websocket, ThreadPoolExecutor(1) as pool:
         end = plain.end()
@@ -196,11 +232,7 @@ def test_pings_that_nobody_reads_the_answers_of_are_answered_for_a_while_only(
     plain: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(options, "MOST_UNREAD", 64 << 10)
-    with socket.socket() as raw:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 10)
-        raw.settimeout(SECONDS)
-        raw.connect(("127.0.0.1", plain.port))
-        raw.sendall(upgrade(plain))
+    with plain.silent() as raw:
         end = plain.end()
         pings = (b"\x89\xfd" + bytes(4) + bytes(125)) * 100
         with pytest.raises(ConnectionError):
@@ -208,18 +240,3 @@ def test_pings_that_nobody_reads_the_answers_of_are_answered_for_a_while_only(
                 raw.sendall(pings)
         assert end.recv(1) == b""
         end.close()
-
-
-def upgrade(made: World) -> bytes:
-    lines = (
-        "GET /v1/two-party?model=m HTTP/1.1",
-        f"Host: 127.0.0.1:{made.port}",
-        f"Authorization: Bearer {TOKEN}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-        "",
-        "",
-    )
-    return "\r\n".join(lines).encode()

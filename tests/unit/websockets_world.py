@@ -26,6 +26,19 @@ TOKEN = "tct_0123456789abcdef"
 DENIED = {"unknown": 404, "forbidden": 403, "often": 429}
 
 
+UPGRADE = (
+    "GET /v1/two-party?model=m HTTP/1.1",
+    "Host: 127.0.0.1:{port}",
+    f"Authorization: Bearer {TOKEN}",
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    "",
+    "",
+)
+
+
 @dataclass(frozen=True)
 class Known:
     """A guest."""
@@ -94,15 +107,25 @@ class World:
         with connect(self.url(), additional_headers=headers, open_timeout=SECONDS, **options) as websocket:
             yield websocket
 
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[socket.socket]:
+        """A connection that is a WebSocket and reads nothing, without TLS."""
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 10)
+            raw.settimeout(SECONDS)
+            raw.connect(("127.0.0.1", self.port))
+            raw.sendall("\r\n".join(UPGRADE).format(port=self.port).encode())
+            yield raw
+
 
 @contextlib.contextmanager
-def world(identity: Identity | None = None, **options: Any) -> Iterator[World]:
+def world(identity: Identity | None = None, patience: float = SECONDS, **options: Any) -> Iterator[World]:
     """options: of uvicorn, where they are others than the service's."""
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)  # of each connection
     made = World(listening.getsockname()[1], identity)
     app = FastAPI()
-    app.include_router(router(made.open, permitted))
+    app.include_router(router(made.open, permitted, patience))
     if identity:
         options |= {"ssl_certfile": identity.certificate, "ssl_keyfile": identity.key}
     config = uvicorn.Config(app, log_config=None, lifespan="off", **{**UVICORN, **options})

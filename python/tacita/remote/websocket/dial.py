@@ -49,7 +49,8 @@ def dial(
 
     ssl_context: whom to trust, by default whom the system does. insecure_plain: ws:// and http:// as well, by
     which whoever is on the way reads the token and every message. timeout: seconds of silence after which the
-    server is given up. threads: 0 for all cores. Costs two copies of every byte and half a core at 200 MB/s.
+    server is given up. threads: 0 for all cores. Costs this process 2 ms of a core a megabyte and 0.2 ms a
+    round beside bare TLS.
     Raises InputError for what cannot be dialled, RefusedError when the server does not let this client in,
     LateError, PeerError.
     """

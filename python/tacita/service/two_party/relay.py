@@ -14,14 +14,13 @@ from contextlib import suppress
 from fastapi import WebSocket, WebSocketDisconnect
 
 from tacita.protocol.http.wire import FRAME_BYTES
-from tacita.protocol.party import TIMEOUT
 
 CHUNK = 256 << 10  # bytes taken from the session at once; the socket holds about as many
 OVER, NOT_BINARY, TOO_LARGE, BROKEN = 1000, 1003, 1009, 1011  # RFC 6455, section 7.4.1
 Code = int | None  # with which to close; None: the client is gone
 
 
-async def relay(websocket: WebSocket, session: socket.socket, patience: float = TIMEOUT) -> None:
+async def relay(websocket: WebSocket, session: socket.socket, patience: float) -> None:
     """Until either end is over; both are closed then. patience: seconds that a client may take to read what
     is sent at once. websocket: accepted. Raises nothing because of the client or the session."""
     session.setblocking(False)

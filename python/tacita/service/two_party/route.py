@@ -12,6 +12,7 @@ from fastapi.responses import Response
 
 from tacita.errors import RefusedError, TacitaError
 from tacita.protocol.http.wire import API, MOST_TEXT, PROBLEM, Problem
+from tacita.protocol.party import TIMEOUT
 from tacita.service.two_party.relay import relay
 
 PATH = f"{API}/two-party"
@@ -45,12 +46,13 @@ Open = Callable[[str, str], Awaitable[socket.socket]]
 Permitted = Callable[[WebSocket, str], Awaitable[Guest]]
 
 
-def router(open_session: Open, permitted: Permitted) -> APIRouter:
+def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) -> APIRouter:
     """The route.
 
     open_session: a session of this model for the guest of this name, `supervisor.Sessions.open`; a
     RefusedError of it becomes 503. permitted: who asks for this model, by the headers of the upgrade; raises
-    DeniedError. Neither is told anything that the client sent after its headers.
+    DeniedError. Neither is told anything that the client sent after its headers. patience: seconds that a
+    client may take to read what is sent at once.
     """
     routes = APIRouter()
 
@@ -65,7 +67,7 @@ def router(open_session: Open, permitted: Permitted) -> APIRouter:
             return
         with session:
             await websocket.accept()
-            await relay(websocket, session)
+            await relay(websocket, session, patience)
 
     return routes
 

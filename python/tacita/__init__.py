@@ -6,7 +6,8 @@ decrypts.
 >>> plan.labels
 ('negative', 'positive')
 
-`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step.
+`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step, and
+`tacita.connect("https://host:8443", token=token).classify("a fine film")` asks a server (`tacita.remote`).
 Importing this takes a tenth of a second: what a name needs is imported when the name is first used.
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tacita.ask import answer, classify, embed, fill, search, tag
     from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
+    from tacita.remote.connect import connect, connect_async
 
 __all__ = [
     "Answer",
@@ -34,6 +36,8 @@ __all__ = [
     "__version__",
     "answer",
     "classify",
+    "connect",
+    "connect_async",
     "embed",
     "errors",
     "fill",
@@ -49,6 +53,7 @@ __all__ = [
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
 _HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
+_HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
 
 
 def __getattr__(name: str) -> Any:

@@ -25,10 +25,10 @@ from tacita.protocol.http.wire import API, Model, Models, Offer
 from tacita.protocol.party import Party
 from tacita.remote.choose import chosen
 from tacita.remote.cost import Cost, Meter
-from tacita.remote.http.channel import Channel
 from tacita.remote.files.keys import Owner
 from tacita.remote.files.public import fetched
 from tacita.remote.files.requests import Ciphertexts
+from tacita.remote.http.channel import Channel
 from tacita.remote.store import Store
 from tacita.remote.threads import Report
 from tacita.tasks.answer import Answer

@@ -26,11 +26,11 @@ from tacita.plans.plan import Plan
 from tacita.protocol.http import receipt
 from tacita.protocol.http.wire import PLAN, SHA256, State, Status
 from tacita.remote.cost import Meter
+from tacita.remote.files.keys import Owner, ready
 from tacita.remote.http.channel import KEY, Channel, Reply
 from tacita.remote.http.download import download
 from tacita.remote.http.events import ended
 from tacita.remote.http.problems import told
-from tacita.remote.files.keys import Owner, ready
 from tacita.remote.store import Errand
 from tacita.remote.threads import Report, in_thread
 from tacita.run.executor import Progress

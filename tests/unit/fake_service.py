@@ -148,7 +148,13 @@ class Fake:
 
     def _offer(self, scheme: str) -> dict[str, Any]:
         plan = plan_of(scheme)
-        told = {"scheme": scheme, "plan": plan.hash, "batch": plan.batch, "tokens": plan.tokens, "seconds": 1.0}
+        told = {
+            "scheme": scheme,
+            "plan": plan.hash,
+            "batch": plan.batch,
+            "tokens": plan.tokens,
+            "seconds": 1.0,
+        }
         if not isinstance(plan, Plan):
             return {**told, "connected": True, "traffic_bytes": plan.predicted_bytes()}
         manifest = json.loads((self.folder / "public" / scheme / MANIFEST).read_text())

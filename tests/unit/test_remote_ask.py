@@ -14,7 +14,7 @@ from fake_service import CHECKPOINT, SECONDS, TEXTS, Fake, connected, expected, 
 
 import tacita
 from tacita.errors import InputError, PeerError, PlanError, RefusedError
-from tacita.protocol.http.wire import Status
+from tacita.protocol.http.wire import State, Status
 from tacita.protocol.party import Party, pair
 from tacita.remote.connect import connect_async
 from tacita.run.executor import Progress
@@ -148,7 +148,7 @@ def test_a_request_that_is_cancelled_there_is_refused_here(fake: Fake, tmp_path:
     def watch(now: Progress) -> None:
         if now.stage == "waiting":
             (job,) = fake.jobs.values()
-            job.tell(state="cancelled")
+            job.tell(state=State.cancelled)
 
     with (
         connected(fake, tmp_path / "data", progress=watch) as service,

@@ -46,6 +46,11 @@ class Connected:
         return self.part.plan
 
     @property
+    def offer(self) -> Offer:
+        """What the server says of it."""
+        return self._offer
+
+    @property
     def front(self) -> Embedder:
         """Tokenizer, and the embedding where it is published."""
         return self.part.front

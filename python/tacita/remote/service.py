@@ -43,6 +43,8 @@ class Session(Protocol):
     @property
     def plan(self) -> Head: ...
     @property
+    def offer(self) -> Offer: ...
+    @property
     def front(self) -> Embedder | None: ...
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]: ...
@@ -189,6 +191,12 @@ class AsyncService:
                     self._sessions[key] = await self._opened(found, offer, models.signer, meter)
         require_kind(verbs[0], self._sessions[key].plan, *verbs[1:])
         return self._sessions[key]
+
+    async def remove_key(self, key: str) -> None:
+        """The server's half of a key, if it has any."""
+        reply = await self._channel.ask("DELETE", f"/keys/{key}")
+        if reply.status != 404:
+            reply.require()
 
     async def _answers(
         self, verb: str, texts: Sequence[Text], model: str | None, scheme: str | None

@@ -98,10 +98,10 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
         once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
         report(Progress(f"{once}, then {size / 1e6:.0f} MB to send", 0, 1, 0.0, seconds))
         files.secret_key.unlink(missing_ok=True)
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        files.tell(About(owner.model, plan.scheme, plan.hash, made))
         Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
         files.evaluation_keys.chmod(0o600)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        files.tell(About(owner.model, plan.scheme, plan.hash, key_of(owner), made))
 
 
 @contextmanager

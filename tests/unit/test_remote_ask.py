@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fake_service import CHECKPOINT, SECONDS, TEXTS, Fake, connected, expected, fake_service, patient, plan_of
+from fake_api import fake_service
+from fake_service import CHECKPOINT, SECONDS, TEXTS, Fake, connected, expected, patient, plan_of
 
 import tacita
 from tacita.errors import InputError, PeerError, PlanError, RefusedError

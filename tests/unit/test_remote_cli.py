@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_service import TEXTS, TOKEN, Fake, expected, fake_service
+from fake_api import fake_service
+from fake_service import TEXTS, TOKEN, Fake, expected
 from test_cli import run
 
 from tacita.cli.ask.token import token_of
@@ -130,9 +131,9 @@ def test_a_file_without_a_token_is_refused_without_its_content(content: bytes, t
 
 
 def test_a_missing_package_is_told_with_the_extra_that_brings_it() -> None:
-    with pytest.raises(InputError, match="serve: no_such_package is not installed") as caught:
-        with needing("service", "serve"):
-            import no_such_package  # noqa: F401
+    match = "serve: no_such_package is not installed"
+    with pytest.raises(InputError, match=match) as caught, needing("service", "serve"):
+        import no_such_package  # noqa: F401
     assert caught.value.hint == "pip install 'tacita[service]'"
     with pytest.raises(ModuleNotFoundError), needing("service", "serve"):
         import tacita.no_such_module  # noqa: F401

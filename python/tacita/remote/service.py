@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Protocol, overload
 from urllib.parse import quote
 
-from tacita.client.public_cache import PublicCache
 from tacita.client.session import Client
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text
@@ -218,7 +217,7 @@ class AsyncService:
             from tacita.remote.connected import connected
 
             dial = partial(self._dial, model.name)
-            return await connected(dial, offer, PublicCache(self._store.public))
+            return await connected(dial, offer, self._store.public)
         channel = self._channel.metered(meter)
         public = await fetched(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)

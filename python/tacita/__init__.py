@@ -6,7 +6,8 @@ decrypts.
 >>> plan.labels
 ('negative', 'positive')
 
-`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step.
+`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step, and
+`tacita.connect("https://host:8443", token=token).classify("a fine film")` asks a server (`tacita.remote`).
 Importing this takes a tenth of a second: what a name needs is imported when the name is first used.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tacita.cluster.many import classify_many
     from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
+    from tacita.remote.connect import connect, connect_async
 
 __all__ = [
     "Answer",
@@ -36,6 +38,8 @@ __all__ = [
     "answer",
     "classify",
     "classify_many",
+    "connect",
+    "connect_async",
     "embed",
     "errors",
     "fill",
@@ -52,6 +56,7 @@ _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
 _HOMES |= {"classify_many": "tacita.cluster.many"}
 _HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
+_HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
 
 
 def __getattr__(name: str) -> Any:

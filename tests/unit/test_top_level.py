@@ -21,6 +21,8 @@ NAMES = {
     *(
         "answer",
         "classify",
+        "connect",
+        "connect_async",
         "embed",
         "errors",
         "fill",

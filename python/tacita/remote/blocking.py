@@ -8,7 +8,7 @@ from typing import overload
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.plans.head import Head
-from tacita.protocol.http.wire import Models
+from tacita.protocol.http.wire import Models, Offer
 from tacita.remote.cost import Cost, Meter
 from tacita.remote.service import AsyncService, Session, Texts
 from tacita.remote.threads import LoopThread, Report
@@ -110,6 +110,10 @@ class Service:
             self._loop.run(self._inner.open(verbs, model, scheme, meter=meter)), self._loop
         )
 
+    def remove_key(self, key: str) -> None:
+        """See `AsyncService.remove_key`."""
+        self._loop.run(self._inner.remove_key(key))
+
     def _ask(
         self, verb: str, text: Text | Texts, model: str | None, scheme: str | None
     ) -> Answer | list[Answer]:
@@ -126,6 +130,11 @@ class BlockingSession:
     def plan(self) -> Head:
         """What both sides agreed on."""
         return self._inner.plan
+
+    @property
+    def offer(self) -> Offer:
+        """What the server says of it."""
+        return self._inner.offer
 
     @property
     def front(self) -> Embedder | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
@@ -44,6 +45,11 @@ class Connected:
     def plan(self) -> TwoPartyPlan:
         """The agreed one."""
         return self.part.plan
+
+    @property
+    def offer(self) -> Offer:
+        """What the server says of it."""
+        return self._offer
 
     @property
     def front(self) -> Embedder:
@@ -117,6 +123,6 @@ class Connected:
             client.party.close()
 
 
-async def connected(dial: Dial, offer: Offer, cache: PublicCache) -> Connected:
-    """A session that has greeted. Raises PeerError, RefusedError."""
-    return await in_thread(lambda _: Connected(dial, offer, cache))
+async def connected(dial: Dial, offer: Offer, cache: Path) -> Connected:
+    """A session that has greeted. cache: folder of public parts. Raises PeerError, RefusedError."""
+    return await in_thread(lambda _: Connected(dial, offer, PublicCache(cache)))

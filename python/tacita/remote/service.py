@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Protocol, overload
 from urllib.parse import quote
 
-from tacita.client.public_cache import PublicCache
 from tacita.client.session import Client
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text
@@ -42,6 +41,8 @@ class Session(Protocol):
 
     @property
     def plan(self) -> Head: ...
+    @property
+    def offer(self) -> Offer: ...
     @property
     def front(self) -> Embedder | None: ...
 
@@ -190,6 +191,12 @@ class AsyncService:
         require_kind(verbs[0], self._sessions[key].plan, *verbs[1:])
         return self._sessions[key]
 
+    async def remove_key(self, key: str) -> None:
+        """The server's half of a key, if it has any."""
+        reply = await self._channel.ask("DELETE", f"/keys/{key}")
+        if reply.status != 404:
+            reply.require()
+
     async def _answers(
         self, verb: str, texts: Sequence[Text], model: str | None, scheme: str | None
     ) -> list[Answer]:
@@ -210,7 +217,7 @@ class AsyncService:
             from tacita.remote.connected import connected
 
             dial = partial(self._dial, model.name)
-            return await connected(dial, offer, PublicCache(self._store.public))
+            return await connected(dial, offer, self._store.public)
         channel = self._channel.metered(meter)
         public = await fetched(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)

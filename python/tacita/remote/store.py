@@ -2,7 +2,7 @@
 
     servers/<host_port>/server.json           the service's address, and the key that signs its receipts
     servers/<host_port>/<plan>/               plan: the first 16 digits of its hash
-        about.json                            model, scheme, plan, when the keys were made
+        about.json                            model, scheme, plan, id of the keys, when they were made
         secret.key                            stays here; whoever has it reads the answers
         evaluation.keys                       until the server has all of it
     public/<sha256>/                          what a server publishes of a model; can be fetched again
@@ -42,11 +42,12 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class About:
-    """Of the keys in a folder. made: UTC, ISO 8601."""
+    """Of the keys in a folder. key: their id. made: UTC, ISO 8601."""
 
     model: str
     scheme: str
     plan: str
+    key: str
     made: str
 
 
@@ -59,7 +60,7 @@ class PlanFolder(Workdir):
         """None where no keys were made. Raises FileError for a damaged file."""
         if not (self.path / ABOUT).exists():
             return None
-        return About(**_texts(self.path / ABOUT, ("model", "scheme", "plan", "made")))
+        return About(**_texts(self.path / ABOUT, tuple(About.__annotations__)))
 
     def tell(self, about: About) -> None:
         """Writes what is known of the keys."""

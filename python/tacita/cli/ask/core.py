@@ -16,6 +16,7 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli.ask import served
 from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.ask.running import Running
 from tacita.cli.ask.spread import by_ray, require_spread
@@ -91,6 +92,8 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     """All answers, shown and reported. Raises typer.Exit where no line can be asked; what planning and
     running raise."""
     require_spread(running)
+    if service := running.served:
+        return _served(question, service, asked, running.json)
     if how := running.connection:
         return _connected(question, how, running.json)
     checkpoint = asked.load()
@@ -122,6 +125,11 @@ def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
 
 def _connected(question: Question, how: connection.Connection, json: Path | None) -> Outcome:
     results, trusted, name = connection.ask(question, how, json)
+    return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
+
+
+def _served(question: Question, service: served.Served, asked: Asked, json: Path | None) -> Outcome:
+    results, trusted, name = served.ask(question, service, asked.folder, asked.wish.scheme, json)
     return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from tacita.cli.console import out, reporting
 from tacita.cli.options import Json
-from tacita.cli.service.extra import needs
+from tacita.cli.service.extra import needing
 
 TEXTS = (
     ("a film of quiet beauty", "positive"),
@@ -27,7 +27,7 @@ def service(
     ] = True,
 ) -> None:
     """Many clients at once, turns in a queue, hostile callers, and what HTTP adds to a request."""
-    with needs("service"):
+    with needing("service", "bench service"):
         from tacita.measure.service.load import measure_service
     texts, labels = zip(*TEXTS, strict=True)
     found = measure_service(texts, labels, clients=clients, callers=callers, thor=thor, told=out.print)

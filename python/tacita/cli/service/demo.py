@@ -11,7 +11,7 @@ import typer
 
 from tacita.cli.console import duration, out, progress, size
 from tacita.cli.options import PRESET_DEFAULT, TOKENS_DEFAULT, Insecure, Preset, Tokens
-from tacita.cli.service.extra import needs
+from tacita.cli.service.extra import needing
 from tacita.plans.scheme import BUMBLEBEE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def run(
     allow_insecure: Insecure = False,
 ) -> None:
     """Start a server, ask it by both of its schemes, and stop it."""
-    with needs("service"), needs("client"):
+    with needing("service", "demo-service"), needing("client", "demo-service"):
         from tacita.measure.service.started import started
     options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens), "--preset", preset]
     options += ["--allow-insecure"] if allow_insecure else []

@@ -1,4 +1,4 @@
-"""What a command says where the packages of an extra are missing."""
+"""The error for a command whose packages were not installed with this one: extras of `pip install`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from tacita.errors import InputError
 
 
 @contextmanager
-def needs(extra: str) -> Iterator[None]:
-    """Around imports. Raises InputError that names the extra."""
+def needing(extra: str, command: str) -> Iterator[None]:
+    """Around the imports of a command. extra: the name in pyproject.toml that brings what they import.
+    Raises InputError where it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("tacita"):
+        if not error.name or error.name.partition(".")[0] == "tacita":
             raise
-        raise InputError(f"{error.name} is not installed", hint=f"pip install 'tacita[{extra}]'") from None
+        raise InputError(
+            f"{command}: {error.name} is not installed", hint=f"pip install 'tacita[{extra}]'"
+        ) from error

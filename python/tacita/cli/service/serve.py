@@ -15,7 +15,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
-from tacita.cli.service.extra import needs
+from tacita.cli.service.extra import needing
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connection import address
 from tacita.cli.two_party.identity import beyond_loopback
@@ -101,7 +101,7 @@ def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sess
         raise InputError(
             "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
         )
-    with needs("service"):
+    with needing("service", "serve"):
         from tacita.service.core.service import Service
         from tacita.service.http.listening import listening_socket
         from tacita.service.watch import logs

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tacita.cli.console import out, shown
 from tacita.cli.options import option
-from tacita.cli.service.extra import needs
+from tacita.cli.service.extra import needing
 from tacita.errors import FileError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add(
     per_minute: Annotated[int, typer.Option("--per-minute", help="Calls.", min=1)] = 600,
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
-    with needs("service"):
+    with needing("service", "token"):
         from tacita.service.ledger import tokens
         from tacita.service.ledger.rows import Quota
     most = None if megabytes is None else megabytes * 10**6
@@ -56,7 +56,7 @@ def add(
 @app.command("list")
 def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show all clients and their quotas; no tokens, which nobody has but they."""
-    with needs("service"):
+    with needing("service", "token"):
         from tacita.service.ledger import tokens
     everyone = tokens.everyone(_ledger(data))
     if json:
@@ -75,7 +75,7 @@ def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print J
 @app.command()
 def revoke(name: Name, data: Data) -> None:
     """Take a client's token back: from the next call on it is nobody's."""
-    with needs("service"):
+    with needing("service", "token"):
         from tacita.service.ledger import tokens
     tokens.revoke(_ledger(data), name)
     out.print(f"{name} is revoked")

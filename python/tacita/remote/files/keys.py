@@ -36,14 +36,13 @@ AGAIN = "remove the keys and start again: tacita keys remove"
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose keys: of a client's plan, at the server of a channel. chunk: bytes that are sent at once."""
+    """Whose keys: of a client's plan, at the server of a channel."""
 
     channel: Channel
     client: Client
     folder: PlanFolder
     model: str
     offer: Offer
-    chunk: int = CHUNK_BYTES
 
 
 async def ready(owner: Owner, report: Report) -> str:
@@ -99,10 +98,10 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
         once = f"{'new ' if new else ''}keys, made once: about {seconds:.0f} s"
         report(Progress(f"{once}, then {size / 1e6:.0f} MB to send", 0, 1, 0.0, seconds))
         files.secret_key.unlink(missing_ok=True)
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        files.tell(About(owner.model, plan.scheme, plan.hash, made))
         Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
         files.evaluation_keys.chmod(0o600)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        files.tell(About(owner.model, plan.scheme, plan.hash, key_of(owner), made))
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def _received(state: KeyState | None, total: int) -> int:
 
 async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> KeyState | None:
     """One chunk; None where the server goes on from another place."""
-    data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, owner.chunk))
+    data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, CHUNK_BYTES))
     headers = {
         "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
         "Content-Type": "application/octet-stream",
@@ -178,7 +177,7 @@ def _progress(owner: Owner, sent: int, total: int, seconds: float) -> Progress:
     """Of an upload's chunks, by the speed so far."""
     left = seconds * (total - sent) / sent if sent else 0.0
     what = f"sending keys, {sent / 1e6:.0f} of {total / 1e6:.0f} MB"
-    return Progress(what, sent // owner.chunk, -(-total // owner.chunk), seconds, left)
+    return Progress(what, sent // CHUNK_BYTES, -(-total // CHUNK_BYTES), seconds, left)
 
 
 def _piece(path: Path, at: int, count: int) -> bytes:

@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacita.client.answer import Answer
-from tacita.client.session import Client
+from tacita.client.session import Client, embedded
 from tacita.errors import RefusedError, TacitaError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.placement.predict import file_bytes
 from tacita.plans.plan import Plan
 from tacita.protocol.http import receipt
-from tacita.protocol.http.wire import PLAN, SHA256, State, Status
+from tacita.protocol.http.wire import PLAN, SHA256, Offer, State, Status
 from tacita.remote.cost import Meter
 from tacita.remote.files.keys import Owner, ready
 from tacita.remote.http.channel import KEY, Channel, Reply
@@ -54,6 +54,11 @@ class Ciphertexts:
         return self._owner.client.plan
 
     @property
+    def offer(self) -> Offer:
+        """What the server says of it."""
+        return self._owner.offer
+
+    @property
     def front(self) -> Embedder | None:
         """Tokenizer and embedding."""
         return self._owner.client.public.front
@@ -61,6 +66,8 @@ class Ciphertexts:
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Of 1 to plan.batch texts, in one request. Raises what its steps raise: InputError for texts that do
         not fit, PeerError, RefusedError, FileError, ResourceError."""
+        for text in texts:  # before keys are made for a text that does not fit
+            embedded(self.plan, self.front, text, None)
         key = await self._ready(meter, report)
         with self._owner.folder.errand() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)

@@ -7,7 +7,6 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,16 +160,6 @@ def test_what_a_client_did_wrong_is_refused_without_the_places_of_files(
     assert failed.code == "refused"
     assert failed.detail.startswith(said), failed.detail
     assert str(world.root) not in failed.detail + failed.hint
-
-
-def test_others_keys_are_not_replaced_by_a_file_that_has_their_id(world: World, bench: Bench) -> None:
-    """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
-    bob, ann = new(world, "bob"), new(world)
-    loaded(bench, bob)
-    copy = world.root / "ann" / "copied.keys"
-    shutil.copy(bob.keys, copy)
-    assert isinstance(answer(bench, dataclasses.replace(ann, keys=copy)), Failed)
-    assert loaded(bench, bob)[0] == 1.0
 
 
 def test_the_next_job_is_well(world: World, bench: Bench) -> None:

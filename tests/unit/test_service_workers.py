@@ -1,4 +1,4 @@
-"""Evaluation in worker processes, on a toy ring: answers, resident keys, deaths, and what outlives nothing."""
+"""Evaluation in worker processes, on a toy ring: answers, keys that stay, deaths, and no orphans."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_dispatch import PATIENCE, Book, World, make_world
@@ -58,6 +59,16 @@ def gone(pid: int) -> bool:
         return bool(select.select([handle], [], [], PATIENCE)[0])
     finally:
         os.close(handle)
+
+
+@contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has gone afterwards, whatever the test finds."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.CaptureFixture[str]) -> None:
@@ -231,9 +242,7 @@ def test_no_worker_outlives_a_killed_service(world: World) -> None:
     command = [sys.executable, "-c", textwrap.dedent(PARENT)]
     command += [str(lane.folder), str(lane.plan), str(lane.root), lane.sha256]
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
-    ) as parent:
+    with running(command, env=os.environ | {"PYTHONPATH": paths}) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         assert os.getsid(worker) == worker, "a session of its own: Ctrl-C does not reach it"
@@ -257,7 +266,7 @@ def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World)
     command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(source), str(sink)]
     with (
         os.fdopen(answers, "rb") as heard,
-        subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[source, sink], text=True) as parent,
+        running(command, pass_fds=[source, sink]) as parent,
     ):
         os.close(source)
         os.close(sink)
@@ -274,7 +283,7 @@ def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
     """Also in the midst of an evaluation."""
     job = world.job("midst")
     command = [sys.executable, "-m", "tacita.service.workers"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+    with running(command, stdin=subprocess.PIPE) as worker:
         assert worker.stdin is not None and worker.stdout is not None
         worker.stdin.write(line(setup_of(world.lane, 60.0)))
         worker.stdin.write(line(order_of(job)))

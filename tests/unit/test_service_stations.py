@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,30 @@ def test_jobs_that_belong_nowhere_are_refused() -> None:
     asyncio.run(played(test)())
     with pytest.raises(InputError, match="two lanes"):
         Supervisor([LANES[0]] * 2, Book(), waiting=1)
+
+
+def test_a_lane_that_cannot_open_does_not_wait_for_the_others() -> None:
+    opened = list[Puppet]()
+
+    async def start(lane: Lane, save_every: float) -> Worker:
+        if lane.model == "m":
+            opened.append(Puppet())
+            return opened[0]
+        if lane.model == "n":
+            raise TacitaError("the worker of n (thor): bad", hint="")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def run() -> None:
+        slow = dataclasses.replace(LANES[0], model="slow")
+        supervisor = Supervisor([*LANES, slow], Book(), waiting=1, start=start)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(TacitaError, match="worker of n"):
+                await supervisor.start()
+        assert not supervisor.ready()
+
+    asyncio.run(run())
+    assert [puppet.ended for puppet in opened] == [True]
 
 
 def test_what_waits_past_its_deadline_fails_without_a_start() -> None:

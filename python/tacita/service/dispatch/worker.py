@@ -113,6 +113,7 @@ async def start(lane: Lane, save_every: float) -> Worker:
         worker.send(setup_of(lane, save_every))
         _require_ready(lane, await asyncio.wait_for(worker.hear(), READY_SECONDS))
     except BaseException as error:
+        worker.kill()  # while it loads it does not hear
         await worker.end()
         if isinstance(error, TimeoutError):
             raise _unable(lane, f"not ready after {READY_SECONDS:.0f} s", "") from error

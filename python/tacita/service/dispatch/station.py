@@ -116,7 +116,7 @@ class Station:
                 self._end(running, running.ending or DRAINED)
                 await _until(running.over, GRACE)
             if not running.over.is_set() and self._worker is not None:
-                await self._worker.end()
+                self._worker.kill()
                 await running.over.wait()
         return [*self._unfinished, *self._turns]
 
@@ -129,6 +129,7 @@ class Station:
             await asyncio.gather(self._life, return_exceptions=True)
         if self._worker is not None:
             await self._worker.end()
+            self._worker = None
 
     async def _live(self, worker: Worker) -> None:
         """Hears this worker and those that replace it."""
@@ -153,7 +154,7 @@ class Station:
     async def _replaced(self) -> Worker:
         """At once; after a pause when the one before did no stage."""
         while True:
-            await asyncio.sleep(min(2.0**self._starts - 1, LONGEST_PAUSE))
+            await asyncio.sleep(min(2.0 ** min(self._starts, 10) - 1, LONGEST_PAUSE))
             self._starts += 1
             try:
                 return await self._start(self._lane, self._limits.save_every)

@@ -43,12 +43,13 @@ class Supervisor:
 
         Raises TacitaError naming the lane whose worker cannot start; no worker is then left.
         """
+        opening = [asyncio.create_task(station.open()) for station in self._stations.values()]
         try:
-            opening = (station.open() for station in self._stations.values())
-            found = await asyncio.gather(*opening, return_exceptions=True)
-            if errors := [error for error in found if error is not None]:
-                raise errors[0]
+            await asyncio.gather(*opening)
         except BaseException:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
             await self.stop()
             raise
 

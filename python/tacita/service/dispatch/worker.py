@@ -40,8 +40,11 @@ class Worker(Protocol):
     async def hear(self) -> Told | None:
         """What it says next; None when it has gone. Raises PeerError for what no worker says."""
 
+    def kill(self) -> None:
+        """Ends the process at once; `hear` tells when it has gone."""
+
     async def end(self) -> None:
-        """Ends the process, whatever it does, and returns when it is no more."""
+        """Ends the process, whatever it does, and returns when it is no more. Not while somebody hears."""
 
 
 Start = Callable[[Lane, float], Awaitable[Worker]]
@@ -74,13 +77,18 @@ class ProcessWorker:
             return None
         return told(text[:-1]) if text.endswith(b"\n") else None
 
+    def kill(self) -> None:
+        """See `Worker`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
     async def end(self) -> None:
         """See `Worker`. Cost: at most END_SECONDS, for a process that does not hear."""
         self._input.close()
         try:
             await asyncio.wait_for(self._rest(), END_SECONDS)
         except TimeoutError:
-            self._process.kill()
+            self.kill()
             await self._rest()
 
     async def _rest(self) -> None:
@@ -102,9 +110,10 @@ async def start(lane: Lane, save_every: float) -> Worker:
     )
     worker = ProcessWorker(process)
     try:
-        worker.send(_setup(lane, save_every))
+        worker.send(setup_of(lane, save_every))
         _require_ready(lane, await asyncio.wait_for(worker.hear(), READY_SECONDS))
     except BaseException as error:
+        worker.kill()  # while it loads it does not hear
         await worker.end()
         if isinstance(error, TimeoutError):
             raise _unable(lane, f"not ready after {READY_SECONDS:.0f} s", "") from error
@@ -112,7 +121,8 @@ async def start(lane: Lane, save_every: float) -> Worker:
     return worker
 
 
-def _setup(lane: Lane, save_every: float) -> Setup:
+def setup_of(lane: Lane, save_every: float) -> Setup:
+    """What its worker is told first. save_every: seconds between resume points."""
     folder = lane.folder.absolute() if lane.folder.exists() else lane.folder  # else a name
     return Setup(
         model=lane.model,

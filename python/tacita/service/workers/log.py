@@ -1,4 +1,5 @@
-"""The log of a worker: one JSON object a line on standard error, which names jobs and never shows contents."""
+"""The log of a worker: one JSON object a line on standard error, which names jobs and shows no
+contents."""
 
 from __future__ import annotations
 

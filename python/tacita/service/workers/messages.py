@@ -2,10 +2,10 @@
 field.
 
     to the worker:  Setup, once; then Evaluate, one at a time, and Stop for the one that runs
-    from it:        Ready or Unable; then for each Evaluate any number of Passed and one of Done, Failed, Stopped
+    from it:        Ready or Unable; for each Evaluate any number of Passed, then Done, Failed or Stopped
 
-Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of Setup
-are as in `dispatch.base.Lane`.
+Nothing of a request passes, only the names of its files. Paths are whole; `folder`, `plan` and `root` of
+Setup are as in `dispatch.base.Lane`.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def told(text: bytes) -> Told:
 def _read(kinds: Any, data: dict[str, Any]) -> Any:
     try:
         return from_json(kinds, data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise PeerError(
             f"a line between service and worker is no message ({error!s:.200})", hint="use one release"
         ) from error

@@ -26,6 +26,7 @@ from tacita.run.resources import threads as all_threads
 LOOPBACK = "127.0.0.1"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 LEAST_STORE = 100 << 20  # bytes; Ray takes no store under 75 MB
+SHORT = "/tmp"  # Ray's sockets lie some 75 characters below, and no name of one may have more than 107
 SHARE = 0.3  # of free memory for all stores of one machine, as Ray itself takes
 
 
@@ -120,7 +121,7 @@ def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]
         "object_store_memory": max(LEAST_STORE, most),
         "node_ip_address": LOOPBACK,
     }
-    folder = tempfile.mkdtemp(prefix="tacita-ray-")
+    folder = tempfile.mkdtemp(prefix="tacita-ray-", dir=SHORT if os.path.isdir(SHORT) else None)
     nodes = import_module("ray.cluster_utils").Cluster(shutdown_at_exit=True)
     try:
         with _environment({"RAY_TMPDIR": folder}), _token(), _loopback(), _quiet_log():

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 import tacita
-from tacita.errors import PeerError
+from tacita.errors import InputError, PeerError
 from tacita.measure.service.started import PATIENCE, Started, ended, family, started
 from tacita.protocol import envelope
 from tacita.protocol.http import receipt, wire

@@ -10,7 +10,10 @@ import logging
 import os
 import secrets
 import shutil
+import signal
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +28,9 @@ from tacita.run.resources import threads as all_threads
 
 LOOPBACK = "127.0.0.1"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+ANSWERING = 5.0  # seconds for a connection
 LEAST_STORE = 100 << 20  # bytes; Ray takes no store under 75 MB
+SHORT = "/tmp"  # Ray's sockets lie some 75 characters below, and no name of one may have more than 107
 SHARE = 0.3  # of free memory for all stores of one machine, as Ray itself takes
 
 
@@ -71,11 +76,12 @@ def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> It
     enough cores.
     """
     ray = imported()
-    with _environment(QUIET):
+    with _environment(QUIET), _handler():
         if where.local:
             with _started(where, threads or all_threads(), store) as (address, folder):
                 yield from _joined(ray, where, address, folder)
         else:
+            _require_somebody(str(where.address))
             yield from _joined(ray, where, str(where.address), "")
 
 
@@ -89,6 +95,15 @@ def _joined(ray: Any, where: Where, address: str, folder: str) -> Iterator[Clust
         yield Cluster(ray, sites_of(where, ray.nodes()), folder)
     finally:
         ray.shutdown()
+
+
+def _require_somebody(address: str) -> None:
+    """Ray itself would try for ten minutes. Raises PeerError where nobody listens."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), ANSWERING).close()
+    except (OSError, OverflowError) as error:
+        raise PeerError(f"--ray {address}: nobody listens there ({_line(error)})", hint=HINT) from error
 
 
 def sites_of(where: Where, nodes: list[Mapping[str, Any]]) -> tuple[Site, ...]:
@@ -120,7 +135,7 @@ def _started(where: Where, threads: int, store: int) -> Iterator[tuple[str, str]
         "object_store_memory": max(LEAST_STORE, most),
         "node_ip_address": LOOPBACK,
     }
-    folder = tempfile.mkdtemp(prefix="tacita-ray-")
+    folder = tempfile.mkdtemp(prefix="tacita-ray-", dir=SHORT if os.path.isdir(SHORT) else None)
     nodes = import_module("ray.cluster_utils").Cluster(shutdown_at_exit=True)
     try:
         with _environment({"RAY_TMPDIR": folder}), _token(), _loopback(), _quiet_log():
@@ -178,6 +193,17 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _handler() -> Iterator[None]:
+    """Of SIGTERM, for which Ray sets its own and leaves it."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -285,17 +284,36 @@ asyncio.run(main())
 
 def test_no_orphan_is_left_of_a_parent_that_is_killed(lane: TwoPartyLane) -> None:
     said = json.dumps({"folder": str(lane.folder), "plan": str(lane.plan), "sha256": lane.sha256})
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, said], stdout=subprocess.PIPE, text=True)
+    assert ended_with_its_parent([sys.executable, "-c", PARENT, said])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such signal")
+def test_one_that_does_not_listen_is_killed_with_its_parent() -> None:
+    """As while it loads a model."""
+    deaf = "import os, signal; from tacita.service.two_party.process import end_with; end_with(os.getppid())"
+    child = f"{deaf}; print(os.getpid(), flush=True); signal.pause()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    assert ended_with_its_parent([sys.executable, "-c", parent])
+
+
+def test_one_whose_parent_is_gone_already_ends() -> None:
+    code = (
+        f"from tacita.service.two_party.process import end_with; end_with({os.getpid() + 1}); print('here')"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=SECONDS)
+    assert (found.returncode, found.stdout) == (1, b"")
+
+
+def ended_with_its_parent(command: list[str]) -> bool:
+    """Whether the process whose number this one says is over once it was killed."""
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with parent:
         child = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(_over, child).result(SECONDS)
-    os.close(child)
-
-
-def _over(child: int) -> bool:
-    return bool(select.select([child], [], [], SECONDS)[0])
+    try:
+        return bool(select.select([child], [], [], SECONDS)[0])
+    finally:
+        os.close(child)
 
 
 def test_crashes_in_a_row_are_waited_for_longer_each_time() -> None:

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tacita.protocol.http.wire import FRAME_BYTES
 from tacita.protocol.party import new_identity, over_socket
 from tacita.server.two_party import Served, TwoPartyServer
 from tacita.service.two_party import options
+from tacita.service.two_party.relay import relay
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -101,18 +103,51 @@ def test_megabytes_go_both_ways_at_once(how: str, request: pytest.FixtureRequest
 
 
 def test_what_a_session_said_last_arrives(plain: World) -> None:
-    """Also where the client goes on sending to a session that is over."""
     with plain.bare() as websocket:
         end = plain.end()
         end.sendall(b"no" * 100_000)
         end.close()
-        websocket.send(bytes(FRAME_BYTES))
         said = b""
         with pytest.raises(ConnectionClosed) as caught:
             while True:
                 said += websocket.recv(timeout=SECONDS)
     assert said == b"no" * 100_000
     assert caught.value.rcvd is not None and caught.value.rcvd.code == 1000
+
+
+@dataclass
+class Slow:
+    """A WebSocket whose client sends without end and reads nothing until it has sent so many messages."""
+
+    left: int
+    said: bytes = b""
+    code: int | None = None
+    reading: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def receive(self) -> dict[str, object]:
+        await asyncio.sleep(0)
+        if not self.left:
+            self.reading.set()
+            await asyncio.Event().wait()
+        self.left -= 1
+        return {"type": "websocket.receive", "bytes": b"more"}
+
+    async def send_bytes(self, data: bytes) -> None:
+        await self.reading.wait()
+        self.said += data
+
+    async def close(self, code: int) -> None:
+        self.code = code
+
+
+def test_it_arrives_at_a_client_that_goes_on_sending() -> None:
+    """A refusal is said and the session over before the client looks."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"no" * 50_000)
+    theirs.close()
+    slow = Slow(left=10)
+    asyncio.run(asyncio.wait_for(relay(slow, ours, SECONDS), SECONDS))
+    assert slow.said == b"no" * 50_000 and slow.code == 1000 and ours.fileno() == -1
 
 
 @pytest.mark.parametrize("own", [FRAME_BYTES, 4 * FRAME_BYTES])

@@ -6,25 +6,18 @@ import asyncio
 import dataclasses
 import json
 import os
-import select
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from service_dispatch import PATIENCE, Book, World, make_world
 
 from tacita.errors import TacitaError
-from tacita.service.dispatch.base import Job, Lane
+from tacita.service.dispatch.base import Lane
 from tacita.service.dispatch.supervisor import Supervisor
-from tacita.service.dispatch.worker import setup_of
-from tacita.service.workers.messages import Evaluate, Passed, Ready, line, told
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -47,28 +40,6 @@ async def opened(lane: Lane, book: Book, *, save_every: float = 60.0) -> AsyncIt
             yield supervisor
         finally:
             await supervisor.stop()
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ends in the time that a test has."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], PATIENCE)[0])
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has gone afterwards, whatever the test finds."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.CaptureFixture[str]) -> None:
@@ -217,110 +188,3 @@ def test_a_worker_that_cannot_start_is_told_with_its_lane(
     with pytest.raises(TacitaError, match=rf"the worker of bad \(thor\): .*{said}"):
         asyncio.run(asyncio.wait_for(supervisor.start(), PATIENCE))
     assert set(supervisor.pids().values()) == {None}
-
-
-PARENT = """
-    import asyncio, sys
-    from pathlib import Path
-    from service_dispatch import Book
-    from tacita.service.dispatch.base import Lane
-    from tacita.service.dispatch.supervisor import Supervisor
-
-    async def main(folder, plan, root, sha256):
-        lane = Lane("sst2", "thor", Path(folder), Path(plan), Path(root), 1, 4.0, True, sha256)
-        supervisor = Supervisor([lane], Book(), waiting=1)
-        await supervisor.start()
-        print(*supervisor.pids().values(), flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-def test_no_worker_outlives_a_killed_service(world: World) -> None:
-    lane = world.lane
-    command = [sys.executable, "-c", textwrap.dedent(PARENT)]
-    command += [str(lane.folder), str(lane.plan), str(lane.root), lane.sha256]
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    with running(command, env=os.environ | {"PYTHONPATH": paths}) as parent:
-        assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
-        assert os.getsid(worker) == worker, "a session of its own: Ctrl-C does not reach it"
-        parent.kill()
-    assert gone(worker)
-
-
-HOLDER = """
-    import subprocess, sys
-    source, sink = map(int, sys.argv[1:])
-    worker = subprocess.Popen([sys.executable, "-m", "tacita.service.workers"], stdin=source, stdout=sink)
-    print(worker.pid, flush=True)
-    worker.wait()
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux tells a child")
-def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World) -> None:
-    source, orders = os.pipe()
-    answers, sink = os.pipe()
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(source), str(sink)]
-    with (
-        os.fdopen(answers, "rb") as heard,
-        running(command, pass_fds=[source, sink]) as parent,
-    ):
-        os.close(source)
-        os.close(sink)
-        assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
-        os.write(orders, line(setup_of(world.lane, 60.0)))
-        assert isinstance(told(heard.readline()[:-1]), Ready)
-        parent.kill()
-        assert gone(worker)
-    os.close(orders)
-
-
-def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
-    """Also in the midst of an evaluation."""
-    job = world.job("midst")
-    command = [sys.executable, "-m", "tacita.service.workers"]
-    with running(command, stdin=subprocess.PIPE) as worker:
-        assert worker.stdin is not None and worker.stdout is not None
-        worker.stdin.write(line(setup_of(world.lane, 60.0)))
-        worker.stdin.write(line(order_of(job)))
-        worker.stdin.flush()
-        assert isinstance(told(worker.stdout.readline()[:-1]), Ready)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            worker.send_signal(number)
-        assert isinstance(told(worker.stdout.readline()[:-1]), Passed)
-        worker.stdin.close()
-        assert worker.wait(PATIENCE) == 0
-    assert not (job.folder / "response.ct").exists()
-
-
-def order_of(job: Job) -> Evaluate:
-    return Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
-
-
-@pytest.mark.parametrize(
-    "said", [b"{}\n", b"[]\n", b"x" * (1 << 17), b""], ids=["none", "list", "long", "end"]
-)
-def test_a_worker_that_gets_no_order_ends(said: bytes) -> None:
-    command = [sys.executable, "-m", "tacita.service.workers"]
-    done = subprocess.run(command, input=said, capture_output=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-
-
-def test_what_is_printed_is_no_message() -> None:
-    code = """
-        import os
-        from tacita.service.workers.channel import take_standard
-        from tacita.service.workers.messages import Ready
-        channel = take_standard()
-        print("printed")
-        os.system("echo echoed")
-        channel.tell(Ready(1.0))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
-    assert done.stdout == line(Ready(1.0))
-    assert set(done.stderr.split()) == {b"printed", b"echoed"}

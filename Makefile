@@ -1,6 +1,7 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv.
 # Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
+#   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels
 #   make lint    formatting, types, import rules, clippy
 #   make bench   engine figures, as JSON
@@ -34,7 +35,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz
+.PHONY: setup demo demo-service wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz
 .PHONY: fmt clean help
 
 help:
@@ -59,6 +60,9 @@ $(NATIVE): $(DEPS) $(RUST_SOURCES) pyproject.toml
 
 demo: setup
 	$(BIN)/tacita demo
+
+demo-service: setup
+	$(BIN)/tacita demo-service
 
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE

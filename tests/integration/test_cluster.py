@@ -207,6 +207,7 @@ def test_the_command_answers_lines_in_order(command: list[str], mark: str, tmp_p
     cluster = report["cluster"]
     assert (cluster["nodes"], cluster["cores"], report["requests"]) == (2, [1, 1], len(TEXTS))
     assert cluster["predicted"]["rounds"] == 4 and cluster["predicted_by_nodes"]["16"]["rounds"] == 1
+    assert 0.0 < cluster["processor_seconds_per_request"] < PATIENCE
     assert report["wall_seconds"] < cluster["measured_seconds"] < PATIENCE
     assert "8 requests on 2 evaluators: 4 x" in done.stdout and "predicted on 16 such nodes" in done.stdout
     require_nothing_left(mark)
@@ -219,7 +220,7 @@ def test_an_interrupt_leaves_nothing_running(command: list[str], mark: str, tmp_
         )
     assert process.stdout is not None
     for line in process.stdout:
-        if "in all by prediction" in line:
+        if "by prediction" in line:
             break
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
     _, complaint = process.communicate(timeout=PATIENCE)

@@ -1,8 +1,8 @@
 """Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
 
-What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the
-five steps are encrypted; `serve` runs beside the commands after it, on a free port. Commands within a
-sentence or a table take minutes, or names of the reader's own: of those the options must exist.
+What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain, with
+`--ray` encrypted as the five steps are; `serve` runs beside the commands after it, on a free port. Commands
+within a sentence or a table take minutes, or names of the reader's own: of those the options must exist.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def small(words: list[str], model: Path) -> list[str]:
         "--model": str(model),
         "--texts": "calibration.txt",
     }
-    if words[0] in ASKING:
+    if words[0] in ASKING and "--ray" not in words:  # which spreads what is encrypted
         values["--backend"] = "plain"
     known = options(words[0])
     if words[0] == "serve" and "--https" not in words:

@@ -43,7 +43,7 @@ class Spread:
     """A run that has its machines, and begins with the first answer that is asked for.
 
     evaluators, nodes: that requests go to. costs: by the plan; link: None on one machine. seconds: of what
-    is done once: keygen, and the start of the first evaluator.
+    is done once: keygen. processor: seconds of each evaluation so far, see `Evaluated`.
     """
 
     plan: Plan
@@ -55,6 +55,7 @@ class Spread:
     weights: bytes = field(repr=False)
     stack: ExitStack = field(repr=False)
     seconds: Seconds = field(default_factory=dict)
+    processor: list[float] = field(default_factory=list)
 
     @property
     def evaluators(self) -> int:
@@ -88,6 +89,7 @@ class Spread:
                 step = steps[number]
                 answers = _decrypted(client, reply.response, groups[number], step)
                 step["evaluate"] = reply.seconds
+                self.processor.append(reply.processor)
                 each = sum(one.get("evaluate", 0.0) for one in steps) / done
                 left = seconds_left(len(groups), done, pool.size, each)
                 report(Progress("done", done, len(groups), time.monotonic() - began, left))

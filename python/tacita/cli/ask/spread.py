@@ -76,7 +76,7 @@ def by_ray(
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
     with spreading(plan, model, place, _where(running), link=link) as run:
         first = run.forecast(len(groups))
-        out.print(f"{first.words()}; {duration(first.seconds)} in all by prediction", soft_wrap=True)
+        out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
         began, answers = time.monotonic(), run.answers(groups)
         yield lambda texts, title: next(answers)
         measured = time.monotonic() - began
@@ -97,6 +97,7 @@ def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Sec
         "evaluators": run.evaluators,
         "cores": [site.cores for site in run.cluster.sites],
         "measured_seconds": measured,
+        "processor_seconds_per_request": sum(run.processor) / len(groups),
         "predicted": run.forecast(len(groups)).to_json(),
         "predicted_by_nodes": {n: run.forecast(len(groups), n).to_json() for n in NODES},
     }

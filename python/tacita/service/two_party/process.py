@@ -1,10 +1,9 @@
 """The process that computes the two-party sessions of one model.
 
 `python -m tacita.service.two_party.process FD`: FD is its end of the control sockets (see `control`), by
-which the sockets of admitted clients come and one line for each session goes back. Sessions keep the cores
-busy and hold the interpreter for tenths of a second at a time, which the event loop of a service must not;
-and what brings this process down leaves the service standing. A thread for each session; the end of the
-control socket is the end of all.
+which the sockets of admitted clients come and one line for each session goes back. What brings this process
+down, as a limit of memory or a defect that a stranger's bytes meet, leaves the service standing; and it holds
+no token, no store and no network. A thread for each session; the end of the control socket is the end of all.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -229,7 +231,9 @@ def test_two_parties_are_asked_by_the_same_call(tmp_path: Path, monkeypatch: pyt
             assert token == fake.token and how["ssl_context"] is not None and not how["insecure_plain"]
             return client
 
-        monkeypatch.setattr("tacita.remote.connect._dial", dial)
+        module = ModuleType("tacita.remote.websocket")
+        monkeypatch.setattr(module, "dial", dial, raising=False)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
         with connected(fake, tmp_path / "data") as service:
             found = service.classify(TEXTS[:2])
             assert service.last is not None and service.last.sent > 1000 and service.last.received > 1000

@@ -163,8 +163,6 @@ def test_more_than_may_come_is_not_read(path: str, fake: Fake, tmp_path: Path) -
     """A server that sends without end is hung up on; nothing of it stays."""
     method = "POST" if path == "/requests" else "GET"
     fake.faults = [Fault(method, path, 200, body=b" " * (JSON_BYTES + 10), times=9)]
-    if path == "/response":
-        fake.streams = True
     with (
         connected(fake, tmp_path / "data") as service,
         pytest.raises(PeerError, match=r"more than \d+ bytes"),

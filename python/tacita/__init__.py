@@ -23,6 +23,7 @@ from tacita.version import __version__
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, Server, Wish, load, plan, publish
     from tacita.ask import answer, classify, embed, fill, search, tag
+    from tacita.cluster.many import classify_many
     from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
     from tacita.remote.connect import connect, connect_async
@@ -36,6 +37,7 @@ __all__ = [
     "__version__",
     "answer",
     "classify",
+    "classify_many",
     "connect",
     "connect_async",
     "embed",
@@ -52,6 +54,7 @@ __all__ = [
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
+_HOMES |= {"classify_many": "tacita.cluster.many"}
 _HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
 

@@ -21,6 +21,7 @@ NAMES = {
     *(
         "answer",
         "classify",
+        "classify_many",
         "connect",
         "connect_async",
         "embed",

@@ -1,15 +1,19 @@
 //! Ordered messages between the two parties, counted per operation.
 //!
-//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of
-//! them down to a stated link.
+//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`local`] whatever carries
+//! the bytes of a socket of this machine; [`Throttled`] slows any of them down to a stated link.
 pub mod certificate;
 mod clock;
 mod ended;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+pub mod local;
+#[cfg(test)]
+mod local_faults;
 mod memory;
 mod queue;
+mod socket;
 mod stream;
 pub mod tcp;
 #[cfg(test)]

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask.served import Served
+from tacita.cli.ask.spread import RAY
 from tacita.cli.ask.token import TokenFile
 from tacita.cli.asked import standing_for
 from tacita.cli.options import BackendName, Insecure, Json, Threads, option
@@ -67,8 +68,8 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class Running:
-    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine. The others: of a
-    connection to a server."""
+    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine; ray, ray_nodes,
+    ray_cores: on others. The rest: of a connection to a server."""
 
     backend: BackendName
     threads: int
@@ -76,6 +77,9 @@ class Running:
     work: Path | None
     json: Path | None
     allow_insecure: bool
+    ray: str | None
+    ray_nodes: int | None
+    ray_cores: int | None
     connect: str | None
     trust: Path | None
     fingerprint: str | None
@@ -132,6 +136,7 @@ DECLARED = (
     ("work", Keep, None),
     ("json", Json, None),
     ("allow_insecure", Insecure, False),
+    *RAY,
     *CONNECTED,
     ("token_file", TokenFile, None),
 )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -229,7 +233,9 @@ def test_two_parties_are_asked_by_the_same_call(tmp_path: Path, monkeypatch: pyt
             assert token == fake.token and how["ssl_context"] is not None and not how["insecure_plain"]
             return client
 
-        monkeypatch.setattr("tacita.remote.connect._dial", dial)
+        module = ModuleType("tacita.remote.websocket")
+        monkeypatch.setattr(module, "dial", dial, raising=False)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
         with connected(fake, tmp_path / "data") as service:
             found = service.classify(TEXTS[:2])
             assert service.last is not None and service.last.sent > 1000 and service.last.received > 1000
@@ -239,3 +245,72 @@ def test_two_parties_are_asked_by_the_same_call(tmp_path: Path, monkeypatch: pyt
         [one.logits for one in found], [expected(text, "bumblebee") for text in TEXTS[:2]], atol=CLOSE
     )
     assert not list((tmp_path / "data").rglob("secret.key"))
+
+
+def test_making_keys_can_be_interrupted(fake: Fake, tmp_path: Path) -> None:
+    """Nothing is left half-made, and the next call begins anew."""
+
+    async def ask() -> None:
+        making, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def watch(now: Progress) -> None:
+            if now.stage == "evaluation keys":
+                loop.call_soon_threadsafe(making.set)
+
+        how = {"token": fake.token, "trust": fake.certificate, "progress": watch}
+        async with connect_async(fake.url, data=tmp_path / "data", allow_insecure=True, **how) as service:
+            asking = asyncio.create_task(service.classify(TEXTS[0]))
+            await asyncio.wait_for(making.wait(), SECONDS)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    asyncio.run(ask())
+    kept = {path.name for path in (tmp_path / "data" / "servers").rglob("*") if path.is_file()}
+    assert kept == {"server.json", "lock"}
+    with connected(fake, tmp_path / "data") as service:
+        assert np.allclose(service.classify(TEXTS[0]).logits, expected(TEXTS[0]), atol=CLOSE)
+
+
+CLIENT = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+import tacita
+url, token, trust, data = sys.argv[1:]
+with tacita.connect(url, token=token, trust=trust, data=data, allow_insecure=True) as service:
+    answer = service.classify("a fine film")
+assert not [path for path in opened if path.endswith("model.safetensors")], opened
+forbidden = ("tacita.models", "tacita.blocks", "tacita.approx", "tacita.checkpoint", "tacita.server")
+assert not [name for name in sys.modules if name.startswith(forbidden)], sorted(sys.modules)
+assert not [name for name in sys.modules if name.endswith((".parts", ".lowering", ".attention"))]
+print(json.dumps(answer.logits))
+"""
+
+
+def test_a_process_without_weights_is_answered(fake: Fake, tmp_path: Path) -> None:
+    """It imports nothing that knows a model, and opens no file of one."""
+    options = [fake.url, fake.token, str(fake.certificate), str(tmp_path / "data")]
+    command = [sys.executable, "-c", CLIENT, *options]
+    found = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, cwd=tmp_path, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert np.allclose(json.loads(found.stdout), expected("a fine film"), atol=CLOSE)
+
+
+def test_what_http_needs_is_imported_when_somebody_connects() -> None:
+    code = """
+import sys, tacita, tacita.cli.app
+from tacita.remote import connect, store
+found = sys.modules.keys() & {"httpx2", "pydantic", "websockets", "cryptography"}
+assert not found, found
+sys.modules["httpx2"] = None
+try:
+    tacita.connect("https://127.0.0.1:1")
+except tacita.TacitaError as error:
+    print(error, "|", error.hint)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "connect: httpx2 is not installed | pip install 'tacita[client]'"

@@ -5,9 +5,10 @@ What HTTP and signatures need is an extra of this package, and imported only her
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -38,6 +39,32 @@ class How(TypedDict, total=False):
     threads: int
     allow_insecure: bool
     patience: Patience
+
+
+@dataclass(frozen=True)
+class WebSockets:
+    """Connections of connected schemes. context: None for plain ones."""
+
+    token: str | None = field(repr=False)
+    context: ssl.SSLContext | None
+    timeout: float
+    threads: int
+
+    def __call__(self, url: str) -> Party:
+        """To a wss:// address. Raises InputError without a token, PeerError."""
+        from tacita.remote.websocket import dial
+
+        if self.token is None:
+            hint = "pass the one that the operator gave you"
+            raise InputError("connect: this scheme wants a token", hint=hint)
+        return dial(
+            url,
+            token=self.token,
+            ssl_context=self.context,
+            insecure_plain=self.context is None,
+            timeout=self.timeout,
+            threads=self.threads,
+        )
 
 
 def connect(url: str, **how: Unpack[How]) -> Service:
@@ -78,10 +105,7 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     token = given["token"]
     client = client_of(context, token, timeout)
     store = Store(Path(given["data"]) if given["data"] else default_folder())
-    dial = partial(
-        _dial, token=token, ssl_context=context if address.secure else None, timeout=timeout,
-        threads=given.get("threads", 0), insecure_plain=not address.secure,
-    )  # fmt: skip
+    dial = WebSockets(token, context if address.secure else None, timeout, given.get("threads", 0))
     options = Options(dial, given.get("progress") or _silent, insecure)
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
 
@@ -95,15 +119,6 @@ def needed() -> Iterator[None]:
         if not error.name or error.name.startswith("tacita"):
             raise
         raise InputError(f"connect: {error.name} is not installed", hint=EXTRA) from error
-
-
-def _dial(url: str, *, token: str | None, **how: Any) -> Party:
-    """By a WebSocket. Raises InputError without a token."""
-    from tacita.remote.websocket import dial
-
-    if token is None:
-        raise InputError("connect: this scheme wants a token", hint="pass the one that the operator gave you")
-    return dial(url, token=token, **how)
 
 
 def _silent(_: Progress) -> None:

@@ -7,11 +7,11 @@ async with tacita.connect_async("https://models.example.org:8443", token=token) 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, overload
+from typing import Protocol, overload
 from urllib.parse import quote
 
 from tacita.client.session import Client
@@ -52,10 +52,10 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """dial: of a connected scheme, with a URL. report: called with progress, from several threads.
-    allow_insecure: admits parameters below 128 bits."""
+    """dial: connects to the WebSocket of a connected scheme, at a URL. report: called with progress, from
+    several threads. allow_insecure: admits parameters below 128 bits."""
 
-    dial: Any
+    dial: Callable[[str], Party]
     report: Report
     allow_insecure: bool = False
 
@@ -227,6 +227,4 @@ class AsyncService:
 
     def _dial(self, model: str) -> Party:
         path = f"{API}/two-party?model={quote(model, safe='')}"
-        found = self._options.dial(self._channel.address.socket(path))
-        assert isinstance(found, Party)
-        return found
+        return self._options.dial(self._channel.address.socket(path))

@@ -55,9 +55,10 @@ async def _stream(channel: Channel, request: str) -> AsyncGenerator[Status, None
     with suppress(httpx2.TransportError):
         async with channel.opened(call) as response:
             if response.status_code == 200 and EVENTS in response.headers.get("Content-Type", ""):
-                async for line in _lines(channel, response):
-                    if line.startswith(b"data:"):
-                        yield _status(channel, call, line.removeprefix(b"data:"))
+                async with aclosing(_lines(channel, response)) as lines:
+                    async for line in lines:
+                        if line.startswith(b"data:"):
+                            yield _status(channel, call, line.removeprefix(b"data:"))
 
 
 async def _lines(channel: Channel, response: httpx2.Response) -> AsyncGenerator[bytes, None]:

@@ -48,11 +48,12 @@ class Begin(Message):
 
 
 class Open(Message):
-    """A session begins on the socket that comes with this."""
+    """A session begins on the socket that comes with this. texts: that it may ask, None for any number."""
 
     kind: Literal["open"] = "open"
     id: Count
     guest: Guest
+    texts: Count | None = None
 
 
 class Ready(Message):

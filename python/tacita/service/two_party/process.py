@@ -30,7 +30,7 @@ from tacita.server.two_party import Served, TwoPartyServer
 from tacita.service.two_party import control
 from tacita.service.two_party.control import Begin, Failed, Finished, Message, Open, Ready, SoFar
 
-HERE = "127.0.0.1"  # every client's address is the relay's: admission tells them apart by name alone
+HERE = "127.0.0.1"  # every client's address is the relay's; the supervisor counts sessions
 PR_SET_PDEATHSIG = 1
 FAILED = "failed"
 
@@ -40,7 +40,6 @@ class Desk:
     """What the threads share. line: held while one of them speaks."""
 
     server: TwoPartyServer
-    admission: Admission
     silence: float
     speaking: socket.socket
     line: threading.Lock
@@ -59,7 +58,7 @@ class Desk:
             self._tell(Finished(id=opening.id, ending=ending))
 
     def _session(self, party: Party, opening: Open) -> Served:
-        guest = self.admission.guest(HERE, opening.guest)
+        guest = Admission(Caps(1, 1, opening.texts)).guest(HERE, opening.guest)
         party.limit(self.server.limits.greeting)
         try:
             return self.server.session(
@@ -131,8 +130,7 @@ def serve(speaking: socket.socket) -> None:
     except TacitaError as error:
         speaking.send(control.encode(Failed(text=str(error)[:2000], hint=error.hint[:2000])))
         return
-    admission = Admission(Caps(begin.sessions, per_address=begin.sessions))
-    desk = Desk(server, admission, begin.silence, speaking, threading.Lock())
+    desk = Desk(server, begin.silence, speaking, threading.Lock())
     speaking.send(control.encode(Ready()))
     while (came := control.received(speaking)) is not None:
         opening, sock = came

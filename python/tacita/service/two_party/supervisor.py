@@ -65,8 +65,9 @@ class Sessions:
             await self.stop()
             raise
 
-    async def open(self, guest: str) -> socket.socket:
+    async def open(self, guest: str, texts: int | None = None) -> socket.socket:
         """A session for this client: the end that a relay reads and writes. guest: at most 200 characters.
+        texts: that it may ask, None for any number.
 
         Raises RefusedError when there are as many as may be, when the service is ending, and when the process
         is not back within seconds of a crash.
@@ -79,7 +80,7 @@ class Sessions:
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ready.wait(), PATIENCE)
-            return self._handed(guest)
+            return self._handed(guest, texts)
         finally:
             self._entering -= 1
 
@@ -101,14 +102,14 @@ class Sessions:
             with suppress(asyncio.CancelledError):
                 await self._keeper
 
-    def _handed(self, guest: str) -> socket.socket:
+    def _handed(self, guest: str, texts: int | None) -> socket.socket:
         if self._worker is None or not self._ready.is_set() or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
         number = next(self._numbers)
         try:
             ours.setblocking(False)
-            self._worker.hand(Open(id=number, guest=guest), theirs)
+            self._worker.hand(Open(id=number, guest=guest, texts=texts), theirs)
         except BaseException:
             ours.close()
             raise

@@ -11,9 +11,8 @@
 models. `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
-from tacita.approx import softmax
 from tacita.approx.activations import gelu, relu, tanh
-from tacita.approx.exponentials import exp, power
+from tacita.approx.exponentials import exp, power, softmax
 from tacita.approx.fit import FitError
 from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec, choose, free_depth, from_dict, pareto

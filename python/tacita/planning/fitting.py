@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacita.approx import softmax
 from tacita.approx.exponentials import exp as exponential
-from tacita.approx.exponentials import power
+from tacita.approx.exponentials import power, softmax
 from tacita.approx.fit import FitError, Interval
 from tacita.approx.inverses import constant
 from tacita.approx.spec import Spec

@@ -79,14 +79,15 @@ def fit(gap: float, error: float) -> Comparison:
             f"comparison: a gap of {gap:.3g} of the range, from {LEAST_GAP:.3g} to {MOST_GAP:.3g} can be"
         )
         raise FitError(message, hint="state a larger gap")
-    found = min(_candidates(gap, error), key=_depth, default=None)
+    found = min(_candidates(gap, error), key=levels, default=None)
     if found is None:
         message = f"comparison: no step of {HARMONICS[-1]} harmonics tells a gap of {gap:.3g} of the range"
         raise FitError(message, hint="state a larger gap")
     return found
 
 
-def _depth(found: Comparison) -> int:
+def levels(found: Comparison) -> int:
+    """Of the refresh and what follows it, below a fresh ciphertext and one level above."""
     return harmonics_depth(len(found.step.sines) - 1) + found.sharpen.depth(found.sharpen.free_scale())
 
 

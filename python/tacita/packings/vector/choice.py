@@ -7,7 +7,7 @@
     choice.win0          1 where a number beats its group                            log2(ways)
     choice.keep0         the winners                                                 1
     choice.meet1 ...     the next round, until one is left
-    choice.join          the product of all rounds                                   1 for each but the first
+    choice.join1         the product of the rounds so far                            1
     answer               smoothed, so that it is 0 or 1 to the noise                 4
 
 The client gets a one-hot vector where the two largest logits are the stated gap apart. Nearer ones share: the
@@ -73,14 +73,12 @@ class Choice:
 
     def operations(self, pooled: str) -> list[Operation]:
         """pooled: the vector's tensor. Its operations, the last of which writes the response."""
-        rounds = range(len(self.rounds))
-        found = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)]
-        for number in rounds:
+        found, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], _won(0)
+        for number in range(len(self.rounds)):
             found += self._round(number)
-        won, joined = [_won(number) for number in rounds], _won(0)
-        if len(won) > 1:
-            joined = "choice.joined"
-            found.append(Operation.of("choice.join", won, joined, _product))
+            if number:
+                before, joined = joined, f"choice.joined{number}"
+                found.append(Operation.of(f"choice.join{number}", (before, _won(number)), joined, _joined))
         return [*found, Operation.of(ANSWER, (joined, CHECK), ANSWER, self._answer)]
 
     def _round(self, number: int) -> list[Operation]:
@@ -132,8 +130,5 @@ def _applied(function: Callable[..., Ct], be: Backend, *tensors: Cts) -> Cts:
     return (function(be, *(cts[0] for cts in tensors)),)
 
 
-def _product(be: Backend, first: Cts, *others: Cts) -> Cts:
-    found = first[0]
-    for other in others:
-        found = be.mul(found, other[0])
-    return (found,)
+def _joined(be: Backend, before: Cts, won: Cts) -> Cts:
+    return (be.mul(before[0], won[0]),)

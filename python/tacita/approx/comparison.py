@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 from tacita.approx import fit as fitting
 from tacita.approx.fit import Array, FitError
@@ -64,10 +63,15 @@ class Comparison:
         if not isinstance(data, dict) or data.keys() != {"gap", "step", "sharpen"}:
             raise FitError("comparison: other fields than gap, step and sharpen", hint="make the plan again")
         step, sharpen, gap = from_dict(data["step"]), from_dict(data["sharpen"]), data["gap"]
-        right = isinstance(step, FourierSpec) and isinstance(sharpen, ChebyshevSpec)
-        if not right or isinstance(gap, bool) or not isinstance(gap, int | float):
+        known = isinstance(step, FourierSpec) and isinstance(sharpen, ChebyshevSpec)
+        if not known or isinstance(gap, bool) or not isinstance(gap, int | float):
             raise FitError("comparison: its parts are of other kinds", hint="make the plan again")
-        return Comparison(float(gap), step, sharpen)
+        return Comparison(float(gap), cast(FourierSpec, step), cast(ChebyshevSpec, sharpen))
+
+
+def share(gap: float, bound: float) -> float:
+    """Of the range of differences of two numbers up to a bound, what a gap between them is."""
+    return gap / (2.0 * bound)
 
 
 @lru_cache(maxsize=16)
@@ -130,7 +134,8 @@ def _odd(low: float, high: float, degree: int) -> tuple[Array, float]:
     """The odd polynomial nearest to 1 on [low, high]: its Chebyshev coefficients on [-high, high], and its
     error."""
     found = fitting.remez(lambda x: 1.0 / np.sqrt(x), (low**2, high**2), (degree - 1) // 2, weight=np.sqrt)
-    coefficients = np.asarray(chebyshev.chebinterpolate(lambda s: high * s * found((high * s) ** 2), degree))
+    whole = fitting.interpolate(lambda s: high * s * found((high * s) ** 2), (-1.0, 1.0), degree)
+    coefficients = whole.coefficients
     coefficients[::2] = 0.0
     return coefficients, found.error
 

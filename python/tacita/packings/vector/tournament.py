@@ -71,7 +71,7 @@ class Round:
     @property
     def winners(self) -> Flags:
         """absent, of the next round: where a whole group is."""
-        return self.absent.reshape(self.ways, self.stride).all(axis=0)
+        return np.asarray(self.absent.reshape(self.ways, self.stride).all(axis=0))
 
     def _copy(self, number: int) -> Array:
         """1 in one of the copies that a period of differences has, 0 in the others."""

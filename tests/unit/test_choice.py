@@ -59,7 +59,8 @@ def test_other_families_schemes_and_vocabularies() -> None:
     for model, how in ((gpt2(), {}), (llama(vocab=200, layers=1), {}), (llama(), {"scheme": "leaf"})):
         found = planned(model, **REVEAL, **how)
         answer = classify_locally(found, model, ASKED[0], backend="sim")
-        assert answer.token == wanted(model, ASKED[0]).argmax() and not answer.warnings  # type: ignore[attr-defined]
+        assert isinstance(answer, Chosen) and not answer.warnings
+        assert answer.token == wanted(model, ASKED[0]).argmax()
 
 
 def twins(model: Checkpoint, first: int, second: int) -> Checkpoint:
@@ -109,8 +110,9 @@ def test_plans_that_say_something_else_are_refused(rows: Plan, change: dict[str,
 
 
 def test_a_response_of_other_blocks_is_refused(rows: Plan) -> None:
-    for change in ({"bound": 2.0}, {"width": rows.layout.response.width * 2}, {"apart": True}):  # type: ignore[union-attr]
-        response = replace(rows.layout.response, **change)
+    found: Any = rows.layout.response
+    for change in ({"bound": 2.0}, {"width": found.width * 2}, {"apart": True}):
+        response = replace(found, **change)
         with pytest.raises(FileError, match="blocks of the response"):
             check(replace(rows, layout=replace(rows.layout, response=response)))
 
@@ -137,7 +139,7 @@ def test_choices_that_are_none() -> None:
 
 def test_wishes_that_mean_nothing() -> None:
     for wrong in ({"reveal": "index"}, {"gap": 0.0}, {"gap": float("nan")}):
-        with pytest.raises(InputError, match="gap|reveals"):
+        with pytest.raises(InputError, match=r"gap|reveals"):
             Wish(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="reveals a token"):
         tacita.plan(tokens=TOKENS, preset=TOY, texts=TEXTS, reveal="token")

@@ -1,4 +1,4 @@
-"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU and softmax, one file each.
+"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU, softmax and comparisons, one file each.
 
     spec = gelu.fit((-8.0, 8.0), error=1e-3)  # calibrated interval -> frozen Spec, stored in the plan as JSON
     y = spec.evaluate(be, ct)                 # on any Backend

@@ -9,9 +9,10 @@ token first. A step takes the new token's vector and a mask from the client and 
               attention of one query over them, as a last layer has it (`rows.first_token`)
               the rest of the layer on a vector
 
-so every layer of it is the last layer of a whole text. The rows kept for the next step are the turned ones, at
-one level below the norm's result: the same level after every step, so nothing drains and one circuit serves
-all steps. A prompt is read token by token here. Nothing is encrypted.
+so every layer of it is the last layer of a whole text. The rows kept for the next step are the turned ones,
+at one level below the norm's result: the same level after every step, so nothing drains and one circuit
+serves all steps. A prompt is read token by token here. Beside it stands what the whole text takes anew.
+Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tacita.models.registry import forward
 from tacita.packings.arrays import Array
 from tacita.packings.base import Block, Circuit, Held, Operation, Target, stages_of
 from tacita.packings.layouts import LINEAR
-from tacita.packings.lowered import in_slots
+from tacita.packings.lowered import build, in_slots
 from tacita.packings.lowering import _Lowering
 from tacita.packings.one_text.parts import Built, Form
 from tacita.packings.rows.exponentials import Exponentials
@@ -46,9 +47,11 @@ from tacita.packings.rows.request import HIDDEN, MASK
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.layout import VectorLayout
 from tacita.placement.leveled import prices_of
+from tacita.placement.placement import Placement
 from tacita.planning.build import RESPONSE, Placed, place_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.plans.presets import PRESETS, noise_of
+from tacita.plans.scheme import first_shape
 from tacita.run import executor
 from tacita.slots.base import Backend, Ct
 from tacita.slots.plain import PlainBackend
@@ -153,6 +156,7 @@ class Stepper:
 
     model: Checkpoint
     placed: Placed
+    anew: Placement  # of the whole text
     request: StepRequest
     made: dict[str, Cts]  # see `StepParts`
     be: Backend
@@ -210,7 +214,9 @@ def stepper(
     specs = fit_circuit(calibration, model.config, tokens=tokens)
     circuit, request, parts = step_circuit(model, specs, info.slots, tokens)
     placed = place_circuit(circuit, info, prices_of(info, None))
-    return Stepper(model, placed, request, parts.made, make(info))
+    whole = build(in_slots(model), specs, first_shape("thor", info.slots, tokens, "rows"))
+    anew = place_circuit(whole, info, prices_of(info, None)).placement
+    return Stepper(model, placed, anew, request, parts.made, make(info))
 
 
 BACKENDS: Mapping[str, Callable[..., Backend]] = {
@@ -233,7 +239,8 @@ def main() -> None:
     texts = [str(text) for text in texts_for(model)]
     found = stepper(model, given.preset, given.tokens, texts, BACKENDS[given.backend])
     placed = found.placed.placement
-    print(f"a step: {placed.seconds:.1f} s planned, {placed.bootstraps} bootstraps, kept at")
+    print(f"whole text: {found.anew.seconds:.1f} s planned, {found.anew.bootstraps} bootstraps")
+    print(f"a step: {placed.seconds:.1f} s planned, {placed.bootstraps} bootstraps, kept at levels")
     print(dict(found.placed.fixed_levels))
     for step in placed.steps:
         print(f"  {step.stage:<30} {step.seconds + step.bootstrap_seconds:6.2f} {', '.join(step.bootstraps)}")

@@ -50,6 +50,7 @@ from tacita.placement.leveled import prices_of
 from tacita.placement.placement import Placement
 from tacita.planning.build import RESPONSE, Placed, place_circuit
 from tacita.planning.fitting import fit_circuit
+from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import PRESETS, noise_of
 from tacita.plans.scheme import first_shape
 from tacita.run import executor
@@ -59,6 +60,7 @@ from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
 
 Cts = tuple[Ct, ...]
+Make = Callable[[ParameterInfo, Sequence[tuple[int, int]]], Any]
 
 
 def kept_of(node: str) -> str:
@@ -152,14 +154,15 @@ class StepParts(RowParts):
 
 @dataclass(eq=False)
 class Stepper:
-    """A placed step, and the state that a server would keep: what the rows of each node are made of."""
+    """A placed step, and the state that a server would keep: the rows of each node. be: see `stepper`; here
+    it is client and server in one."""
 
     model: Checkpoint
     placed: Placed
     anew: Placement  # of the whole text
     request: StepRequest
     made: dict[str, Cts]  # see `StepParts`
-    be: Backend
+    be: Any
     kept: dict[str, Cts] = field(default_factory=dict)
     length: int = 0
 
@@ -205,10 +208,9 @@ def step_circuit(
     return Circuit(stages, request, parts.response(), fixed), request, parts
 
 
-def stepper(
-    model: Checkpoint, preset: str, tokens: int, texts: Sequence[str], make: Callable[..., Backend]
-) -> Stepper:
-    """Calibrated on whole texts, as a plan for these is."""
+def stepper(model: Checkpoint, preset: str, tokens: int, texts: Sequence[str], make: Make) -> Stepper:
+    """Calibrated on whole texts, as a plan for these is. make: of parameters and rotation keys, a backend
+    that encrypts and decrypts as well."""
     info = PRESETS[preset]
     calibration = survey(in_slots(model), tokens, list(texts), row_estimates=LINEAR).calibration
     specs = fit_circuit(calibration, model.config, tokens=tokens)
@@ -216,12 +218,12 @@ def stepper(
     placed = place_circuit(circuit, info, prices_of(info, None))
     whole = build(in_slots(model), specs, first_shape("thor", info.slots, tokens, "rows"))
     anew = place_circuit(whole, info, prices_of(info, None)).placement
-    return Stepper(model, placed, anew, request, parts.made, make(info))
+    return Stepper(model, placed, anew, request, parts.made, make(info, placed.rotations))
 
 
-BACKENDS: Mapping[str, Callable[..., Backend]] = {
-    "plain": lambda info: PlainBackend(info.slots, info.max_level),
-    "sim": lambda info: SimBackend(info.slots, info.max_level, inject=True, noise=noise_of(info)),
+BACKENDS: Mapping[str, Make] = {
+    "plain": lambda info, rotations: PlainBackend(info.slots, info.max_level),
+    "sim": lambda info, rotations: SimBackend(info.slots, info.max_level, inject=True, noise=noise_of(info)),
 }
 
 

@@ -183,3 +183,29 @@ def test_a_token_on_ciphertexts(tmp_path: Path, capsys: pytest.CaptureFixture[st
     found = json.loads(report.read_text())
     assert found["tokens"] == expected and found["trusted"]
     assert "thor: 2 x" in capsys.readouterr().err
+
+
+@pytest.mark.native
+def test_steps_reveal_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The client has the public folder alone; what it decrypts is a token, and its report has no logits."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (tmp_path / "model").mkdir()
+    folder, texts, report = folder_of(tmp_path / "model"), tmp_path / "texts.txt", tmp_path / "report.json"
+    texts.write_text("\n".join(TEXTS))
+    public, work, model = (str(tmp_path / "public"), str(tmp_path / "work"), ["--model", str(folder)])
+    insecure, wish = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
+    ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    assert main(["plan", *model, "--work", work, *ring, *wish]) == 0
+    assert main(["publish", *model, "--work", work, "--planned", "--output", public]) == 0
+    assert main(["keygen", "--public", public, *insecure]) == 0
+    assert main(["encrypt", ASKED[0], "--public", public, *insecure]) == 0
+    assert main(["evaluate", *model, *insecure]) == 0
+    capsys.readouterr()
+    assert main(["decrypt", "--public", public, *insecure, "--json", str(report)]) == 0
+    found, expected = json.loads(report.read_text()), int(wanted(llama(), ASKED[0]).argmax())
+    assert (found["token"], found["share"], found["warnings"]) == (
+        expected,
+        1.0,
+        [],
+    ) and "logits" not in found
+    assert capsys.readouterr().out.startswith(f"answer: token {expected} of 41")

@@ -234,11 +234,12 @@ def main() -> None:
     options.add_argument("--preset", default="n16")
     options.add_argument("--tokens", type=int, default=32)
     options.add_argument("--steps", type=int, default=6)
+    options.add_argument("--texts", type=int, help="to calibrate on, all by default")
     options.add_argument("--backend", choices=sorted(BACKENDS), default="sim")
     options.add_argument("--text", default="Elizabeth could not help thinking that it was all over with him")
     given = options.parse_args()
     model = api.load(given.model)
-    texts = [str(text) for text in texts_for(model)]
+    texts = [str(text) for text in texts_for(model)][: given.texts]
     found = stepper(model, given.preset, given.tokens, texts, BACKENDS[given.backend])
     placed = found.placed.placement
     print(f"whole text: {found.anew.seconds:.1f} s planned, {found.anew.bootstraps} bootstraps")

@@ -140,7 +140,8 @@ def small(words: list[str], model: Path) -> list[str]:
     """The command with its size options replaced; the shipped decoder is small as it is, but for the ring."""
     written = {"generate", DEFAULT_DECODER.name} & set(words)
     if written and "--scheme" in words:
-        return [*words, "--preset", "insecure_toy_n11", "--allow-insecure"]
+        ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
+        return [*words, "--preset", f"insecure_toy_{ring}", "--allow-insecure"]
     if any(word.startswith("https://") for word in words):
         return [*words, "--allow-insecure"]
     if words[:2] == ["plan", "show"] or "--connect" in words or written:

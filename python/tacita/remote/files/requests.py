@@ -21,8 +21,8 @@ from tacita.client.session import Client, embedded
 from tacita.errors import RefusedError, TacitaError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
-from tacita.placement.predict import file_bytes
 from tacita.plans.plan import Plan
+from tacita.protocol.envelope import most_bytes
 from tacita.protocol.http import receipt
 from tacita.protocol.http.wire import PLAN, SHA256, Offer, State, Status
 from tacita.remote.cost import Meter
@@ -37,7 +37,6 @@ from tacita.run.executor import Progress
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
 DROPPING = 5.0  # seconds that telling the server so may take
-ROOM = 1 << 20  # bytes that a response may have beyond twice what is foreseen
 
 
 class Ciphertexts:
@@ -133,7 +132,7 @@ class Ciphertexts:
             raise told(what, status.problem)
         channel = self._owner.channel.metered(meter)
         with meter.step("receive"):
-            most = 2 * file_bytes(self.plan)["response"] + ROOM
+            most = most_bytes("response", self.plan)
             await download(channel, f"/requests/{status.id}/response", work.response, most)
             request, response = await in_thread(lambda _: (_sha256(work.request), _sha256(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}

@@ -65,8 +65,7 @@ class Ciphertexts:
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Of 1 to plan.batch texts, in one request. Raises what its steps raise: InputError for texts that do
         not fit, PeerError, RefusedError, FileError, ResourceError."""
-        for text in texts:  # before keys are made for a text that does not fit
-            embedded(self.plan, self.front, text, None)
+        await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
         key = await self._ready(meter, report)
         with self._owner.folder.errand() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)
@@ -82,6 +81,10 @@ class Ciphertexts:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def _require_fitting(self, texts: Sequence[Text]) -> None:
+        for text in texts:
+            embedded(self.plan, self.front, text, None)
 
     async def _ready(self, meter: Meter, report: Report) -> str:
         """One call at a time makes and sends keys; the others wait for it."""

@@ -20,6 +20,7 @@ from tacita.client import keystore
 from tacita.client.session import Client
 from tacita.errors import PeerError
 from tacita.placement.predict import file_bytes
+from tacita.plans.strict_json import printable
 from tacita.protocol.http.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
 from tacita.remote.http.channel import Channel, Reply
 from tacita.remote.store import About, PlanFolder, private
@@ -101,7 +102,7 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
         Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
         files.evaluation_keys.chmod(0o600)
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        files.tell(About(owner.model, plan.scheme, plan.hash, key_of(owner), made))
+        files.tell(About(printable(owner.model), plan.scheme, plan.hash, key_of(owner), made))
 
 
 @contextmanager

@@ -91,6 +91,7 @@ def app_of(fake: Fake) -> FastAPI:
     async def events(name: str) -> Response:
         if not fake.streams:
             return problem(404, "no streams here")
+        fake.watched.set()
         return StreamingResponse(stream(fake.jobs[name]), media_type="text/event-stream")
 
     @app.get(f"{API}/requests/{{name}}/response")

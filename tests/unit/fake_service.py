@@ -104,6 +104,7 @@ class Fake:
         self.streams = True  # of events
         self.go = threading.Event()  # evaluations begin
         self.go.set()
+        self.watched = threading.Event()  # somebody waits for a request
         self.spoil: Callable[[Path], None] = lambda response: None  # what happens to a response
         self.totals: dict[str, int] = {}  # key -> bytes that are sent of it
         self.complete: set[str] = set()  # keys

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_api import fake_service
-from fake_service import CHECKPOINT, SECONDS, TEXTS, Fake, connected, expected, patient, plan_of
+from fake_service import CHECKPOINT, SECONDS, TEXTS, TOKEN, Fake, connected, expected, patient, plan_of
 
 import tacita
 from tacita.errors import InputError, PeerError, PlanError, RefusedError
@@ -221,30 +222,60 @@ def test_a_public_folder_that_was_not_offered_is_refused(
     assert not list(tmp_path.rglob("secret.key"))
 
 
-def test_two_parties_are_asked_by_the_same_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialled: list[str] = []
-    with fake_service(tmp_path / "service", ("bumblebee",)) as fake, pair(SECONDS) as (client, server):
-        plan = plan_of("bumblebee")
-        serving = threading.Thread(target=TwoPartyServer(plan, CHECKPOINT).session, args=(server,))
-        serving.start()
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Party]]]:
+    """URLs that were dialled, and the server's party of each; a thread serves it."""
+    dialled: list[tuple[str, Party]] = []
+    server = TwoPartyServer(plan_of("bumblebee"), CHECKPOINT)
+    with ExitStack() as stack:
 
-        def dial(url: str, *, token: str | None, **how: object) -> Party:
-            dialled.append(url)
-            assert token == fake.token and how["ssl_context"] is not None and not how["insecure_plain"]
+        def dial(url: str, *, token: str, ssl_context: object, insecure_plain: bool, **_: object) -> Party:
+            assert token == TOKEN and ssl_context is not None and not insecure_plain
+            client, party = stack.enter_context(pair(SECONDS))
+            dialled.append((url, party))
+            serving = threading.Thread(target=server.session, args=(party,))
+            serving.start()
+            stack.callback(serving.join, SECONDS)
             return client
 
         module = ModuleType("tacita.remote.websocket")
         monkeypatch.setattr(module, "dial", dial, raising=False)
         monkeypatch.setitem(sys.modules, module.__name__, module)
+        yield dialled
+
+
+def test_two_parties_are_asked_by_the_same_call(tmp_path: Path, sessions: list[tuple[str, Party]]) -> None:
+    with fake_service(tmp_path / "service", ("bumblebee",)) as fake:
         with connected(fake, tmp_path / "data") as service:
             found = service.classify(TEXTS[:2])
             assert service.last is not None and service.last.sent > 1000 and service.last.received > 1000
-        serving.join(SECONDS)
-    assert dialled == [fake.url.replace("https", "wss") + "/v1/two-party?model=toy"]
-    assert np.allclose(
-        [one.logits for one in found], [expected(text, "bumblebee") for text in TEXTS[:2]], atol=CLOSE
-    )
+            with pytest.raises(InputError, match="tokens"):
+                service.classify("fine " * 60)
+            service.classify(TEXTS[2])
+        assert [url for url, _ in sessions] == [fake.url.replace("https", "wss") + "/v1/two-party?model=toy"]
+    wanted = [expected(text, "bumblebee") for text in TEXTS[:2]]
+    assert np.allclose([one.logits for one in found], wanted, atol=CLOSE)
     assert not list((tmp_path / "data").rglob("secret.key"))
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_again(
+    tmp_path: Path, sessions: list[tuple[str, Party]]
+) -> None:
+    with (
+        fake_service(tmp_path / "service", ("bumblebee",)) as fake,
+        connected(fake, tmp_path / "data") as service,
+    ):
+        service.classify(TEXTS[0])
+        sessions[0][1].close()
+        found = service.classify(TEXTS[1])
+    assert len(sessions) == 2 and np.allclose(found.logits, expected(TEXTS[1], "bumblebee"), atol=CLOSE)
+
+
+def test_two_parties_of_another_plan_do_not_begin(tmp_path: Path, sessions: list[tuple[str, Party]]) -> None:
+    with fake_service(tmp_path / "service", ("bumblebee",)) as fake:
+        fake.offered = {"plan": "0" * 64}
+        with connected(fake, tmp_path / "data") as service, pytest.raises(PeerError, match="offered was"):
+            service.classify(TEXTS[0])
 
 
 def test_making_keys_can_be_interrupted(fake: Fake, tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_api import fake_service
-from fake_service import TEXTS, TOKEN, Fake, expected
+from fake_service import SECONDS, TEXTS, TOKEN, Fake, expected
 from test_cli import run
 
 from tacita.cli.ask.token import token_of
@@ -49,7 +52,7 @@ def test_texts_of_a_file_are_answered_and_reported(fake: Fake, reach: list[str],
     assert [row["line"] for row in found["results"]] == [1, 3] and found["rejected"] == [2]
     logits = [row["logits"] for row in found["results"]]
     assert np.allclose(logits, [expected(TEXTS[0]), expected(TEXTS[1])], atol=CLOSE)
-    assert found["bytes_sent"] > 20e6 and "keygen" in found["steps"] and "upload" in found["steps"]
+    assert found["bytes_sent"] > 20e6 and list(found["steps"])[:3] == ["public", "keygen", "upload"]
     assert "of keys, made and sent once" in out and found["results"][0]["label"] in out
     assert TOKEN not in out + err + report.read_text()
 
@@ -100,6 +103,19 @@ def test_keys_are_removed_here_when_the_service_is_gone(fake: Fake, reach: list[
 
 
 @pytest.mark.native
+def test_ctrl_c_cancels_the_request_at_the_service(fake: Fake, reach: list[str]) -> None:
+    fake.go.clear()
+    command = [sys.executable, "-m", "tacita", "classify", TEXTS[0], *reach, "--allow-insecure"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert fake.watched.wait(SECONDS)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130 and "interrupted" in err, err
+    (job,) = fake.jobs.values()
+    assert job.told[-1].state == "cancelled"
+
+
+@pytest.mark.native
 def test_without_a_token_the_service_is_not_asked(fake: Fake) -> None:
     options = ["--connect", fake.url, "--fingerprint", fake.fingerprint]
     status, _, err = run("classify", TEXTS[0], *options)
@@ -110,6 +126,11 @@ def test_without_a_token_the_service_is_not_asked(fake: Fake) -> None:
 def test_options_of_a_port_are_refused_for_a_service(option: list[str]) -> None:
     status, _, err = run("classify", "fine", "--connect", "https://127.0.0.1:1", *option)
     assert status == 2 and "is for --connect HOST:PORT" in err
+
+
+def test_texts_are_not_written_by_a_service() -> None:
+    status, _, err = run("generate", "once", "--connect", "https://127.0.0.1:1")
+    assert status == 2 and "no service answers this command" in err
 
 
 def test_a_token_is_for_a_service(tmp_path: Path) -> None:

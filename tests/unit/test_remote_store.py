@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tacita.errors import FileError, PeerError
+from tacita.errors import FileError, InputError, PeerError
+from tacita.protocol.http.wire import Model, Models, Offer
 from tacita.remote.choose import chosen
 from tacita.remote.http.address import address_of
 from tacita.remote.store import About, PlanFolder, ServerFolder, Store, default_folder
@@ -98,9 +99,6 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_a_model_is_the_only_one_or_named() -> None:
-    from tacita.errors import InputError
-    from tacita.protocol.http.wire import Model, Models, Offer
-
     def model(name: str, task: str = "text", labels: tuple[str, ...] = ("a", "b"), schemes: int = 2) -> Model:
         offers = [
             Offer(scheme=scheme, plan=PLAN, connected=False, batch=1, tokens=16, seconds=1.0)

@@ -73,7 +73,8 @@ def test_names_of_folders_differ_where_addresses_do() -> None:
         ("https://[::1", "not an address"),
         ("https://me:secret@a", "a user or a password"),
         ("http://models.example.org", "plain HTTP"),
-        (f"https://{'a' * 300}", "not an address"),
+        (f"https://{'a' * 300}", "without the name"),
+        (f"https://{'a' * 192}", "an address of 204 characters"),
     ],
 )
 def test_other_addresses_are_refused(url: str, match: str) -> None:

@@ -66,10 +66,11 @@ def test_a_chunk_whose_answer_was_lost_is_not_sent_for_good_twice(fake: Fake, tm
 
 def test_a_server_that_never_takes_a_chunk_is_given_up(fake: Fake, tmp_path: Path) -> None:
     fake.faults = [Fault("PUT", "keys", 409, times=99)]
-    match = "takes no chunk from 0"
-    with connected(fake, tmp_path / "data") as service, pytest.raises(PeerError, match=match) as caught:
+    waits: list[float] = []
+    service = connected(fake, tmp_path / "data", patience=patient(waits, attempts=9))
+    with service, pytest.raises(RefusedError, match="a fault: of a test"):
         service.classify(TEXTS[0])
-    assert fake.count("PUT", "keys") == keys.CLASHES + 1 and "tacita keys remove" in caught.value.hint
+    assert fake.count("PUT", "keys") == keys.CLASHES + 1 and waits == [0.5, 1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import InputError, PeerError, RefusedError
+from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.plans.two_party.plan import TwoPartyPlan
@@ -39,6 +39,7 @@ class Connected:
         self._dial, self._offer, self._cache = dial, offer, cache
         self._turn = asyncio.Lock()
         self._client: TwoPartyClient | None = None
+        self._rested = False  # whether the connection is one that has answered before
         self.part = self._greeted().part
 
     @property
@@ -71,15 +72,16 @@ class Connected:
 
     def _answer(self, text: Text, meter: Meter, report: Report) -> Answer:
         for tries in range(TRIES, 0, -1):
-            client = self._client or self._greeted()
+            rested, client = self._rested, self._client or self._greeted()
             try:
-                return self._classified(client, text, meter, report)
+                answer = self._classified(client, text, meter, report)
+                self._rested = True
+                return answer
             except InputError:
                 raise  # nothing was sent
             except BaseException as error:
                 self._hang_up()
-                renewed = isinstance(error, RefusedError) and error.reason == Reason.KEY
-                if not renewed or tries == 1:
+                if tries == 1 or not _passing(error, rested):
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -111,7 +113,7 @@ class Connected:
         return client
 
     def _hang_up(self, *, politely: bool = False) -> None:
-        client, self._client = self._client, None
+        client, self._client, self._rested = self._client, None, False
         if client is None:
             return
         try:
@@ -121,6 +123,14 @@ class Connected:
             return  # it is gone already
         finally:
             client.party.close()
+
+
+def _passing(error: BaseException, rested: bool) -> bool:
+    """Whether a new connection may answer: the server's key was used up, or it has closed a connection that
+    lay still since the last answer."""
+    if isinstance(error, RefusedError):
+        return error.reason == Reason.KEY
+    return rested and isinstance(error, GoneError)
 
 
 async def connected(dial: Dial, offer: Offer, cache: Path) -> Connected:

@@ -72,7 +72,8 @@ class LoopThread:
 
     def close(self) -> None:
         """No call may be in progress."""
-        asyncio.run_coroutine_threadsafe(self._loop.shutdown_asyncgens(), self._loop).result()
+        for ending in (self._loop.shutdown_asyncgens(), self._loop.shutdown_default_executor()):
+            asyncio.run_coroutine_threadsafe(ending, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -163,6 +163,8 @@ def connection_of(given: dict[str, Any]) -> Connection | None:
     options = {name: given.pop(name) for name, *_ in (*CONNECTED, THREADS)}
     if options["connect"] is None:
         return None
+    if is_url(options["connect"]):
+        raise InputError("--connect URL: no service answers this command yet", hint="HOST:PORT of a server")
     whom = Trusted(options["trust"], options["fingerprint"], options["name"], options["insecure_plain_tcp"])
     identity = identity_of(options["certificate"], options["key"])
     how = (options["timeout"], options["threads"], options["profile"])

@@ -71,11 +71,11 @@ def ask(
     what is not offered."""
     began = time.monotonic()
     with how.connect() as service:
-        session = _opened(service, question, named(service, folder), scheme)
+        session, opening = _opened(service, question, named(service, folder), scheme)
         question.suits(session.plan.name, "")
         good, spoiled = _fitting(session, question.lines, question.file)
-        results = _answered(session, good, json, began)
-        figures = report(session, results, time.monotonic() - began)
+        results = _answered(session, good, opening, json, began)
+        figures = report(session, results, opening, time.monotonic() - began)
         bad = {line.number for line in question.lines} - {line.number for line in good}
         figures["rejected"] = sorted(bad)
     with reporting(json, figures):
@@ -91,9 +91,11 @@ def named(service: Service, folder: Path) -> str | None:
     return DEFAULT_MODEL.name if DEFAULT_MODEL.name in offered else None
 
 
-def report(session: BlockingSession, results: Sequence[Result], seconds: float) -> dict[str, Any]:
-    """The figures of `--json`. Bytes and seconds of steps are sums over requests."""
-    plan, costs = session.plan, {result.request: result.cost for result in results}
+def report(
+    session: BlockingSession, results: Sequence[Result], opening: Cost, seconds: float
+) -> dict[str, Any]:
+    """The figures of `--json`. Bytes and seconds of steps are sums over requests and what came before."""
+    plan, costs = session.plan, {0: opening, **{result.request: result.cost for result in results}}
     steps = dict.fromkeys(step for cost in costs.values() for step in cost.seconds)
     return {
         "scheme": plan.scheme,
@@ -102,7 +104,7 @@ def report(session: BlockingSession, results: Sequence[Result], seconds: float) 
         "plan_hash": plan.hash,
         "encrypted": True,
         "inputs": len(results),
-        "requests": len(costs),
+        "requests": len(costs) - 1,
         "texts_per_request": plan.batch,
         "results": [_row(result) for result in results],
         "seconds": seconds,
@@ -113,10 +115,12 @@ def report(session: BlockingSession, results: Sequence[Result], seconds: float) 
     }
 
 
-def _opened(service: Service, question: Asking, model: str | None, scheme: str | None) -> BlockingSession:
-    """The plan to ask, which it shows, with what it will take."""
-    verbs = [question.verb, *question.others]
-    session = service.open(verbs, model, scheme, Meter())
+def _opened(
+    service: Service, question: Asking, model: str | None, scheme: str | None
+) -> tuple[BlockingSession, Cost]:
+    """The plan to ask, which it shows, with what it will take; and what it cost to fetch."""
+    verbs, meter = [question.verb, *question.others], Meter()
+    session = service.open(verbs, model, scheme, meter)
     plan, offer = session.plan, session.offer
     bits = f", {offer.security_bits} bits" if offer.security_bits else ""
     out.print(
@@ -127,7 +131,7 @@ def _opened(service: Service, question: Asking, model: str | None, scheme: str |
     sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
     keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
     out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
-    return session
+    return session, meter.cost
 
 
 def _fitting(session: BlockingSession, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
@@ -149,7 +153,7 @@ def _fitting(session: BlockingSession, lines: Sequence[Line], file: Path | None)
 
 
 def _answered(
-    session: BlockingSession, lines: Sequence[Line], json: Path | None, began: float
+    session: BlockingSession, lines: Sequence[Line], opening: Cost, json: Path | None, began: float
 ) -> list[Result]:
     """As many texts a request as the plan holds. When one fails, the answers that came are written before the
     error goes on."""
@@ -161,7 +165,7 @@ def _answered(
             results += _one(session, group, number, title)
     except (TacitaError, KeyboardInterrupt):
         if results:
-            figures = report(session, results, time.monotonic() - began)
+            figures = report(session, results, opening, time.monotonic() - began)
             write_report(json, {**figures, "unanswered": [line.number for line in lines[len(results) :]]})
         raise
     return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from tacita.cli.ask.running import Fingerprint, Trust
 from tacita.cli.ask.served import Served
@@ -36,7 +36,7 @@ def list_keys(json: Json = None) -> None:
     store = Store(default_folder())
     rows = [row for server in store.servers for row in _rows(server)]
     with reporting(json, {"folder": str(store.root), "servers": rows}):
-        table = Table("service", "plan", "model", "scheme", "size", "made")
+        table = Table(Column("service", overflow="fold"), "plan", "model", "scheme", "size", "made")
         for row in rows:
             for key in row["keys"] or [None]:
                 told = (key["plan"][:12], key["model"], key["scheme"]) if key else ("none", "", "")

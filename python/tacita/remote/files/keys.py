@@ -20,14 +20,15 @@ from tacita.client import keystore
 from tacita.client.session import Client
 from tacita.errors import PeerError
 from tacita.placement.predict import file_bytes
+from tacita.plans.strict_json import printable
 from tacita.protocol.http.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
-from tacita.remote.http.channel import Channel
+from tacita.remote.http.channel import Channel, Reply
 from tacita.remote.store import About, PlanFolder, private
 from tacita.remote.threads import Report, in_thread
 from tacita.run.executor import Progress
 
 READ = 1 << 20
-CLASHES = 8  # answers 409 in a row, after which we give up
+CLASHES = 4  # answers 409 in a row that change nothing, after which we give up
 CHECKS = 20  # times that we ask whether the server has checked what it has
 BETWEEN = 1.0  # seconds
 LOOK = 0.2  # seconds between looks whether another process has made the keys
@@ -101,7 +102,7 @@ def _make(owner: Owner, report: Report, *, new: bool) -> None:
         Client(owner.client.public, files, allow_insecure=owner.client.allow_insecure).keygen(report)
         files.evaluation_keys.chmod(0o600)
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        files.tell(About(owner.model, plan.scheme, plan.hash, key_of(owner), made))
+        files.tell(About(printable(owner.model), plan.scheme, plan.hash, key_of(owner), made))
 
 
 @contextmanager
@@ -132,14 +133,17 @@ async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report
             state = await _verified(owner, key)
             continue
         report(_progress(owner, at - first, total - first, clock() - began))
-        sent = await _send(owner, key, at, total, whole)
-        clashes = 0 if sent else clashes + 1
-        if clashes > CLASHES:
-            raise PeerError(f"key {key[:12]}: the server takes no chunk from {at}", hint=AGAIN)
-        state = sent or await known(owner, key)
-        if sent and sent.received <= at:
-            raise PeerError(f"key {key[:12]}: {sent.received} bytes after a chunk at {at}", hint=AGAIN)
-        at = _received(state, total)
+        reply = await _send(owner, key, at, total, whole)
+        if clash := reply.status == 409:
+            state = await known(owner, key)
+        else:
+            state = _checked(owner, key, reply.read(KeyState))
+        before, at = at, _received(state, total)
+        if at <= before and not clash:
+            raise PeerError(f"key {key[:12]}: {at} bytes after a chunk at {before}", hint=AGAIN)
+        clashes = clashes + 1 if clash and at == before else 0
+        if clashes:
+            await _clashed(owner, reply, clashes)
 
 
 def _received(state: KeyState | None, total: int) -> int:
@@ -148,8 +152,18 @@ def _received(state: KeyState | None, total: int) -> int:
     return state.received if state else 0
 
 
-async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> KeyState | None:
-    """One chunk; None where the server goes on from another place."""
+async def _clashed(owner: Owner, reply: Reply, times: int) -> None:
+    """The server takes nothing more, and yet stands where it stood: another call may be writing. Raises
+    RefusedError when that does not end."""
+    patience = owner.channel.patience
+    if times > CLASHES or (wait := patience.delay(min(times, patience.attempts - 1))) is None:
+        reply.require()
+    else:
+        await patience.sleep(wait)
+
+
+async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> Reply:
+    """One chunk; the reply is 409 where the server goes on from another place."""
     data = await in_thread(lambda _: _piece(owner.folder.evaluation_keys, at, CHUNK_BYTES))
     headers = {
         "Content-Range": f"bytes {at}-{at + len(data) - 1}/{total}",
@@ -159,8 +173,7 @@ async def _send(owner: Owner, key: str, at: int, total: int, whole: str) -> KeyS
         PLAN: owner.client.plan.hash,
     }
     params = {"model": owner.model, "scheme": owner.offer.scheme}
-    reply = await owner.channel.ask("PUT", f"/keys/{key}", params=params, headers=headers, body=data)
-    return None if reply.status == 409 else _checked(owner, key, reply.read(KeyState))
+    return await owner.channel.ask("PUT", f"/keys/{key}", params=params, headers=headers, body=data)
 
 
 async def _verified(owner: Owner, key: str) -> KeyState:

@@ -21,8 +21,8 @@ from tacita.client.session import Client, embedded
 from tacita.errors import RefusedError, TacitaError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
-from tacita.placement.predict import file_bytes
 from tacita.plans.plan import Plan
+from tacita.protocol.envelope import most_bytes
 from tacita.protocol.http import receipt
 from tacita.protocol.http.wire import PLAN, SHA256, Offer, State, Status
 from tacita.remote.cost import Meter
@@ -37,7 +37,6 @@ from tacita.run.executor import Progress
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
 DROPPING = 5.0  # seconds that telling the server so may take
-ROOM = 1 << 20  # bytes that a response may have beyond twice what is foreseen
 
 
 class Ciphertexts:
@@ -66,8 +65,7 @@ class Ciphertexts:
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Of 1 to plan.batch texts, in one request. Raises what its steps raise: InputError for texts that do
         not fit, PeerError, RefusedError, FileError, ResourceError."""
-        for text in texts:  # before keys are made for a text that does not fit
-            embedded(self.plan, self.front, text, None)
+        await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
         key = await self._ready(meter, report)
         with self._owner.folder.errand() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)
@@ -83,6 +81,10 @@ class Ciphertexts:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def _require_fitting(self, texts: Sequence[Text]) -> None:
+        for text in texts:
+            embedded(self.plan, self.front, text, None)
 
     async def _ready(self, meter: Meter, report: Report) -> str:
         """One call at a time makes and sends keys; the others wait for it."""
@@ -133,7 +135,7 @@ class Ciphertexts:
             raise told(what, status.problem)
         channel = self._owner.channel.metered(meter)
         with meter.step("receive"):
-            most = 2 * file_bytes(self.plan)["response"] + ROOM
+            most = most_bytes("response", self.plan)
             await download(channel, f"/requests/{status.id}/response", work.response, most)
             request, response = await in_thread(lambda _: (_sha256(work.request), _sha256(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}

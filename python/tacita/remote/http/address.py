@@ -68,7 +68,7 @@ def address_of(url: str, *, allow_insecure: bool = False) -> Address:
         scheme, port = parts.scheme.lower(), parts.port
     except ValueError:
         raise InputError("connect: not an address of a service", hint=HINT) from None
-    if scheme not in SCHEMES or port == 0 or parts.query or parts.fragment or len(url) > LONGEST:
+    if scheme not in SCHEMES or port == 0 or parts.query or parts.fragment:
         raise InputError("connect: not an address of a service", hint=HINT)
     if "@" in parts.netloc:
         raise InputError("connect: an address with a user or a password in it", hint="pass a token")
@@ -76,6 +76,8 @@ def address_of(url: str, *, allow_insecure: bool = False) -> Address:
     if not PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise InputError("connect: a path that no service has", hint=HINT)
     found = Address(scheme == "https", _host(parts), port or SCHEMES[scheme], path)
+    if len(found.url) > LONGEST:
+        raise InputError(f"connect: an address of {len(found.url)} characters", hint=f"at most {LONGEST}")
     if not (found.secure or allow_insecure or _loopback(found.host)):
         raise InputError(
             f"connect: {found.url} is plain HTTP: anyone on the way can read the token and change messages",

@@ -20,6 +20,7 @@ KINDS: dict[int, tuple[type[TacitaError], str]] = {
     429: (RefusedError, "you ask more than this token may: wait, or ask the operator"),
     503: (RefusedError, "the server is busy or not ready: try again later"),
 }
+OURS = (401,)  # statuses whose own hint, of a server to its operator, helps no client
 REDIRECT = "redirects are not followed: connect to the address that it names, if you trust it"
 OTHER = "the server, or something before it, fails: try again later, or ask its operator"
 
@@ -31,7 +32,8 @@ def refused(what: str, status: int, body: bytes) -> TacitaError:
     if problem is None:
         return kind(f"{what}: the server answers with status {status}", hint=hint)
     detail = f": {problem.detail}" if problem.detail else ""
-    return kind(f"{what}: {problem.title}{detail} (status {status})", hint=problem.hint or hint)
+    better = "" if status in OURS else problem.hint
+    return kind(f"{what}: {problem.title}{detail} (status {status})", hint=better or hint)
 
 
 def told(what: str, problem: Problem | None) -> PeerError:

@@ -21,6 +21,7 @@ import pytest
 from interrupts import interrupts
 from random_checkpoint import make_random_checkpoint, write_folder
 
+import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cluster.actors import Actors
@@ -30,6 +31,7 @@ from tacita.cluster.flight import in_order, spread
 from tacita.cluster.where import where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.plan import Plan
+from tacita.run.executor import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
@@ -176,6 +178,18 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(asked: Asked, mark: str) -
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
     assert [found[number] for number in range(len(TEXTS))] == asked.responses
+    require_nothing_left(mark)
+
+
+def test_many_texts_in_one_call(asked: Asked, mark: str) -> None:
+    said: list[Progress] = []
+    options: dict[str, Any] = {"ray": "local", "threads": 1, "allow_insecure": True, "progress": said.append}
+    found = tacita.classify_many(TEXTS[:3], model=asked.model, texts=TEXTS, **options, **TOY)
+    for text, answer in zip(TEXTS, found, strict=False):
+        assert np.abs(answer.vector - api.reference_logits(asked.plan, asked.model, text)).max() < 0.05
+    stages = [now.stage for now in said]
+    assert any(stage.startswith("3 requests on 1 evaluator: 3 x ") for stage in stages)
+    assert [now.index for now in said if now.total == 3 and now.stage == "done"] == [1, 2, 3]
     require_nothing_left(mark)
 
 

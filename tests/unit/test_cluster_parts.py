@@ -314,7 +314,8 @@ def test_an_evaluator_says_why_it_cannot(tmp_path: Path) -> None:
     kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
     nothing = np.zeros(0, np.uint8)
     found = Evaluator(1).prepare(kit, nothing, np.frombuffer(weights_of(other), np.uint8))
-    assert isinstance(found, Failed) and found.why
+    assert isinstance(found, Failed) and "weights" in found.why
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
     old = Evaluator(1).prepare(kit_of_release(kit, "0.0.1"), nothing, nothing)
     assert isinstance(old, Failed) and "the client 0.0.1" in old.why
 

@@ -98,6 +98,7 @@ class Evaluator:
         try:
             self._server = self._started(kit, keys, weights)
         except TacitaError as error:
+            self.close()
             return Failed(str(error), error.hint)
         return time.monotonic() - began
 

@@ -94,7 +94,7 @@ def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Sec
     wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
     cluster = {
         "nodes": run.cluster.nodes,
-        "evaluators": run.evaluators,
+        "evaluators": min(run.evaluators, len(groups)),
         "cores": [site.cores for site in run.cluster.sites],
         "measured_seconds": measured,
         "processor_seconds_per_request": sum(run.processor) / len(groups),
@@ -106,9 +106,10 @@ def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Sec
 
 
 def _show(run: Spread, requests: int, measured: float) -> None:
-    predicted, many = (run.forecast(requests, count).seconds for count in (None, MANY))
+    here, many = (run.forecast(requests, count) for count in (None, MANY))
+    on = several(here.evaluators, "evaluator")
     out.print(
-        f"on {several(run.evaluators, 'evaluator')}: {duration(measured)} measured, {duration(predicted)} "
-        f"predicted; {duration(many)} predicted on {MANY} such nodes",
+        f"on {on}: {duration(measured)} measured, {duration(here.seconds)} predicted; "
+        f"{duration(many.seconds)} predicted on {MANY} such nodes",
         soft_wrap=True,
     )

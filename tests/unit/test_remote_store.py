@@ -10,7 +10,7 @@ import pytest
 
 from tacita.errors import FileError, InputError, PeerError
 from tacita.protocol.http.wire import Model, Models, Offer
-from tacita.remote.choose import chosen
+from tacita.remote.choose import chosen, seconds_of
 from tacita.remote.http.address import address_of
 from tacita.remote.store import About, PlanFolder, ServerFolder, Store, default_folder
 
@@ -96,6 +96,20 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be made"):
         Store(tmp_path / "file" / "data").ready()
+
+
+def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
+    def offer(scheme: str, batch: int, seconds: float, keygen: float = 0.0, keys: int = 0) -> Offer:
+        found = {"scheme": scheme, "plan": PLAN, "connected": False, "tokens": 16, "batch": batch}
+        return Offer(**found, seconds=seconds, keygen_seconds=keygen, keys_bytes=keys)  # type: ignore[arg-type]
+
+    offers = (offer("thor", 1, 10.0, 10.0), offer("arion", 100, 60.0, 20.0), offer("bumblebee", 1, 12.0))
+    model = Model(name="one", task="text", labels=("a", "b"), offers=offers)
+    found = Models(release="1", signer=SIGNER, models=(model,))
+    schemes = [chosen(found, ["classify"], None, "auto", texts)[1].scheme for texts in (1, 4, 7, 150)]
+    assert schemes == ["bumblebee", "bumblebee", "thor", "arion"]
+    assert seconds_of(offers[1], 101) == 20.0 + 2 * 60.0
+    assert seconds_of(offer("moai", 1, 0.0, 0.0, 10**9), 1) == 8.0
 
 
 def test_a_model_is_the_only_one_or_named() -> None:

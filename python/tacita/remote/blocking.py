@@ -103,11 +103,11 @@ class Service:
         return self._loop.run(self._inner.answer(question, context, model=model, scheme=scheme))
 
     def open(
-        self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter
+        self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
     ) -> BlockingSession:
         """One plan, for who asks it request by request; see `AsyncService.open`."""
         return BlockingSession(
-            self._loop.run(self._inner.open(verbs, model, scheme, meter=meter)), self._loop
+            self._loop.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts)), self._loop
         )
 
     def remove_key(self, key: str) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacita.errors import InputError
+from tacita.plans.scheme import AUTO
 from tacita.protocol.http.wire import Model, Models, Offer
 from tacita.tasks.kinds import GIVES, kind_of
 from tacita.tasks.task import SINGLE_LABEL, TASKS
 
+BYTES_PER_SECOND = 125e6  # of an upload of keys, 1 Gbit/s
 EITHER = ("classify", "search")  # a list of models does not tell the two apart; a plan does
 
 
@@ -24,13 +26,16 @@ class Seen:
 
 
 def chosen(
-    models: Models, verbs: Sequence[str], model: str | None, scheme: str | None
+    models: Models, verbs: Sequence[str], model: str | None, scheme: str | None, texts: int = 1
 ) -> tuple[Model, Offer]:
-    """verbs: what is asked first, and kinds of models that do as well. Raises InputError for names that the
+    """verbs: what is asked first, and kinds of models that do as well. scheme: "auto" for the offer by which
+    so many texts are answered soonest, keys included. Raises InputError for names that the
     server does not offer, for no model or several that would do, and a model of another kind."""
     found = _model(models, verbs, model)
     if scheme is None:
         return found, found.offers[0]
+    if scheme == AUTO:
+        return found, min(found.offers, key=lambda offer: seconds_of(offer, texts))
     for offer in found.offers:
         if offer.scheme == scheme:
             return found, offer
@@ -38,6 +43,12 @@ def chosen(
         f"{found.name}: not offered under scheme {scheme!r:.60}",
         hint=f"one of {', '.join(offer.scheme for offer in found.offers)}",
     )
+
+
+def seconds_of(offer: Offer, texts: int) -> float:
+    """What the offer foresees for so many texts: keys made and sent, and as many requests as they fill."""
+    once = offer.keygen_seconds + offer.keys_bytes / BYTES_PER_SECOND
+    return once + -(-texts // offer.batch) * offer.seconds
 
 
 def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:

@@ -109,8 +109,9 @@ class AsyncService:
         """The label of a text, of a pair, or of each of a list.
 
         model: a name that the server offers (default: the only one that answers so). scheme: one of its
-        offers (default: the first). Cost: the first time under a CKKS scheme keys are made and sent, seconds
-        and up to gigabytes, as the first report says; then what the offer foresees for a request.
+        offers (default: the first), or "auto": the quickest for so many texts by the offers' estimates.
+        Cost: the first time under a CKKS scheme keys are made and sent, seconds and up to gigabytes, as the
+        first report says; then what the offer foresees for a request.
         """
         return await self.ask("classify", text, model, scheme)
 
@@ -178,11 +179,17 @@ class AsyncService:
         return (await self._answers(verb, [text], model, scheme))[0]
 
     async def open(
-        self, verbs: Sequence[str], model: str | None = None, scheme: str | None = None, *, meter: Meter
+        self,
+        verbs: Sequence[str],
+        model: str | None = None,
+        scheme: str | None = None,
+        *,
+        meter: Meter,
+        texts: int = 1,
     ) -> Session:
         """The plan that is asked by these verbs, the first or any other; opened once. Raises InputError."""
         models = self._models or await self.models()
-        found, offer = chosen(models, verbs, model, scheme)
+        found, offer = chosen(models, verbs, model, scheme, texts)
         key = (found.name, offer.scheme, offer.plan)
         async with self._opening:
             if key not in self._sessions:
@@ -204,7 +211,7 @@ class AsyncService:
             raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
         meter, report = Meter(self._channel.patience.clock), self._options.report
         try:
-            session = await self.open([verb], model, scheme, meter=meter)
+            session = await self.open([verb], model, scheme, meter=meter, texts=len(texts))
             size = session.plan.batch
             groups = [texts[at : at + size] for at in range(0, len(texts), size)]
             return [one for group in groups for one in await session.answer(group, meter, report)]

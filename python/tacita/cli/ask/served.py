@@ -120,7 +120,7 @@ def _opened(
 ) -> tuple[BlockingSession, Cost]:
     """The plan to ask, which it shows, with what it will take; and what it cost to fetch."""
     verbs, meter = [question.verb, *question.others], Meter()
-    session = service.open(verbs, model, scheme, meter)
+    session = service.open(verbs, model, scheme, meter, len(question.lines))
     plan, offer = session.plan, session.offer
     bits = f", {offer.security_bits} bits" if offer.security_bits else ""
     out.print(

@@ -1,11 +1,14 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv.
 # Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
+#   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels
 #   make lint    formatting, types, import rules, clippy
 #   make bench   engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md
 #   make two-party  the same for the two-party mode
+#   make web     the page of the two-party client, into the package; needs node, npm and, for `make wasm`,
+#                the target: rustup target add wasm32-unknown-unknown
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -25,6 +28,18 @@ CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := $(BUILD_DIR)/tools/bin/cargo-fuzz
 ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
 
+# The two-party client for browsers. Debian's Rust builds it too, from its sources of the standard library:
+# make wasm WASM_CARGO=/usr/bin/cargo WASM_OPTIONS="-Z build-std=std,panic_abort" with RUSTC=/usr/bin/rustc,
+# RUSTC_BOOTSTRAP=1 and CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=/usr/lib/llvm-19/bin/wasm-ld set.
+WASM_CARGO ?= $(CARGO)
+WASM_OPTIONS ?=
+WASM_TARGET := wasm32-unknown-unknown
+WASM_FLAGS := --cfg getrandom_backend="custom" -C target-feature=+simd128,+bulk-memory \
+	-C link-arg=-zstack-size=8388608
+WASM := $(BUILD_DIR)/wasm/tacita.wasm
+WEB := python/tacita/data/web
+WEB_DEPS := web/node_modules/.stamp
+
 DEPS := $(VENV)/.stamp-deps
 NATIVE := $(VENV)/.stamp-native
 WHEELS := $(BUILD_DIR)/wheels
@@ -34,8 +49,8 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz
-.PHONY: fmt clean help
+.PHONY: setup demo demo-service wheel test test-rust test-python lint lint-rust lint-python bench figures
+.PHONY: two-party fuzz fmt clean help wasm web
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -60,6 +75,9 @@ $(NATIVE): $(DEPS) $(RUST_SOURCES) pyproject.toml
 demo: setup
 	$(BIN)/tacita demo
 
+demo-service: setup
+	$(BIN)/tacita demo-service
+
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	rm -rf $(WHEELS)
@@ -67,6 +85,24 @@ $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	touch $@
 
 wheel: $(WHEEL)
+
+wasm: $(WASM)
+
+$(WASM): $(RUST_SOURCES)
+	RUSTFLAGS='$(WASM_FLAGS)' $(WASM_CARGO) build --locked --profile wasm -p tacita-wasm --target $(WASM_TARGET) \
+	  $(WASM_OPTIONS)
+	mkdir -p $(dir $@)
+	cp "$${CARGO_TARGET_DIR:-target}/$(WASM_TARGET)/wasm/tacita_wasm.wasm" $@
+
+$(WEB_DEPS): web/package.json web/package-lock.json
+	@command -v npm >/dev/null || { echo "node and npm are needed: apt-get install nodejs npm"; exit 1; }
+	npm --prefix web ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+web: $(WASM) $(WEB_DEPS)
+	npm --prefix web run check
+	rm -rf $(WEB)
+	node web/build.mjs $(WEB) $(WASM)
 
 test: test-rust test-python
 
@@ -122,4 +158,4 @@ fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
 	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
 
 clean:
-	rm -rf $(VENV) target $(BUILD_DIR)
+	rm -rf $(VENV) target $(BUILD_DIR) $(WEB) web/node_modules

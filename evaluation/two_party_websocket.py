@@ -31,6 +31,7 @@ from typing import Any
 from tacita import api
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
+from tacita.errors import GoneError
 from tacita.plans.two_party.check import parse_plan
 from tacita.protocol.party import Identity, Listener, Party, dial, new_identity
 from tacita.server.admission import Admission, Caps
@@ -58,12 +59,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Spent:
-    """Of one text: seconds, processor seconds of this process, of the relay's, and bytes both ways."""
+    """Of one text: seconds, processor seconds of this process, of the relay's, bytes both ways, rounds."""
 
     seconds: float
     own: float
     relay: float
     bytes: float
+    rounds: float
 
 
 def main() -> None:
@@ -91,21 +93,19 @@ def measured(model: str, tokens: int, runs: int) -> dict[str, Any]:
         _, bare = held.enter_context(serving("bare", place))
         relay, port = held.enter_context(serving("websocket", place))
         ways = {
-            "bare": client(held, dial(HOST, bare, trust=place.identity.certificate, timeout=SILENCE)),
-            "websocket": client(held, over_websocket(port, place)),
+            "bare": Way(lambda: dial(HOST, bare, trust=place.identity.certificate, timeout=SILENCE)),
+            "websocket": Way(lambda: over_websocket(port, place)),
         }
         spent: dict[str, list[Spent]] = {way: [] for way in ways}
-        for run in range(-1, runs):
+        for run in range(runs):
             for way in sorted(ways, reverse=bool(run % 2)):
-                text = asked(ways[way], relay)
-                if run >= 0:
-                    spent[way].append(text)
-        rounds = ways["websocket"].party.cost["rounds"] / (runs + 1)
+                spent[way].append(ways[way].asked(relay))
+        for way in ways.values():
+            way.end()
     return {
         "model": Path(model).name,
         "tokens": tokens,
         "runs": runs,
-        "rounds": rounds,
         **figures(spent["bare"], spent["websocket"]),
     }
 
@@ -123,17 +123,41 @@ def figures(bare: list[Spent], websocket: list[Spent]) -> dict[str, Any]:
         },
         "ratio": statistics.median(b.seconds / a.seconds for a, b in pairs),
         "megabytes": megabytes,
+        "rounds": websocket[0].rounds,
         "relay_cpu_seconds": relay,
         "client_cpu_seconds_more": own,
         "cpu_ms_more_a_megabyte": 1e3 * (relay + own) / megabytes,
     }
 
 
-def client(held: contextlib.ExitStack, party: Party) -> TwoPartyClient:
-    """Greeted, with a cache that forgets."""
-    held.callback(party.close)
-    cache = PublicCache(Path(held.enter_context(tempfile.TemporaryDirectory())))
-    return TwoPartyClient(party, cache)
+@dataclass
+class Way:
+    """A client's session, begun again when the server has ended it: between two texts it waits for 30 s,
+    which the other way may take on a machine that is busy."""
+
+    dialled: Callable[[], Party]
+    client: TwoPartyClient | None = None
+
+    def asked(self, relay: int) -> Spent:
+        """One text, the set-up of a session apart."""
+        while True:
+            try:
+                client = self.client = self.client or self._begun()
+                return spent_on(client, relay)
+            except GoneError:
+                self.end()
+
+    def end(self) -> None:
+        """Hangs up."""
+        if self.client is not None:
+            self.client.party.close()
+        self.client = None
+
+    def _begun(self) -> TwoPartyClient:
+        with tempfile.TemporaryDirectory() as cache:
+            client = TwoPartyClient(self.dialled(), PublicCache(Path(cache)))
+        client.classify(TEXT)
+        return client
 
 
 def over_websocket(port: int, place: Place) -> Party:
@@ -144,17 +168,18 @@ def over_websocket(port: int, place: Place) -> Party:
     return dialled(url, token="none", ssl_context=trusted, timeout=SILENCE)
 
 
-def asked(asking: TwoPartyClient, relay: int) -> Spent:
+def spent_on(client: TwoPartyClient, relay: int) -> Spent:
     """One text."""
-    before = time.monotonic(), time.process_time(), processor(relay), traffic(asking)
-    asking.classify(TEXT)
-    after = time.monotonic(), time.process_time(), processor(relay), traffic(asking)
-    return Spent(*(b - a for a, b in zip(before, after, strict=True)))
+    before = figures_now(client, relay)
+    client.classify(TEXT)
+    return Spent(*(b - a for a, b in zip(before, figures_now(client, relay), strict=True)))
 
 
-def traffic(asking: TwoPartyClient) -> float:
-    cost = asking.party.cost
-    return cost["bytes_sent"] + cost["bytes_received"]
+def figures_now(client: TwoPartyClient, relay: int) -> tuple[float, ...]:
+    """In the order of `Spent`."""
+    cost = client.party.cost
+    both = cost["bytes_sent"] + cost["bytes_received"]
+    return time.monotonic(), time.process_time(), processor(relay), both, cost["rounds"]
 
 
 def processor(process: int) -> float:

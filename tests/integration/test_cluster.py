@@ -21,6 +21,7 @@ import pytest
 from interrupts import interrupts
 from random_checkpoint import make_random_checkpoint, write_folder
 
+import tacita
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cluster.actors import Actors
@@ -30,6 +31,7 @@ from tacita.cluster.flight import in_order, spread
 from tacita.cluster.where import where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.plan import Plan
+from tacita.run.executor import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
@@ -179,6 +181,18 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(asked: Asked, mark: str) -
     require_nothing_left(mark)
 
 
+def test_many_texts_in_one_call(asked: Asked, mark: str) -> None:
+    said: list[Progress] = []
+    options: dict[str, Any] = {"ray": "local", "threads": 1, "allow_insecure": True, "progress": said.append}
+    found = tacita.classify_many(TEXTS[:3], model=asked.model, texts=TEXTS, **options, **TOY)
+    for text, answer in zip(TEXTS, found, strict=False):
+        assert np.abs(answer.vector - api.reference_logits(asked.plan, asked.model, text)).max() < 0.05
+    stages = [now.stage for now in said]
+    assert any(stage.startswith("3 requests on 1 evaluator: 3 x ") for stage in stages)
+    assert [now.index for now in said if now.total == 3 and now.stage == "done"] == [1, 2, 3]
+    require_nothing_left(mark)
+
+
 def test_where_nobody_answers_it_says_so(mark: str) -> None:
     with pytest.raises(PeerError, match="nobody listens there"), connected(where_of("127.0.0.1:1")):
         pass
@@ -207,6 +221,7 @@ def test_the_command_answers_lines_in_order(command: list[str], mark: str, tmp_p
     cluster = report["cluster"]
     assert (cluster["nodes"], cluster["cores"], report["requests"]) == (2, [1, 1], len(TEXTS))
     assert cluster["predicted"]["rounds"] == 4 and cluster["predicted_by_nodes"]["16"]["rounds"] == 1
+    assert 0.0 < cluster["processor_seconds_per_request"] < PATIENCE
     assert report["wall_seconds"] < cluster["measured_seconds"] < PATIENCE
     assert "8 requests on 2 evaluators: 4 x" in done.stdout and "predicted on 16 such nodes" in done.stdout
     require_nothing_left(mark)
@@ -219,7 +234,7 @@ def test_an_interrupt_leaves_nothing_running(command: list[str], mark: str, tmp_
         )
     assert process.stdout is not None
     for line in process.stdout:
-        if "in all by prediction" in line:
+        if "by prediction" in line:
             break
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
     _, complaint = process.communicate(timeout=PATIENCE)

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 import tacita
-from tacita.errors import InputError, PeerError
+from tacita.errors import InputError, PeerError, RefusedError
 from tacita.measure.service.started import PATIENCE, Started, ended, family, started
 from tacita.protocol import envelope
 from tacita.protocol.http import receipt, wire
@@ -222,3 +222,12 @@ def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
         keys = [*run, "keys", "list"]
         listed = subprocess.run(keys, capture_output=True, text=True, env=environment, timeout=PATIENCE)
         assert listed.returncode == 0 and "sst2-tiny" in listed.stdout
+
+
+def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> None:
+    with (folder / "log").open("a") as log, started(folder, *TOY, log=log) as server:
+        how: dict[str, Any] = {"trust": server.certificate, "data": tmp_path}
+        with connect(server.url, token=server.token("one", "--texts", "1"), **how) as service:
+            assert service.classify("a waste of time", scheme="bumblebee").label == "negative"
+            with pytest.raises(RefusedError, match="1 text"):
+                service.classify("a waste of time", scheme="bumblebee")

@@ -21,7 +21,7 @@ from tacita.cluster import connect
 from tacita.cluster.connect import Site, sites_of
 from tacita.cluster.evaluator import PREFIX, Evaluated, Evaluator, Failed, kit_of, own_folder, weights_of
 from tacita.cluster.flight import DEPTH, MOST_LOSSES, Done, Lost, Ready, in_order, spread
-from tacita.cluster.predict import Costs, costs_of, link_to, seconds_left
+from tacita.cluster.predict import STARTING, Costs, costs_of, link_to, seconds_left
 from tacita.cluster.where import Where, where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.link import LINKS, LinkSpeed
@@ -198,6 +198,7 @@ def test_costs_are_those_of_the_plan() -> None:
     model = make_random_checkpoint()
     plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
     two, many = (costs_of(plan, 1000, cores) for cores in (1, 4 * plan.prediction.threads))
+    assert many.start > STARTING
     assert many.each == pytest.approx(plan.prediction.seconds["evaluate"])  # no gain is promised
     assert two.each == pytest.approx(many.each * plan.prediction.threads)
     assert many.placed == plan.prediction.bytes["evaluation_keys"] + 1000
@@ -313,7 +314,8 @@ def test_an_evaluator_says_why_it_cannot(tmp_path: Path) -> None:
     kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
     nothing = np.zeros(0, np.uint8)
     found = Evaluator(1).prepare(kit, nothing, np.frombuffer(weights_of(other), np.uint8))
-    assert isinstance(found, Failed) and found.why
+    assert isinstance(found, Failed) and "weights" in found.why
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
     old = Evaluator(1).prepare(kit_of_release(kit, "0.0.1"), nothing, nothing)
     assert isinstance(old, Failed) and "the client 0.0.1" in old.why
 

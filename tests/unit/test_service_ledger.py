@@ -149,9 +149,9 @@ def test_quotas_are_a_days(ledger: Ledger, clock: Clock) -> None:
     who = tokens.known(ledger, token)
     assert who is not None
     usage.charge(ledger, who.id, texts=1, seconds=4.0)
-    assert usage.exceeded(ledger, who) is None
+    assert usage.exceeded(ledger, who) is None and usage.texts_left(ledger, who) == 1
     usage.charge(ledger, who.id, texts=1)
-    assert usage.exceeded(ledger, who) == "texts"
+    assert usage.exceeded(ledger, who) == "texts" and usage.texts_left(ledger, who) == 0
     assert usage.today(ledger, who.id) == Used(2, 0, 4.0)
     assert usage.seconds_to_midnight(ledger) == DAY - 5 + 1
     clock.now += DAY

@@ -44,7 +44,11 @@ def problem(response: object, status: int, code: str) -> wire.Problem:
 def test_models_are_told_with_their_cost(there: World) -> None:
     found = wire.Models.model_validate_json(there.call("GET", "/v1/models").content)
     (offer,) = found.models[0].offers
-    assert (offer.scheme, offer.plan, offer.security_bits) == ("thor", plan().hash, plan().parameters.security_bits)
+    assert (offer.scheme, offer.plan, offer.security_bits) == (
+        "thor",
+        plan().hash,
+        plan().parameters.security_bits,
+    )
     assert offer.keys_bytes > 0 and offer.seconds > 0 and found.signer == there.service.signer
 
 

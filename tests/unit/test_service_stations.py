@@ -332,6 +332,21 @@ def test_a_failure_is_told_and_the_next_job_starts() -> None:
     asyncio.run(played(test)())
 
 
+def test_stopping_ends_what_runs_and_tells_nobody() -> None:
+    async def test(stage: Stage, supervisor: Supervisor) -> None:
+        supervisor.submit(job("a"))
+        supervisor.submit(job("b"))
+        await settled()
+        left = asyncio.create_task(supervisor.left("a"))
+        await settled()
+        assert not left.done()
+        await supervisor.stop()
+        await left
+        assert stage.book.lines == [("started", "a")]
+
+    asyncio.run(played(test)())
+
+
 def test_a_watcher_with_a_defect_does_not_stop_the_lane() -> None:
     async def test(stage: Stage, supervisor: Supervisor) -> None:
         def fail(event: str, id: str) -> None:

@@ -13,6 +13,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod linear;
+mod moment;
 pub mod nonlinear;
 pub mod ot;
 pub mod party;

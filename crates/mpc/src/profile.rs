@@ -1,6 +1,9 @@
 //! Calls, bytes, rounds and seconds by operation.
+use crate::moment::Moment;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub use crate::moment::cpu_seconds;
 
 /// What one operation cost, in all its calls, that of the operations inside it included.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +32,7 @@ pub(crate) struct Meter {
 
 struct Running {
     path: String,
-    began: Instant,
-    cpu: f64,
+    began: Moment,
     meter: Meter,
     rounds: u64,
 }
@@ -77,11 +79,10 @@ impl Profile {
             .running
             .last()
             .map_or_else(|| name.to_owned(), |outer| format!("{}/{name}", outer.path));
-        let (began, cpu, rounds) = (Instant::now(), cpu_seconds(), self.rounds);
+        let (began, rounds) = (Moment::now(), self.rounds);
         self.running.push(Running {
             path,
             began,
-            cpu,
             meter,
             rounds,
         });
@@ -89,26 +90,15 @@ impl Profile {
 
     pub(crate) fn leave(&mut self, meter: Meter) {
         let Some(run) = self.running.pop() else { return };
-        let wall = run.began.elapsed() + (meter.skipped - run.meter.skipped);
+        let wall = run.began.wall() + (meter.skipped - run.meter.skipped);
         let cost = self.costs.entry(run.path).or_default();
         cost.calls += 1;
         cost.sent += meter.sent - run.meter.sent;
         cost.received += meter.received - run.meter.received;
         cost.rounds += self.rounds - run.rounds;
         cost.wall += wall.as_secs_f64();
-        cost.cpu += cpu_seconds() - run.cpu;
+        cost.cpu += run.began.cpu();
     }
-}
-
-/// CPU seconds of this process.
-pub fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a live timespec that the call only writes.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
 #[cfg(test)]

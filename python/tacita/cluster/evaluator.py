@@ -50,10 +50,12 @@ class Kit:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """response: a file's bytes. seconds: of the evaluation."""
+    """response: a file's bytes. seconds: of the evaluation. processor: seconds that its cores worked, which
+    other work on the machine does not lengthen."""
 
     response: Bytes
     seconds: float
+    processor: float
 
 
 @dataclass(frozen=True)
@@ -96,17 +98,19 @@ class Evaluator:
         try:
             self._server = self._started(kit, keys, weights)
         except TacitaError as error:
+            self.close()
             return Failed(str(error), error.hint)
         return time.monotonic() - began
 
     def evaluate(self, request: Bytes) -> Evaluated | Failed:
         """The response to a request file's bytes. Cost: an evaluation."""
         assert self._server is not None  # the client waits for `prepare`
-        began, work = time.monotonic(), self._server.work
+        began, worked, work = time.monotonic(), time.process_time(), self._server.work
         try:
             request.tofile(work.request)
             self._server.evaluate()
-            return Evaluated(np.fromfile(work.response, np.uint8), time.monotonic() - began)
+            response = np.fromfile(work.response, np.uint8)
+            return Evaluated(response, time.monotonic() - began, time.process_time() - worked)
         except TacitaError as error:
             return Failed(str(error), error.hint)
         finally:

@@ -4,9 +4,9 @@ An evaluator first gets keys and weights, then answers one request after the oth
 
     seconds = keygen + placement + start + max(ceil(R / n) * each, R * sent / bandwidth)
 
-placement: every node fetches keys and weights over the client's one link. start: each reads its keys and
-touches its memory, all at the same time. each: a request on the evaluator's cores. On one machine nothing is
-sent.
+placement: every node fetches keys and weights over the client's one link. start: each begins as a process,
+reads its keys and touches its memory, all at the same time. each: a request on the evaluator's cores. On one
+machine nothing is sent.
 
 >>> from tacita.cluster.predict import Costs
 >>> costs = Costs(keygen=10.0, start=20.0, each=100.0, placed=2e9, sent=5e6)
@@ -28,6 +28,7 @@ from tacita.schemes.ciphertext_estimate import stage_estimates
 from tacita.server.session import MEMORY_GB
 
 READING = 5.0 / GB  # seconds a byte of keys: `KeyRing.load`
+STARTING = 3.0  # seconds until a process has imported what it needs, measured on two cores
 NODES = (1, 2, 4, 8, 16, 32)  # for which a report says the seconds
 
 
@@ -52,9 +53,8 @@ class Forecast:
         """In a line, without the seconds of all."""
         each = self.evaluate / max(self.rounds, 1)
         once = f"keys {self.keygen:.1f} s, placement {self.placement:.1f} s, start {self.start:.1f} s"
-        return (
-            f"{self.requests} requests on {self.evaluators} evaluators: {self.rounds} x {each:.1f} s, {once}"
-        )
+        on = "1 evaluator" if self.evaluators == 1 else f"{self.evaluators} evaluators"
+        return f"{_requests(self.requests)} on {on}: {self.rounds} x {each:.1f} s, {once}"
 
     def report(self) -> Progress:
         """As the report before the first request."""
@@ -98,7 +98,7 @@ def costs_of(plan: Plan, weights: int, cores: int, memory: float = MEMORY_GB) ->
     touch, spill = (sum(getattr(s, f"{name}_seconds") for s in stages) for name in ("touch", "spill"))
     keys = predicted.bytes["evaluation_keys"]
     each = slower * predicted.seconds["evaluate"] + spill
-    start = READING * keys + touch
+    start = STARTING + READING * keys + touch
     return Costs(predicted.seconds["keygen"], start, each, keys + weights, plan.predicted_bytes())
 
 
@@ -110,3 +110,7 @@ def link_to(link: LinkSpeed | None, *, local: bool) -> LinkSpeed | None:
 def seconds_left(requests: int, done: int, evaluators: int, each: float) -> float:
     """For what is not done, each request taking so long."""
     return ceil((requests - done) / max(evaluators, 1)) * each
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"

@@ -43,7 +43,7 @@ class Spread:
     """A run that has its machines, and begins with the first answer that is asked for.
 
     evaluators, nodes: that requests go to. costs: by the plan; link: None on one machine. seconds: of what
-    is done once: keygen, and the start of the first evaluator.
+    is done once: keygen. processor: seconds of each evaluation so far, see `Evaluated`.
     """
 
     plan: Plan
@@ -55,6 +55,7 @@ class Spread:
     weights: bytes = field(repr=False)
     stack: ExitStack = field(repr=False)
     seconds: Seconds = field(default_factory=dict)
+    processor: list[float] = field(default_factory=list)
 
     @property
     def evaluators(self) -> int:
@@ -63,9 +64,9 @@ class Spread:
 
     def forecast(self, requests: int, evaluators: int | None = None) -> Forecast:
         """For these machines, or so many evaluators on a node each."""
-        mine = evaluators is None
         count = min(requests, self.evaluators) if evaluators is None else evaluators
-        return self.costs.forecast(requests, count, self.link, self.cluster.nodes if mine else count)
+        nodes = count if evaluators else min(count, self.cluster.nodes)
+        return self.costs.forecast(requests, count, self.link, nodes)
 
     def answers(self, groups: Sequence[Group]) -> Iterator[tuple[list[Answer], Seconds]]:
         """Answers of each request and its seconds by step, in the order of the groups. A node that is lost
@@ -80,16 +81,17 @@ class Spread:
         pool = self._actors(len(groups))
         steps: list[Seconds] = [{} for _ in groups]
         began = time.monotonic()
-        with self.place.bar(f"{len(groups)} requests on {self.evaluators} evaluators") as report:
-            first = self.forecast(len(groups))
+        first = self.forecast(len(groups))
+        with self.place.bar(f"{len(groups)} requests on {first.evaluators} evaluators") as report:
             report(Progress("start", 0, len(groups), 0.0, first.start + first.evaluate))
             replies = spread(_requests(client, groups, steps), pool)
             for done, (number, reply) in enumerate(replies, 1):
                 step = steps[number]
                 answers = _decrypted(client, reply.response, groups[number], step)
                 step["evaluate"] = reply.seconds
+                self.processor.append(reply.processor)
                 each = sum(one.get("evaluate", 0.0) for one in steps) / done
-                left = seconds_left(len(groups), done, pool.size, each)
+                left = seconds_left(len(groups), done, pool.size, each)  # of evaluators that are left
                 report(Progress("done", done, len(groups), time.monotonic() - began, left))
                 yield number, (answers, step)
 

@@ -8,6 +8,7 @@ from tacita.service.core.service import Service
 from tacita.service.http import problems
 from tacita.service.http.docs_page import router as docs_page
 from tacita.service.http.headers import Headers
+from tacita.service.http.page import router as page
 from tacita.service.http.routes import keys, models, operating, requests
 from tacita.service.http.two_party import router as two_party
 from tacita.version import __version__
@@ -26,6 +27,7 @@ def app_of(service: Service) -> FastAPI:
         operating.router,
         docs_page,
         two_party(service),
+        page,  # the last: it knows files by name alone
     ):
         app.include_router(router)
     return app

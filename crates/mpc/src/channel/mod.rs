@@ -2,31 +2,40 @@
 //!
 //! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`local`] whatever carries
 //! the bytes of a socket of this machine; [`Throttled`] slows any of them down to a stated link.
+#[cfg(not(target_family = "wasm"))]
 pub mod certificate;
 mod clock;
 mod ended;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+#[cfg(not(target_family = "wasm"))]
 pub mod local;
 #[cfg(test)]
 mod local_faults;
 mod memory;
+#[cfg(not(target_family = "wasm"))]
 mod queue;
+#[cfg(not(target_family = "wasm"))]
 mod socket;
+#[cfg(not(target_family = "wasm"))]
 mod stream;
+#[cfg(not(target_family = "wasm"))]
 pub mod tcp;
 #[cfg(test)]
 mod tcp_faults;
 mod throttled;
+#[cfg(not(target_family = "wasm"))]
 pub mod tls;
 #[cfg(test)]
 mod tls_faults;
+#[cfg(not(target_family = "wasm"))]
 mod tls_stream;
 
 pub use clock::{Clock, ManualClock, SimulatedClock, WallClock};
 pub use ended::Ended;
 pub use memory::{memory_pair, MemoryChannel};
+#[cfg(not(target_family = "wasm"))]
 pub use stream::StreamChannel;
 pub use throttled::{Link, Throttled};
 

@@ -46,7 +46,7 @@ pub struct TableShape {
 impl TableShape {
     fn check(self) -> Result<Self> {
         let Self { rows, columns, bits } = self;
-        let fits = rows.checked_mul(columns).is_some_and(|v| v <= 1 << 32);
+        let fits = rows.checked_mul(columns).is_some_and(|v| v as u64 <= 1 << 32);
         if rows > 0 && columns > 0 && columns <= N && fits && (4..=32).contains(&bits) {
             return Ok(self);
         }

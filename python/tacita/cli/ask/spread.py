@@ -76,7 +76,7 @@ def by_ray(
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
     with spreading(plan, model, place, _where(running), link=link) as run:
         first = run.forecast(len(groups))
-        out.print(f"{first.words()}; {duration(first.seconds)} in all by prediction", soft_wrap=True)
+        out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
         began, answers = time.monotonic(), run.answers(groups)
         yield lambda texts, title: next(answers)
         measured = time.monotonic() - began
@@ -94,9 +94,10 @@ def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Sec
     wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
     cluster = {
         "nodes": run.cluster.nodes,
-        "evaluators": run.evaluators,
+        "evaluators": min(run.evaluators, len(groups)),
         "cores": [site.cores for site in run.cluster.sites],
         "measured_seconds": measured,
+        "processor_seconds_per_request": sum(run.processor) / len(groups),
         "predicted": run.forecast(len(groups)).to_json(),
         "predicted_by_nodes": {n: run.forecast(len(groups), n).to_json() for n in NODES},
     }
@@ -105,9 +106,10 @@ def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Sec
 
 
 def _show(run: Spread, requests: int, measured: float) -> None:
-    predicted, many = (run.forecast(requests, count).seconds for count in (None, MANY))
+    here, many = (run.forecast(requests, count) for count in (None, MANY))
+    on = several(here.evaluators, "evaluator")
     out.print(
-        f"on {several(run.evaluators, 'evaluator')}: {duration(measured)} measured, {duration(predicted)} "
-        f"predicted; {duration(many)} predicted on {MANY} such nodes",
+        f"on {on}: {duration(measured)} measured, {duration(here.seconds)} predicted; "
+        f"{duration(many.seconds)} predicted on {MANY} such nodes",
         soft_wrap=True,
     )

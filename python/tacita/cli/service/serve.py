@@ -132,9 +132,10 @@ def _built(given: dict[str, Any]) -> Serving | None:
     """Raises InputError for an option that goes with --https, without it."""
     own = {name: given.pop(name) for name, *_ in DECLARED}
     if own["https"] is None:
-        for name in ("data", "schemes", "anybody"):
-            if own[name]:
-                raise InputError(f"serve: --{name} is for --https", hint="--https HOST:PORT")
+        for name, _, default in DECLARED:
+            if own[name] != default:
+                option = name.replace("_", "-")
+                raise InputError(f"serve: --{option} is for --https", hint="--https HOST:PORT")
         return None
     if own["data"] is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json as json_module
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.table import Table
@@ -45,12 +47,13 @@ def add(
         from tacita.service.ledger import tokens
         from tacita.service.ledger.rows import Quota
     most = None if megabytes is None else megabytes * 10**6
-    token = tokens.add(_ledger(data), name, Quota(texts, most, seconds, keys, per_minute), operator=operator)
+    quota = Quota(texts, most, seconds, keys, per_minute)
     if output is None:
-        out.print(token, soft_wrap=True)
-    else:
-        _write(output, token)
-        out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
+        out.print(tokens.add(_ledger(data), name, quota, operator=operator), soft_wrap=True)
+        return
+    with _new_file(output) as file:
+        file.write(tokens.add(_ledger(data), name, quota, operator=operator) + "\n")
+    out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
 
 
 @app.command("list")
@@ -87,12 +90,19 @@ def _ledger(data: Path) -> Ledger:
     return Ledger(data)
 
 
-def _write(path: Path, token: str) -> None:
+@contextmanager
+def _new_file(path: Path) -> Iterator[TextIO]:
+    """Of mode 0600; there before a token is made, and gone where none is. Raises FileError."""
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(token + "\n")
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error.strerror})", hint="a new file") from error
+    try:
+        with file:
+            yield file
+    except BaseException:
+        path.unlink()
+        raise
 
 
 def _cells(who: Who) -> list[str]:

@@ -3,9 +3,6 @@
 A socket pair lies between: its one end is the engine's, which speaks the two-party protocol over it as over
 TCP; a thread carries bytes between the other and the WebSocket (see `carrier`). TLS and the bearer token are
 those of the WebSocket.
-
->>> party = dial("wss://example.org/v1/two-party?model=sst2-tiny", token=TOKEN)  # doctest: +SKIP
->>> TwoPartyClient(party, PublicCache()).classify("a fine film")  # doctest: +SKIP
 """
 
 from __future__ import annotations

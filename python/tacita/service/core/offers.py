@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.errors import InputError
+from tacita.errors import InputError, PlanError
+from tacita.planning.program import program_of
 from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
 from tacita.plans.two_party.plan import TwoPartyPlan
@@ -28,9 +30,10 @@ from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.service.dispatch.base import Lane
 from tacita.service.two_party.lane import TwoPartyLane
+from tacita.two_party.program.encoding import encode
 from tacita.version import __version__
 
-PUBLIC, MADE_OF, FOLDER = "public", "made-of.json", "offers"
+PUBLIC, PROGRAM, MADE_OF, FOLDER = "public", "program.json", "made-of.json", "offers"
 KEYS_SLACK = 2  # times what this program's own table says of their file
 
 
@@ -58,6 +61,12 @@ class Offered:
     def public(self) -> Path:
         """The public folder."""
         return self.folder / PUBLIC
+
+    @property
+    def program(self) -> Path:
+        """What a client without the model runs over the two-party socket (`two_party.program`), where there
+        are such steps."""
+        return self.folder / PROGRAM
 
     @property
     def most_keys(self) -> int:
@@ -159,6 +168,7 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         "traffic_bytes": plan.predicted_bytes(),
     }
     if isinstance(plan, TwoPartyPlan):
+        _write_program(plan, folder / PROGRAM)
         return wire.Offer(**common)
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
@@ -173,6 +183,13 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         public_bytes=size,
         keygen_seconds=plan.prediction.seconds["keygen"],
     )
+
+
+def _write_program(plan: TwoPartyPlan, path: Path) -> None:
+    """None for a plan that programs have no steps for."""
+    path.unlink(missing_ok=True)
+    with suppress(PlanError):
+        write_text(path, encode(program_of(plan)).decode())
 
 
 def _file_bytes(plan: Plan) -> dict[str, int]:

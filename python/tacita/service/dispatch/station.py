@@ -130,6 +130,8 @@ class Station:
         if self._worker is not None:
             await self._worker.end()
             self._worker = None
+        if self._running is not None:
+            self._release(self._running)
 
     async def _live(self, worker: Worker) -> None:
         """Hears this worker and those that replace it."""

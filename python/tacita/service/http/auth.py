@@ -19,6 +19,7 @@ from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Who
 
 WRONG_PER_MINUTE = 30
+SUBPROTOCOL = "tacita.bearer."
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 NOBODY = Fault(401, "no-token", "this server answers those who have a token", "tacita token add", CHALLENGE)
 
@@ -57,7 +58,7 @@ def require_quota(service: Service, who: Who) -> None:
 
 
 def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
-    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    scheme, _, token = _shown(connection).partition(" ")
     if not token:
         if service.anybody is None:
             raise NOBODY
@@ -68,6 +69,15 @@ def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
         _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
         raise NOBODY
     return who
+
+
+def _shown(connection: HTTPConnection) -> str:
+    """What stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for a
+    WebSocket, and name the token among its subprotocols."""
+    for name in connection.scope.get("subprotocols", ()):
+        if name.startswith(SUBPROTOCOL):
+            return f"Bearer {name.removeprefix(SUBPROTOCOL)}"
+    return connection.headers.get("authorization", "")
 
 
 def _require_rate(service: Service, name: str, per_minute: int) -> None:

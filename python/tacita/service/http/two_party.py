@@ -11,6 +11,7 @@ from tacita.errors import TacitaError
 from tacita.service.core.service import Service
 from tacita.service.http.auth import caller, require_quota
 from tacita.service.http.problems import Fault, fault_of, not_found
+from tacita.service.ledger import tokens, usage
 from tacita.service.two_party.route import DeniedError
 from tacita.service.two_party.route import router as route
 
@@ -35,7 +36,8 @@ def router(service: Service) -> APIRouter:
             ) from None
 
     async def opened(model: str, guest: str) -> socket.socket:
-        return await service.sessions[model].open(guest)
+        left = usage.texts_left(service.ledger, tokens.of_id(service.ledger, guest.partition(" ")[0]))
+        return await service.sessions[model].open(guest, left)
 
     return route(opened, permitted)
 

@@ -57,6 +57,12 @@ def known(ledger: Ledger, token: str) -> Who | None:
     return None if found is None else _who(found)
 
 
+def of_id(ledger: Ledger, id: str) -> Who:
+    """The client of an id that the ledger gave out."""
+    with ledger.look() as db:
+        return _who(db.execute(select(clients).where(clients.c.id == id)).one())
+
+
 def everyone(ledger: Ledger) -> list[Who]:
     """All clients that ever were, the oldest first."""
     with ledger.look() as db:

@@ -39,6 +39,12 @@ def exceeded(ledger: Ledger, who: Who) -> str | None:
     return None
 
 
+def texts_left(ledger: Ledger, who: Who) -> int | None:
+    """That the client may still ask today; None: any number."""
+    most = who.quota.texts
+    return None if most is None else max(0, most - today(ledger, who.id).texts)
+
+
 def seconds_to_midnight(ledger: Ledger) -> int:
     """When quotas are whole again."""
     return int(DAY - ledger.clock() % DAY) + 1

@@ -2,7 +2,7 @@
 (SOCK_SEQPACKET).
 
     supervisor: Begin                   process: Ready, or Failed and its end
-    supervisor: Open, with a socket     process: Finished, when that session is over
+    supervisor: Open, with a socket     process: SoFar after each text of that session, and Finished
     the end of one is the end of the other: no message says so
 
 JSON, each message capped and checked by type. The process computes on bytes of clients, so that its words
@@ -48,11 +48,12 @@ class Begin(Message):
 
 
 class Open(Message):
-    """A session begins on the socket that comes with this."""
+    """A session begins on the socket that comes with this. texts: that it may ask, None for any number."""
 
     kind: Literal["open"] = "open"
     id: Count
     guest: Guest
+    texts: Count | None = None
 
 
 class Ready(Message):
@@ -69,18 +70,26 @@ class Failed(Message):
     hint: Words
 
 
+class SoFar(Message):
+    """What a session came to up to now: told after each text, since the process may not live to tell it
+    later, and before its end."""
+
+    kind: Literal["so far"] = "so far"
+    id: Count
+    texts: Count = 0
+    bytes_sent: Count = 0
+    bytes_received: Count = 0
+
+
 class Finished(Message):
     """A session is over."""
 
     kind: Literal["finished"] = "finished"
     id: Count
-    texts: Count
-    bytes_sent: Count
-    bytes_received: Count
     ending: Annotated[str, Field(max_length=40)]
 
 
-Any = Begin | Open | Ready | Failed | Finished
+Any = Begin | Open | Ready | Failed | SoFar | Finished
 _ANY: TypeAdapter[Any] = TypeAdapter(Annotated[Any, Field(discriminator="kind")])
 
 

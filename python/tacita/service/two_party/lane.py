@@ -35,8 +35,9 @@ class TwoPartyLane:
 
 @dataclass(frozen=True)
 class Ended:
-    """A session that is over. ending: in a word or two, as of `server.two_party.Served`, or that the process
-    "crashed" under it or was "stopped", after which texts and bytes are not known and 0."""
+    """A session that is over. ending: in a word or two, as of `server.two_party.Served`; "failed" is a defect
+    of ours. Where the process "crashed" under it or was "stopped", texts and bytes are those up to its last
+    answer."""
 
     guest: str
     texts: int

@@ -1,10 +1,9 @@
 """The process that computes the two-party sessions of one model.
 
 `python -m tacita.service.two_party.process FD`: FD is its end of the control sockets (see `control`), by
-which the sockets of admitted clients come and one line for each session goes back. Sessions keep the cores
-busy and hold the interpreter for tenths of a second at a time, which the event loop of a service must not;
-and what brings this process down leaves the service standing. A thread for each session; the end of the
-control socket is the end of all.
+which the sockets of admitted clients come and one line for each session goes back. What brings this process
+down, as a limit of memory or a defect that a stranger's bytes meet, leaves the service standing; and it holds
+no token, no store and no network. A thread for each session; the end of the control socket is the end of all.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from tacita.server.limits import limits_of
 from tacita.server.publication import texts_of_a_key
 from tacita.server.two_party import Served, TwoPartyServer
 from tacita.service.two_party import control
-from tacita.service.two_party.control import Begin, Failed, Finished, Open, Ready
+from tacita.service.two_party.control import Begin, Failed, Finished, Message, Open, Ready, SoFar
 
-HERE = "127.0.0.1"  # every client's address is the relay's: admission tells them apart by name alone
+HERE = "127.0.0.1"  # every client's address is the relay's; the supervisor counts sessions
 PR_SET_PDEATHSIG = 1
 FAILED = "failed"
 
@@ -41,44 +40,45 @@ class Desk:
     """What the threads share. line: held while one of them speaks."""
 
     server: TwoPartyServer
-    admission: Admission
     silence: float
     speaking: socket.socket
     line: threading.Lock
 
     def serve(self, opening: Open, sock: socket.socket) -> None:
         """One session to its end, in a thread of its own; then it is told."""
-        served, cost = Served(0, None), {"bytes_sent": 0.0, "bytes_received": 0.0}
-        ending = FAILED  # a defect, which the thread's traceback shows
+        ending = FAILED  # a defect, of which the thread's traceback tells
         try:
             party = over_socket(sock, client=False, timeout=self.silence, threads=None)
-            try:
-                served = self._session(party, opening.guest)
-                ending = served.ending
-            finally:
-                cost = party.cost
-        except PeerError:
-            ending = "broken off"  # before it began
+            served = self._session(party, opening)
+            self._tell(so_far(opening, served.texts, party))
+            ending = served.ending
+        except PeerError:  # before it began
+            ending = "broken off"
         finally:
-            self._tell(opening, served, cost, ending)
+            self._tell(Finished(id=opening.id, ending=ending))
 
-    def _session(self, party: Party, name: str) -> Served:
-        guest = self.admission.guest(HERE, name)
+    def _session(self, party: Party, opening: Open) -> Served:
+        guest = Admission(Caps(1, 1, opening.texts)).guest(HERE, opening.guest)
         party.limit(self.server.limits.greeting)
         try:
-            return self.server.session(party, guest=guest)
+            return self.server.session(
+                party, done=lambda texts: self._tell(so_far(opening, texts, party)), guest=guest
+            )
         finally:
             party.limit(self.server.limits.farewell)
             party.close()
             guest.leave()
 
-    def _tell(self, opening: Open, served: Served, cost: dict[str, float], ending: str) -> None:
-        sent, received = int(cost["bytes_sent"]), int(cost["bytes_received"])
-        said = Finished(
-            id=opening.id, texts=served.texts, bytes_sent=sent, bytes_received=received, ending=ending
-        )
+    def _tell(self, message: Message) -> None:
         with self.line:
-            self.speaking.send(control.encode(said))
+            self.speaking.send(control.encode(message))
+
+
+def so_far(opening: Open, texts: int, party: Party) -> SoFar:
+    """Of a session after so many texts."""
+    cost = party.cost
+    sent, received = int(cost["bytes_sent"]), int(cost["bytes_received"])
+    return SoFar(id=opening.id, texts=texts, bytes_sent=sent, bytes_received=received)
 
 
 def server_of(begin: Begin, cores: int) -> TwoPartyServer:
@@ -130,8 +130,7 @@ def serve(speaking: socket.socket) -> None:
     except TacitaError as error:
         speaking.send(control.encode(Failed(text=str(error)[:2000], hint=error.hint[:2000])))
         return
-    admission = Admission(Caps(begin.sessions, per_address=begin.sessions))
-    desk = Desk(server, admission, begin.silence, speaking, threading.Lock())
+    desk = Desk(server, begin.silence, speaking, threading.Lock())
     speaking.send(control.encode(Ready()))
     while (came := control.received(speaking)) is not None:
         opening, sock = came

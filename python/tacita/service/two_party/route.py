@@ -16,6 +16,7 @@ from tacita.protocol.party import TIMEOUT
 from tacita.service.two_party.relay import relay
 
 PATH = f"{API}/two-party"
+SUBPROTOCOL = "tacita.two-party"  # that pages name, beside one with their token
 RETRY = 5  # seconds after which a client that found no place may ask again
 
 
@@ -66,7 +67,8 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
             await websocket.send_denial_response(denial(error))
             return
         with session:
-            await websocket.accept()
+            offered = websocket.scope.get("subprotocols", ())
+            await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await relay(websocket, session, patience)
 
     return routes

@@ -10,11 +10,11 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacita.errors import PeerError, RefusedError, ResourceError, TacitaError
 from tacita.protocol.refusal import Reason, Refusal
-from tacita.service.two_party.control import Failed, Finished, Message, Open, Ready
+from tacita.service.two_party.control import Failed, Finished, Message, Open, Ready, SoFar
 from tacita.service.two_party.lane import CRASHED, STOPPED, Ended, TwoPartyLane
 from tacita.service.two_party.worker import Worker, started
 
@@ -26,10 +26,11 @@ log = logging.getLogger("tacita.service.two_party")
 
 @dataclass(frozen=True)
 class _Running:
-    """A session that the process has. since: by the monotonic clock."""
+    """A session that the process has. since: by the monotonic clock. told: what it came to."""
 
     guest: str
     since: float
+    told: SoFar
 
 
 def pause_after(crashes: int) -> float:
@@ -64,8 +65,9 @@ class Sessions:
             await self.stop()
             raise
 
-    async def open(self, guest: str) -> socket.socket:
+    async def open(self, guest: str, texts: int | None = None) -> socket.socket:
         """A session for this client: the end that a relay reads and writes. guest: at most 200 characters.
+        texts: that it may ask, None for any number.
 
         Raises RefusedError when there are as many as may be, when the service is ending, and when the process
         is not back within seconds of a crash.
@@ -78,7 +80,7 @@ class Sessions:
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ready.wait(), PATIENCE)
-            return self._handed(guest)
+            return self._handed(guest, texts)
         finally:
             self._entering -= 1
 
@@ -100,18 +102,18 @@ class Sessions:
             with suppress(asyncio.CancelledError):
                 await self._keeper
 
-    def _handed(self, guest: str) -> socket.socket:
+    def _handed(self, guest: str, texts: int | None) -> socket.socket:
         if self._worker is None or not self._ready.is_set() or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
         number = next(self._numbers)
         try:
             ours.setblocking(False)
-            self._worker.hand(Open(id=number, guest=guest), theirs)
+            self._worker.hand(Open(id=number, guest=guest, texts=texts), theirs)
         except BaseException:
             ours.close()
             raise
-        self._running[number] = _Running(guest, time.monotonic())
+        self._running[number] = _Running(guest, time.monotonic(), SoFar(id=number))
         self._idle.clear()
         return ours
 
@@ -161,8 +163,10 @@ class Sessions:
         match message:
             case Ready():
                 self._ready.set()
+            case SoFar() if message.id in self._running:
+                self._running[message.id] = replace(self._running[message.id], told=message)
             case Finished() if message.id in self._running:
-                self._over(message.id, message)
+                self._tell(message.id, message.ending)
             case Failed():
                 raise TacitaError(message.text, hint=message.hint)
             case _:
@@ -170,18 +174,16 @@ class Sessions:
                     f"two-party: the process of the sessions said {type(message).__name__} out of turn"
                 )
 
-    def _over(self, number: int, message: Finished) -> None:
-        self._tell(number, message.texts, message.bytes_sent, message.bytes_received, message.ending)
-
     def _lost(self, ending: str) -> None:
         for number in list(self._running):
-            self._tell(number, 0, 0, 0, ending)
+            self._tell(number, ending)
 
-    def _tell(self, number: int, texts: int, sent: int, received: int, ending: str) -> None:
+    def _tell(self, number: int, ending: str) -> None:
         was = self._running.pop(number)
         if not self._running:
             self._idle.set()
-        self._told(Ended(was.guest, texts, time.monotonic() - was.since, sent, received, ending))
+        sums, seconds = was.told, time.monotonic() - was.since
+        self._told(Ended(was.guest, sums.texts, seconds, sums.bytes_sent, sums.bytes_received, ending))
 
 
 def _fail(first: asyncio.Future[None], error: TacitaError) -> None:

@@ -33,6 +33,16 @@ async def manifest(
     return _file(found.public / MANIFEST, if_none_match)
 
 
+@router.get("/models/{model}/public/program.json", summary="What a client of the two-party socket computes")
+async def program(
+    service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
+) -> Response:
+    found = service.offers.of(model, scheme)
+    if found is None or not found.program.is_file():
+        raise not_found("program of this model and scheme")
+    return _file(found.program, if_none_match)
+
+
 @router.get("/models/{model}/public/{file}", summary="A file of the public folder")
 async def public_file(
     service: At,

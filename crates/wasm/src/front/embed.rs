@@ -1,0 +1,108 @@
+//! Token ids to the input: sum of the tables, norm, projection, padding (`tacita.front.embed`).
+use super::Tokenizer;
+use crate::error::{damaged, ClientError, Result};
+use crate::part::PublicPart;
+use crate::program::{Format, FrontConfig, Program};
+use crate::tensor::{ring, Tensor};
+
+/// What a text enters the model as.
+pub struct Entered {
+    /// The client's share, (tokens, hidden): all of it.
+    pub share: Tensor,
+    /// Which rows are real.
+    pub mask: Vec<bool>,
+}
+
+/// A text as the program takes it.
+///
+/// # Errors
+/// [`ClientError::Text`] for a text that is empty or too long.
+pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &Program) -> Result<Entered> {
+    let Some(front) = program.front.as_ref().filter(|front| !front.backwards) else {
+        return damaged("program", "an input that is no text");
+    };
+    let ids = tokenizer.encode(text)?;
+    let most = program.tokens.min(front.positions);
+    if ids.len() > most {
+        let said = format!(
+            "the text has {} tokens, this model takes {most}: shorten it",
+            ids.len()
+        );
+        return Err(ClientError::Text(said));
+    }
+    let rows = ids
+        .iter()
+        .enumerate()
+        .map(|(at, &id)| embedded(part, front, at, id as usize));
+    let rows = rows.collect::<Option<Vec<_>>>();
+    let Some(rows) = rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) else {
+        return damaged("public part of the model", "a token without an embedding");
+    };
+    let padding = program.tokens - rows.len();
+    let first = if front.last_token { padding } else { 0 };
+    let mask = (0..program.tokens)
+        .map(|at| (first..first + rows.len()).contains(&at))
+        .collect();
+    let row = |at: usize| {
+        at.checked_sub(first)
+            .and_then(|at| rows.get(at))
+            .unwrap_or(&rows[0])
+    };
+    let values = (0..program.tokens).flat_map(|at| row(at).iter().map(|&x| whole(x, program.entered)));
+    let share = Tensor::new(
+        vec![program.tokens, program.hidden],
+        ring(program.entered.ring)?,
+        values.collect(),
+    )?;
+    Ok(Entered { share, mask })
+}
+
+/// One row; `None` where a table has no such row.
+fn embedded(part: &PublicPart, front: &FrontConfig, at: usize, id: usize) -> Option<Vec<f64>> {
+    let table = |name: &str, row: usize| part.row(&format!("embeddings.{name}"), row);
+    let mut x = table("word_embeddings.weight", id)?;
+    if front.position_table {
+        add(
+            &mut x,
+            &table("position_embeddings.weight", front.first_position + at)?,
+        );
+    }
+    if front.types > 0 {
+        add(&mut x, &table("token_type_embeddings.weight", 0)?);
+    }
+    if front.embedding_norm {
+        normalise(&mut x, front.norm_eps);
+        let weight = table("LayerNorm.weight", 0)?;
+        x.iter_mut().zip(weight).for_each(|(x, w)| *x *= w);
+        if front.embedding_beta {
+            add(&mut x, &table("LayerNorm.bias", 0)?);
+        }
+    }
+    if front.embedding_size == 0 {
+        return Some(x);
+    }
+    let bias = table("projection.bias", 0)?;
+    let entry = |(row, bias): (usize, &f64)| Some(bias + dot(&x, &table("projection.weight", row)?));
+    bias.iter().enumerate().map(entry).collect()
+}
+
+fn add(x: &mut [f64], y: &[f64]) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+}
+
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+fn normalise(x: &mut [f64], epsilon: f64) {
+    let n = x.len() as f64;
+    let mean = x.iter().sum::<f64>() / n;
+    x.iter_mut().for_each(|x| *x -= mean);
+    let deviation = (dot(x, x) / n + epsilon).sqrt();
+    x.iter_mut().for_each(|x| *x /= deviation);
+}
+
+/// Fixed point, halves to the even number.
+fn whole(x: f64, format: Format) -> u64 {
+    (x * f64::from(format.fraction).exp2()).round_ties_even() as i64 as u64
+}

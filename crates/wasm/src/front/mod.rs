@@ -1,0 +1,7 @@
+//! Text to the model's input: tokens, rows of the published tables, their norm, fixed point.
+mod embed;
+mod normalize;
+mod tokenizer;
+
+pub use embed::{entered, Entered};
+pub use tokenizer::Tokenizer;

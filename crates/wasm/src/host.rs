@@ -1,0 +1,177 @@
+//! The page's side of WebAssembly: bytes by two functions that block, randomness, and texts both ways. One
+//! session at a time, in one thread.
+//!
+//! Texts and programs come in through [`tacita_room`]: the page writes into what it returns. Answers and
+//! events go out through `event`. The page's functions may not call back.
+use crate::framed::Transport;
+use crate::program::Program;
+use crate::session::{Event, Session};
+use crate::{Answer, ClientError};
+use serde::Serialize;
+use std::cell::RefCell;
+use tacita_mpc::{MpcError, Result};
+
+#[link(wasm_import_module = "tacita")]
+extern "C" {
+    /// Queues bytes for the server; 0 when the link is closed.
+    fn send(at: *const u8, len: usize) -> i32;
+    /// Waits for so many bytes: 1 done, 0 closed, -1 silent for too long.
+    fn receive(at: *mut u8, len: usize) -> i32;
+    /// Fills with random bytes for keys; 0 when there are none.
+    fn random(at: *mut u8, len: usize) -> i32;
+    /// Takes a message in JSON.
+    fn event(at: *const u8, len: usize);
+}
+
+/// What the page is told.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Told<'a> {
+    Loaded {
+        done: usize,
+        total: usize,
+    },
+    Node {
+        name: &'a str,
+    },
+    Ready {
+        name: &'a str,
+        tokens: usize,
+        labels: &'a [String],
+    },
+    Answer {
+        answer: &'a Answer,
+        sent: u64,
+        received: u64,
+        rounds: u64,
+    },
+    Failed {
+        message: String,
+        again: bool,
+    },
+}
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SESSION: RefCell<Option<Session>> = const { RefCell::new(None) };
+}
+
+struct Host;
+
+impl Transport for Host {
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the page only reads these bytes, before it returns.
+        match unsafe { send(bytes.as_ptr(), bytes.len()) } {
+            0 => Err(MpcError::Closed { op: "send" }),
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, out: &mut [u8]) -> Result<()> {
+        // SAFETY: the page only writes these bytes, before it returns.
+        match unsafe { receive(out.as_mut_ptr(), out.len()) } {
+            1 => Ok(()),
+            0 => Err(MpcError::Closed { op: "receive" }),
+            _ => Err(MpcError::Io {
+                op: "receive",
+                detail: "the server was silent for too long".to_owned(),
+            }),
+        }
+    }
+}
+
+fn tell(told: &Told) {
+    let text = serde_json::to_string(told).unwrap_or_default();
+    // SAFETY: the page only reads these bytes, before it returns.
+    unsafe { event(text.as_ptr(), text.len()) };
+}
+
+fn watch(event: Event) {
+    tell(&match event {
+        Event::Loaded(done, total) => Told::Loaded { done, total },
+        Event::Node(name) => Told::Node { name },
+    });
+}
+
+/// Whether the session goes on after an error: only where nothing was sent.
+fn failed(error: &ClientError) -> i32 {
+    let again = matches!(error, ClientError::Text(_));
+    tell(&Told::Failed {
+        message: error.to_string(),
+        again,
+    });
+    0
+}
+
+/// Room for so many bytes from the page, until the next call.
+#[no_mangle]
+pub extern "C" fn tacita_room(len: usize) -> *mut u8 {
+    ROOM.with_borrow_mut(|room| {
+        *room = vec![0; len];
+        room.as_mut_ptr()
+    })
+}
+
+/// Greets the server, by the program that lies in the room. 1 when a session is there.
+#[no_mangle]
+pub extern "C" fn tacita_greet() -> i32 {
+    let program = ROOM.with_borrow(|room| Program::parse(room));
+    match program.and_then(|program| Session::greet(Host, program, &mut watch)) {
+        Err(error) => failed(&error),
+        Ok(session) => {
+            let program = session.program();
+            let reading = &program.reading;
+            let (name, labels) = (reading.name.as_str(), &reading.labels[..]);
+            let tokens = program.tokens;
+            tell(&Told::Ready { name, tokens, labels });
+            SESSION.set(Some(session));
+            1
+        }
+    }
+}
+
+/// Asks about the text that lies in the room. 1 when it was answered.
+#[no_mangle]
+pub extern "C" fn tacita_classify() -> i32 {
+    let text = ROOM.with_borrow(|room| String::from_utf8_lossy(room).into_owned());
+    SESSION.with_borrow_mut(|session| {
+        let Some(session) = session else {
+            return failed(&ClientError::Peer("there is no session".to_owned()));
+        };
+        match session.classify(&text, &mut watch) {
+            Err(error) => failed(&error),
+            Ok(answer) => {
+                let ((sent, received), rounds, answer) = (session.bytes(), session.rounds(), &answer);
+                tell(&Told::Answer {
+                    answer,
+                    sent,
+                    received,
+                    rounds,
+                });
+                1
+            }
+        }
+    })
+}
+
+/// Says goodbye, so that the server turns to the next client at once.
+#[no_mangle]
+pub extern "C" fn tacita_end() -> i32 {
+    match SESSION.take().map(|mut session| session.end()) {
+        Some(Ok(())) => 1,
+        _ => 0,
+    }
+}
+
+/// Randomness for all crates, from the page.
+#[no_mangle]
+unsafe extern "Rust" fn __getrandom_v03_custom(
+    at: *mut u8,
+    len: usize,
+) -> std::result::Result<(), getrandom::Error> {
+    // SAFETY: the caller owns these bytes; the page writes them before it returns.
+    match unsafe { random(at, len) } {
+        0 => Err(getrandom::Error::UNSUPPORTED),
+        _ => Ok(()),
+    }
+}

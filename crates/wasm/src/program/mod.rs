@@ -1,0 +1,134 @@
+//! The program: the client's walk of a plan, as `tacita.two_party.program` writes it.
+mod steps;
+
+pub use steps::{Bump, Do, Step};
+
+use crate::error::{damaged, Result};
+use serde::Deserialize;
+
+/// Bytes that a program may have.
+pub const MAX_BYTES: usize = 8 << 20;
+const FORMAT: &str = "tacita-two-party-program";
+const VERSION: u32 = 1;
+const WHAT: &str = "program";
+const MOST_TOKENS: usize = 1 << 12;
+const MOST_WIDTH: usize = 1 << 16;
+
+/// Bits of a ring and the fraction bits in it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Format {
+    /// 1 to 64.
+    pub ring: u32,
+    /// Below the ring's.
+    pub fraction: u32,
+}
+
+/// How a text becomes the input (`front.front.FrontConfig`).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the names are Python's, and explained there
+pub struct FrontConfig {
+    pub vocab: usize,
+    pub positions: usize,
+    pub types: usize,
+    pub norm_eps: f64,
+    pub embedding_norm: bool,
+    pub first_token: bool,
+    pub last_token: bool,
+    pub backwards: bool,
+    pub first_position: usize,
+    pub position_table: bool,
+    pub embedding_size: usize,
+    pub embedding_beta: bool,
+}
+
+/// How an answer is told: the plan's fields of these names.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // as above
+pub struct Reading {
+    pub name: String,
+    pub task: String,
+    pub problem: String,
+    pub labels: Vec<String>,
+    pub decimals: usize,
+    pub bound: f64,
+    pub normalise: bool,
+}
+
+/// A checked program.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    format: String,
+    version: u32,
+    /// Hash of the plan that it follows, in hexadecimal digits.
+    pub plan: String,
+    /// Rows of the input.
+    pub tokens: usize,
+    /// Columns of the input.
+    pub hidden: usize,
+    /// Of the input.
+    pub entered: Format,
+    /// In their order.
+    pub steps: Vec<Step>,
+    /// The register of the answer.
+    pub answer: usize,
+    /// Of the answer.
+    pub answered: Format,
+    /// Of the answer.
+    pub shape: Vec<usize>,
+    /// Kind of the correlated transfers: "ferret" or "softspoken".
+    pub correlations: String,
+    /// `None` for images.
+    pub front: Option<FrontConfig>,
+    /// What the numbers mean.
+    pub reading: Reading,
+}
+
+impl Program {
+    /// From the server's bytes. What a step says of shapes and rings is checked when it runs.
+    ///
+    /// # Errors
+    /// [`crate::ClientError::Damaged`].
+    pub fn parse(data: &[u8]) -> Result<Self> {
+        if data.len() > MAX_BYTES {
+            return damaged(WHAT, format!("{} bytes, at most {MAX_BYTES}", data.len()));
+        }
+        let program: Self = match serde_json::from_slice(data) {
+            Ok(program) => program,
+            Err(e) => return damaged(WHAT, format!("line {} column {}", e.line(), e.column())),
+        };
+        match program.problem() {
+            None => Ok(program),
+            Some(problem) => damaged(WHAT, problem),
+        }
+    }
+
+    fn problem(&self) -> Option<&'static str> {
+        let right = [
+            (
+                self.format == FORMAT && self.version == VERSION,
+                "another version",
+            ),
+            (
+                self.plan.len() == 64 && self.plan.bytes().all(|b| b.is_ascii_hexdigit()),
+                "its plan",
+            ),
+            ((1..=MOST_TOKENS).contains(&self.tokens), "tokens"),
+            ((1..=MOST_WIDTH).contains(&self.hidden), "width"),
+            ([self.entered, self.answered].iter().all(|f| fits(*f)), "formats"),
+            (self.reading.decimals <= 9, "decimals"),
+            (
+                self.reading.bound.is_finite() && self.reading.bound > 0.0,
+                "bound",
+            ),
+        ];
+        right.iter().find(|(right, _)| !right).map(|(_, name)| *name)
+    }
+}
+
+fn fits(format: Format) -> bool {
+    (1..=64).contains(&format.ring) && format.fraction < format.ring
+}

@@ -1,0 +1,218 @@
+//! Steps with the other party: calls of the engine's protocols.
+use super::checks::{few_bits, fixed, gelu_form, held, positive, silu_form, sized};
+use super::{Model, Walk};
+use crate::error::Result;
+use crate::program::Do;
+use crate::tensor::{misfit, ring, Tensor};
+use tacita_mpc::compare;
+use tacita_mpc::linear::{self, Options};
+use tacita_mpc::nonlinear::{self, few, Norm};
+
+impl<M: Model> Walk<'_, M> {
+    /// Operations of one tensor with the other party.
+    pub(super) fn shared(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
+        let party = &mut *self.party;
+        let (to, values) = match *what {
+            Do::Extend { ring: bits, to } => {
+                let to = ring(to)?;
+                (to, compare::extend(party, held(x, bits)?, x.ring(), to)?)
+            }
+            Do::Relu { ring: bits } => {
+                let values = held(x, bits)?;
+                let negative = compare::negative(party, values, x.ring())?;
+                let below = compare::select(party, &negative, values, x.ring())?;
+                let rest = values.iter().zip(below).map(|(&v, b)| x.ring().sub(v, b));
+                (x.ring(), rest.collect())
+            }
+            Do::Square {
+                ring: bits,
+                to,
+                slack,
+            } => {
+                let to = ring(to)?;
+                (
+                    to,
+                    few::square_any(party, held(x, bits)?, x.ring(), to, few_bits(slack)?)?,
+                )
+            }
+            Do::Tanh {
+                ring: bits,
+                fraction,
+                to,
+                finer,
+                range,
+            } => {
+                let (from, to) = (fixed(bits, fraction)?, fixed(to, finer)?);
+                (
+                    to.ring,
+                    nonlinear::tanh(party, held(x, bits)?, from, to, few_bits(range)?)?,
+                )
+            }
+            Do::Gelu(ref bump) => {
+                let (from, to) = bump.formats()?;
+                let form = gelu_form(&bump.form)?;
+                (
+                    to,
+                    nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
+                )
+            }
+            Do::Silu(ref bump) => {
+                let (from, to) = bump.formats()?;
+                let form = silu_form(&bump.form)?;
+                (
+                    to,
+                    nonlinear::silu(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
+                )
+            }
+            Do::Linear { .. } => return self.linear(what, x),
+            Do::Norm { .. } => return self.norm(what, x),
+            _ => return misfit("a step of other inputs"),
+        };
+        Tensor::new(x.shape().to_vec(), to, values)
+    }
+
+    fn linear(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
+        let &Do::Linear {
+            rows,
+            inputs,
+            outputs,
+            ring: bits,
+            opened,
+        } = what
+        else {
+            return misfit("no linear map");
+        };
+        if x.shape() != [rows, inputs] {
+            return misfit(format!("a map of ({rows}, {inputs}) on {:?}", x.shape()));
+        }
+        let (dims, to) = (sized(1, rows, inputs, outputs)?, ring(bits)?);
+        let (weights, bias) = self.model.linear().unzip();
+        let options = Options {
+            opened,
+            ..Options::default()
+        };
+        let values = held(x, bits)?;
+        let found =
+            linear::share_times_weights_with(self.party, values, weights.as_deref(), dims, to, options)?;
+        let product = Tensor::new(vec![rows, outputs], to, found)?;
+        match bias {
+            None => Ok(product),
+            Some(bias) => product.plus(&Tensor::new(vec![rows, outputs], to, bias.repeat(rows))?, to),
+        }
+    }
+
+    fn norm(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
+        let &Do::Norm {
+            ring: bits,
+            fraction,
+            to,
+            finer,
+            centred,
+            bound,
+            least,
+            gamma,
+            epsilon,
+        } = what
+        else {
+            return misfit("no norm");
+        };
+        let (&[rows, cols], from, to) = (x.shape(), fixed(bits, fraction)?, fixed(to, finer)?) else {
+            return misfit(format!("a norm of {:?}", x.shape()));
+        };
+        if !(positive(bound) && positive(least) && positive(gamma) && (0.0..1.0).contains(&epsilon)) {
+            return misfit("bounds of a norm");
+        }
+        let norm = Norm {
+            rows,
+            cols,
+            centred,
+            bound,
+            least,
+            gamma,
+            epsilon,
+        };
+        let (factors, offsets) = self.model.norm().unzip();
+        let values = held(x, bits)?;
+        let (factors, offsets) = (factors.as_deref(), offsets.as_deref());
+        let found = nonlinear::layer_norm(self.party, values, from, &norm, factors, offsets, to)?;
+        Tensor::new(x.shape().to_vec(), to.ring, found)
+    }
+
+    pub(super) fn softmax(&mut self, what: &Do, x: &Tensor) -> Result<Vec<Tensor>> {
+        let &Do::Softmax {
+            ring: bits,
+            fraction,
+            range,
+            power,
+            to,
+            inverse,
+        } = what
+        else {
+            return misfit("no softmax");
+        };
+        let (before, rows, cols) = x.matrices()?;
+        let (from, power, inverse) = (fixed(bits, fraction)?, ring(power)?, fixed(to, inverse)?);
+        let (values, rows) = (held(x, bits)?, before * rows);
+        let (powers, inverses) = nonlinear::softmax_parts(
+            self.party,
+            values,
+            rows,
+            cols,
+            from,
+            few_bits(range)?,
+            power,
+            inverse,
+        )?;
+        let mut shape = x.shape().to_vec();
+        let powers = Tensor::new(shape.clone(), power, powers)?;
+        shape.pop();
+        shape.push(1);
+        Ok(vec![powers, Tensor::new(shape, inverse.ring, inverses)?])
+    }
+
+    /// Operations of two tensors.
+    pub(super) fn pair(&mut self, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        match *what {
+            Do::Add { ring: bits } => x.plus(y, ring(bits)?),
+            Do::Times {
+                held: from,
+                short,
+                ring: bits,
+                slack,
+            } => {
+                let (short, to) = (ring(short)?, ring(bits)?);
+                let (factors, values) = (held(x, from)?, held(y, bits)?);
+                let found = few::scaled_any(
+                    self.party,
+                    factors,
+                    [x.ring(), short],
+                    values,
+                    to,
+                    few_bits(slack)?,
+                )?;
+                Tensor::new(y.shape().to_vec(), to, found)
+            }
+            Do::Product {
+                heads,
+                rows,
+                inner,
+                columns,
+                ring: bits,
+                opened,
+            } => {
+                if x.shape() != [heads, rows, inner] || y.shape() != [heads, inner, columns] {
+                    return misfit(format!("a product of {:?} and {:?}", x.shape(), y.shape()));
+                }
+                let (dims, to) = (sized(heads, rows, inner, columns)?, ring(bits)?);
+                let options = Options {
+                    opened,
+                    ..Options::default()
+                };
+                let (left, right) = (held(x, bits)?, held(y, bits)?);
+                let found = linear::share_times_share_with(self.party, left, right, dims, to, options)?;
+                Tensor::new(vec![heads, rows, columns], to, found)
+            }
+            _ => misfit("a step of other inputs"),
+        }
+    }
+}

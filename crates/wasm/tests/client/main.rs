@@ -1,0 +1,5 @@
+//! The client beside vectors that Python wrote: one program, so that the engine is linked once.
+mod front;
+mod hostile;
+mod session;
+mod vectors;

@@ -1,0 +1,135 @@
+"""A service as small as the page needs it: its files with their headers, the models, the program, and a
+WebSocket whose bytes go to a two-party server of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, WebSocket
+from fastapi.responses import FileResponse, Response
+
+from tacita import api
+from tacita.planning.program import program_of
+from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol.party import Listener
+from tacita.server.two_party import Served, TwoPartyServer
+from tacita.two_party.program.encoding import encode
+
+SECONDS = 240.0  # after which a session is given up
+TOKENS = 16
+CHUNK = 1 << 18
+
+
+@dataclass
+class Model:
+    """The default model, listening; `visits` are the sessions that are over."""
+
+    plan: TwoPartyPlan = field(default_factory=lambda: make_two_party_plan(api.load(), Wish(tokens=TOKENS)))
+    listener: Listener = field(default_factory=lambda: Listener("127.0.0.1", 0, insecure_plain=True))
+    visits: list[Served] = field(default_factory=list)
+
+    @property
+    def program(self) -> bytes:
+        """What its clients run."""
+        return encode(program_of(self.plan))
+
+    def serve(self, stopped: threading.Event) -> None:
+        """Each client, one after another."""
+        server = TwoPartyServer(self.plan, api.load())
+        while not stopped.is_set():
+            if arrival := self.listener.next(0.2):
+                party = arrival.secure(within=SECONDS, timeout=SECONDS)
+                self.visits.append(server.session(party))
+                party.close()
+
+
+@contextmanager
+def serving() -> Iterator[Model]:
+    """The model in a thread."""
+    model, stopped = Model(), threading.Event()
+    thread = threading.Thread(target=model.serve, args=(stopped,))
+    thread.start()
+    try:
+        yield model
+    finally:
+        stopped.set()
+        thread.join(SECONDS)
+
+
+@contextmanager
+def service(model: Model, page: Path) -> Iterator[str]:
+    """The service over HTTP. page: the folder that `make web` builds. Gives its address."""
+    config = uvicorn.Config(app_of(model, page), port=0, log_level="warning", ws_max_size=1 << 20)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{_port(server)}/"
+    finally:
+        server.should_exit = True
+        thread.join(30.0)
+
+
+def _port(server: uvicorn.Server) -> int:
+    waited = threading.Event()
+    for _ in range(600):
+        if server.started:
+            return int(server.servers[0].sockets[0].getsockname()[1])
+        waited.wait(0.05)
+    raise TimeoutError("the service does not start")
+
+
+def app_of(model: Model, page: Path) -> FastAPI:
+    """See `service`."""
+    app, headers = FastAPI(), json.loads((page / "headers.json").read_text())
+    offer = {"scheme": "bumblebee", "connected": True, "tokens": TOKENS, "seconds": 1.0}
+    listed = {"name": "sst2-tiny", "task": "text", "labels": list(model.plan.labels), "offers": [offer]}
+
+    @app.get("/v1/models")
+    def models() -> dict[str, object]:
+        return {"models": [listed]}
+
+    @app.get("/v1/models/sst2-tiny/public/program.json")
+    def program(scheme: str) -> Response:
+        assert scheme == "bumblebee"
+        return Response(model.program, media_type="application/json")
+
+    @app.websocket("/v1/two-party")
+    async def two_party(websocket: WebSocket) -> None:
+        offered = websocket.scope["subprotocols"]
+        await websocket.accept(offered[0] if offered else None)
+        await _relay(websocket, model.listener.port)
+
+    @app.get("/{name:path}")
+    def file(name: str) -> Response:
+        return FileResponse(page / (name or "index.html"), headers=headers)
+
+    return app
+
+
+async def _relay(websocket: WebSocket, port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def up() -> None:
+        while data := (await websocket.receive()).get("bytes"):
+            writer.write(data)
+            await writer.drain()
+
+    async def down() -> None:
+        while data := await reader.read(CHUNK):
+            await websocket.send_bytes(data)
+
+    tasks = [asyncio.create_task(each()) for each in (up, down)]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    writer.close()

@@ -1,0 +1,119 @@
+"""What the Rust client is tested with: programs of tiny models, the public parts and weights that belong to
+them, and texts with their answers. Writes tests/vectors/program when it is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from random_checkpoint import make_random_checkpoint
+
+from tacita import api
+from tacita.blocks.base import Norm
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint
+from tacita.front.embed import embed, tokenize
+from tacita.models.reference import reference
+from tacita.planning.program import program_of
+from tacita.planning.two_party import make_two_party_plan
+from tacita.planning.wish import Wish
+from tacita.plans.two_party.plan import TwoPartyPlan, counted, words_ring
+from tacita.protocol import public_part
+from tacita.two_party.count import CountTensors, Shape
+from tacita.two_party.integers import encode as integers
+from tacita.two_party.integers import weight_integers
+from tacita.two_party.program.encoding import encode
+
+FOLDER = Path(__file__).parents[1] / "vectors" / "program"
+CASES: Mapping[str, dict[str, Any]] = {
+    "gelu-pooler": {"activation": "gelu"},
+    "relu-mean": {"activation": "relu", "pooling": "mean"},
+}
+TEXTS = ("A fine film", "The plot is never boring, very good.")
+# what normalisers, pre-tokenisers and WordPiece treat in a way of their own
+HARD = (
+    "a film of quiet beauty",
+    "  Tabs\tand\nlines\r\n  ",
+    "Café naïve Ångström façade e\u0301",
+    "It's 3.5 % (or $4) -- isn't-it?!",
+    "電影很好 movie 映画",
+    "supercalifragilisticexpialidocious " + "x" * 101,
+    "[MASK] is a token, [CLS] too, [mask] is not",
+    "zero\u200bwidth soft\u00adhyphen \ufeff bell\x07 nul\x00 \ufffd",
+    "ＦＵＬＬ width ﬁ ligature İstanbul ẞ Σς",
+    "emoji 👍🏽 and “quotes” — dash… ¿qué? § © ™ ٣",
+    "\u00a0non\u2003breaking\u2028spaces",
+    "한국어 हिन्दी עִבְרִית العَرَبِيَّة ไทย",
+)
+
+
+class Norms(CountTensors):
+    """Lists the norms of a walk."""
+
+    def norm(self, x: Shape, norm: Norm, name: str) -> Shape:
+        self.norms = [*getattr(self, "norms", []), norm]
+        return super().norm(x, norm, name)
+
+
+def model_of(name: str) -> Checkpoint:
+    """Its weights in few digits, so that they are short."""
+    checkpoint = make_random_checkpoint(layers=1, **CASES[name])
+    tensors = {key: np.float16(tensor).astype(np.float64) for key, tensor in checkpoint.tensors.items()}
+    return replace(checkpoint, tensors=tensors)
+
+
+def vector_of(name: str) -> dict[str, Any]:
+    """One case."""
+    checkpoint = model_of(name)
+    plan = make_two_party_plan(checkpoint, Wish(tokens=16, texts=list(TEXTS)))
+    part = public_part.encode(public_part.public_part(plan, checkpoint))
+    weights = Weights(checkpoint.tensors)
+    return {
+        "program": encode(program_of(plan)).decode(),
+        "part": part.hex(),
+        "maps": [_map(plan, weights, maps) for maps in counted(plan).maps],
+        "norms": [[list(map(float, each)) for each in weights.norm(norm)] for norm in _norms(plan)],
+        "texts": [_asked(plan, checkpoint, text) for text in TEXTS],
+    }
+
+
+def _map(plan: TwoPartyPlan, weights: Weights, maps: Any) -> dict[str, Any]:
+    f = plan.formats
+    bias = integers(weights.stacked_bias(maps), f.fraction + f.weight)
+    return {"weights": weight_integers(weights, maps, f.weight).ravel().tolist(), "bias": bias.tolist()}
+
+
+def _norms(plan: TwoPartyPlan) -> list[Norm]:
+    ops = Norms(plan.formats, plan.bounds, plan.tokens)
+    assert plan.embedding is None or words_ring(plan)
+    plan.run(ops, (plan.tokens, plan.hidden))
+    return ops.norms
+
+
+def _asked(plan: TwoPartyPlan, checkpoint: Checkpoint, text: str) -> dict[str, Any]:
+    hidden, mask = embed(checkpoint, text, plan.tokens)
+    answer = reference(checkpoint, hidden, mask).trace["answer"]
+    return {
+        "text": text,
+        "ids": tokenize(checkpoint, text)[0],
+        "mask": mask.tolist(),
+        "input": integers(hidden, plan.formats.fraction).ravel().tolist(),
+        "answer": np.ravel(answer).tolist(),
+    }
+
+
+def tokens() -> list[dict[str, Any]]:
+    """Texts and their ids, of the default model's tokenizer."""
+    front = api.load()
+    return [{"text": text, "ids": tokenize(front, text)[0]} for text in HARD]
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for case in CASES:
+        (FOLDER / f"{case}.json").write_text(json.dumps(vector_of(case), separators=(",", ":")) + "\n")
+    (FOLDER / "tokens.json").write_text(json.dumps(tokens(), indent=1) + "\n")

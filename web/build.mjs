@@ -1,0 +1,25 @@
+// Bundles the page into a folder: node build.mjs FOLDER ENGINE.wasm; or, for tests in node, its threads' parts:
+// node build.mjs --parts FOLDER.
+import { copyFileSync, mkdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const source = join(dirname(fileURLToPath(import.meta.url)), "src");
+const usual = { bundle: true, format: "esm", target: "es2022", legalComments: "none", logLevel: "warning" };
+
+async function page(folder, engine) {
+  mkdirSync(folder, { recursive: true });
+  const entryPoints = ["page.ts", "worker.ts", "socket.ts", "style.css"].map((name) => join(source, name));
+  await build({ ...usual, entryPoints, outdir: folder, minify: true });
+  for (const name of ["index.html", "headers.json"]) copyFileSync(join(source, name), join(folder, name));
+  copyFileSync(engine, join(folder, "tacita.wasm"));
+}
+
+async function parts(folder) {
+  const entryPoints = ["engine.ts", "link.ts", "ring.ts", "session.ts", "words.ts"];
+  await build({ ...usual, entryPoints: entryPoints.map((name) => join(source, name)), outdir: folder, platform: "node" });
+}
+
+const [first, second] = process.argv.slice(2);
+await (first === "--parts" ? parts(second) : page(first, second));

@@ -1,0 +1,57 @@
+/** A session: two threads and what they say, behind three functions. */
+import { makeRing } from "./ring.js";
+import type { Dial, Dialled, Order, Told } from "./told.js";
+
+const RING_BYTES = 1 << 22;
+const ENGINE = "tacita.wasm";
+const PROTOCOL = "tacita.two-party";
+
+export interface Session {
+  ask(text: string): void;
+  end(): void;
+  /** At once, whatever is going on. */
+  stop(): void;
+}
+
+/** A WebSocket cannot carry headers: the access token goes as a subprotocol of its own. */
+export function protocolsOf(token: string): string[] {
+  return token ? [PROTOCOL, `tacita.bearer.${token}`] : [];
+}
+
+export function socketUrl(page: string, model: string): string {
+  const url = new URL("/v1/two-party", page);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  url.searchParams.set("model", model);
+  return url.href;
+}
+
+/** Opens a session. tell: called with everything that happens. */
+export function open(model: string, token: string, program: ArrayBuffer, tell: (told: Told) => void): Session {
+  const ring = makeRing(RING_BYTES);
+  const { port1, port2 } = new MessageChannel();
+  const worker = new Worker("worker.js", { type: "module" });
+  const socket = new Worker("socket.js", { type: "module" });
+  const order = (what: Order, transfer: Transferable[] = []): void => worker.postMessage(what, transfer);
+  const stop = (): void => {
+    worker.terminate();
+    socket.terminate();
+  };
+  let opened = false;
+  worker.addEventListener("message", ({ data }: MessageEvent<Told>) => tell(data));
+  worker.addEventListener("error", () => {
+    tell({ kind: "failed", message: "the engine cannot be loaded; reload the page", again: false });
+  });
+  socket.addEventListener("message", ({ data }: MessageEvent<Dialled>) => {
+    if (data.kind === "open") opened = true;
+    else if (!opened) {
+      stop();
+      const message = "the server does not let this page connect: is the access token right, the server full?";
+      tell({ kind: "failed", message, again: false });
+    }
+  });
+  const url = socketUrl(location.href, model);
+  const dial: Dial = { url, protocols: protocolsOf(token), ring, port: port1 };
+  socket.postMessage(dial, [port1]);
+  order({ kind: "open", ring, port: port2, engine: new URL(ENGINE, location.href).href, program }, [port2, program]);
+  return { ask: (text) => order({ kind: "ask", text }), end: () => order({ kind: "end" }), stop };
+}

@@ -1,0 +1,67 @@
+/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. */
+
+export interface Score {
+  readonly label: string;
+  readonly score: number;
+}
+
+export interface Answer {
+  readonly label: string | null;
+  readonly scores: readonly Score[];
+  readonly logits: readonly number[];
+  readonly warnings: readonly string[];
+}
+
+export interface Ready {
+  readonly kind: "ready";
+  readonly name: string;
+  readonly tokens: number;
+  readonly labels: readonly string[];
+}
+
+export interface Answered {
+  readonly kind: "answer";
+  readonly answer: Answer;
+  readonly sent: number;
+  readonly received: number;
+  readonly rounds: number;
+}
+
+/** again: whether the session goes on, since nothing was sent. */
+export interface Failed {
+  readonly kind: "failed";
+  readonly message: string;
+  readonly again: boolean;
+}
+
+export type Told =
+  | { readonly kind: "loaded"; readonly done: number; readonly total: number }
+  | { readonly kind: "node"; readonly name: string }
+  | Ready
+  | Answered
+  | Failed;
+
+/** From the page to the worker that computes. port: to the worker with the socket. */
+export type Order =
+  | {
+      readonly kind: "open";
+      readonly ring: SharedArrayBuffer;
+      readonly port: MessagePort;
+      readonly engine: string;
+      readonly program: ArrayBuffer;
+    }
+  | { readonly kind: "ask"; readonly text: string }
+  | { readonly kind: "end" };
+
+/** From the page to the worker with the socket. port: to the worker that computes. */
+export interface Dial {
+  readonly url: string;
+  readonly protocols: readonly string[];
+  readonly ring: SharedArrayBuffer;
+  readonly port: MessagePort;
+}
+
+/** From the worker that computes to the one with the socket: bytes to send, or that the ring has room again. */
+export type Out = ArrayBuffer | "room";
+
+export type Dialled = { readonly kind: "open" } | { readonly kind: "closed"; readonly code: number };

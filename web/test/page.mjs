@@ -1,0 +1,41 @@
+// Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
+// each text, and what the browser complained about.
+import { chromium } from "playwright-core";
+
+const [executablePath, url, ...texts] = process.argv.slice(2);
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); // tests may run as root
+const page = await browser.newPage();
+const complaints = [];
+page.on("console", (message) => {
+  if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+});
+page.on("pageerror", (error) => complaints.push(String(error)));
+await page.goto(url);
+
+const cells = (id) => page.locator(`#${id} tr`).evaluateAll((rows) => rows.map((r) => [...r.cells].map((c) => c.textContent)));
+
+async function asked(text) {
+  await page.getByLabel("Text", { exact: true }).fill(text);
+  await page.getByRole("button", { name: "Classify" }).click();
+  const over = page.locator("#ask[aria-busy=false]");
+  await over.waitFor({ timeout: 240_000 });
+  const [shown, status] = await Promise.all([page.locator("#result").isVisible(), page.getByRole("status").textContent()]);
+  if (!shown) return { status };
+  const [label, saw] = await Promise.all([page.locator("#label").textContent(), page.locator("#saw").textContent()]);
+  return { status, label, saw, scores: await cells("scores"), cost: await cells("cost") };
+}
+
+const answers = [];
+try {
+  await page.locator("#model option").first().waitFor({ state: "attached", timeout: 30_000 });
+  for (const text of texts) answers.push(await asked(text));
+} catch (error) {
+  complaints.push(String(error));
+}
+const unnamed = await page.evaluate(() =>
+  [...document.querySelectorAll("input, select, textarea, progress")].filter(
+    (e) => !e.labels?.length && !e.ariaLabel,
+  ).map((e) => e.id),
+);
+console.log(JSON.stringify({ answers, complaints, unnamed }));
+await browser.close();

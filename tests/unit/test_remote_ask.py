@@ -67,6 +67,16 @@ def test_one_call_answers_a_text(fake: Fake, tmp_path: Path) -> None:
     assert fake.count("DELETE", "requests/") == 3, "what was fetched is removed at the server"
 
 
+def test_a_service_without_await_works_where_a_loop_runs_and_closes_twice(fake: Fake, tmp_path: Path) -> None:
+    async def notebook() -> None:
+        service = connected(fake, tmp_path / "data")
+        assert service.models().models
+        service.close()
+        service.close()
+
+    asyncio.run(notebook())
+
+
 def test_keys_and_public_part_are_used_by_the_next_process(fake: Fake, tmp_path: Path) -> None:
     for _ in range(2):
         with connected(fake, tmp_path / "data") as service:

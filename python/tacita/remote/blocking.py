@@ -33,8 +33,11 @@ class Service:
 
     def close(self) -> None:
         """Hangs up. Keys stay on this machine and at the server."""
-        if not self._loop.closed:
+        if self._loop.closed:
+            return
+        try:
             self._loop.run(self._inner.close())
+        finally:
             self._loop.close()
 
     @property

@@ -9,6 +9,7 @@
 #   make two-party  the same for the two-party mode
 #   make web     the page of the two-party client, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
+#   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -50,7 +51,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 
 .DELETE_ON_ERROR:
 .PHONY: setup demo demo-service wheel test test-rust test-python lint lint-rust lint-python bench figures
-.PHONY: two-party fuzz fmt clean help wasm web
+.PHONY: two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -85,6 +86,11 @@ $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	touch $@
 
 wheel: $(WHEEL)
+
+# As root, on Debian: what the page is built with, and the browser that its test drives.
+setup-browser:
+	apt-get install --yes --no-install-recommends chromium nodejs npm
+	command -v rustup >/dev/null && rustup target add $(WASM_TARGET)
 
 wasm: $(WASM)
 

@@ -196,6 +196,8 @@ def test_steps_reveal_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     insecure, wish = ["--work", work, "--allow-insecure"], ["--reveal", "token", "--gap", "0.05"]
     ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
     assert main(["plan", *model, "--work", work, *ring, *wish]) == 0
+    assert main(["plan", "show", str(tmp_path / "work" / "plan.json")]) == 0
+    assert "the likeliest token alone, of logits 0.05 apart" in capsys.readouterr().out
     assert main(["publish", *model, "--work", work, "--planned", "--output", public]) == 0
     assert main(["keygen", "--public", public, *insecure]) == 0
     assert main(["encrypt", ASKED[0], "--public", public, *insecure]) == 0

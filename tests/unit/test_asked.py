@@ -30,7 +30,7 @@ OPTIONS = {
     "classify": FOR_A_PLAN - NOT_FOR_TEXTS_AT_HAND,
     "accuracy": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset", "--texts"},
     "demo": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset"},
-    "serve": {"--model", "--pooling", "--scheme", "--tokens", "--texts"},
+    "serve": {"--model", "--pooling", "--scheme", "--tokens", "--texts", "--preset"},
 }
 
 

@@ -101,7 +101,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
     def offer(scheme: str, batch: int, seconds: float, keygen: float = 0.0, keys: int = 0) -> Offer:
         found = {"scheme": scheme, "plan": PLAN, "connected": False, "tokens": 16, "batch": batch}
-        return Offer(**found, seconds=seconds, keygen_seconds=keygen, keys_bytes=keys)  # type: ignore[arg-type]
+        once = {"keygen_seconds": keygen, "keys_bytes": keys}
+        return Offer.model_validate({**found, **once, "seconds": seconds})
 
     offers = (offer("thor", 1, 10.0, 10.0), offer("arion", 100, 60.0, 20.0), offer("bumblebee", 1, 12.0))
     model = Model(name="one", task="text", labels=("a", "b"), offers=offers)

@@ -34,7 +34,7 @@ class Target:
 
     url: str
     host: str
-    token: str
+    token: str | None
     context: ssl.SSLContext | None
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ async def _session(
 async def _connected(target: Target, silence: float) -> ClientConnection:
     return await Direct(
         target.url,
-        additional_headers={"Authorization": f"Bearer {target.token}"},
+        additional_headers={"Authorization": f"Bearer {target.token}"} if target.token else {},
         user_agent_header=f"tacita/{__version__}",
         compression=None,
         open_timeout=min(CONNECTING, silence),

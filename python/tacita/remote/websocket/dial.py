@@ -36,13 +36,14 @@ class CarriedParty(Party):
 def dial(
     url: str,
     *,
-    token: str,
+    token: str | None,
     ssl_context: ssl.SSLContext | None = None,
     insecure_plain: bool = False,
     timeout: float = TIMEOUT,
     threads: int = 0,
 ) -> Party:
-    """Connects as the client. url: wss:// or https://, with the model in its query.
+    """Connects as the client. url: wss:// or https://, with the model in its query. token: None for a server
+    that asks for none.
 
     ssl_context: whom to trust, by default whom the system does. insecure_plain: ws:// and http:// as well, by
     which whoever is on the way reads the token and every message. timeout: seconds of silence after which the
@@ -61,7 +62,7 @@ def dial(
         raise
 
 
-def _target(url: str, token: str, context: ssl.SSLContext | None, *, insecure_plain: bool) -> Target:
+def _target(url: str, token: str | None, context: ssl.SSLContext | None, *, insecure_plain: bool) -> Target:
     """Checks what the caller gave; neither the token nor anything beside the host is repeated in errors."""
     try:
         parts = urlsplit(url)
@@ -76,7 +77,7 @@ def _target(url: str, token: str, context: ssl.SSLContext | None, *, insecure_pl
             f"connect: {host} would be asked without TLS, and the token sent in the clear",
             hint="use https:// or, on a machine of your own, ask for a plain connection by name",
         )
-    if not TOKEN.fullmatch(token):
+    if token is not None and not TOKEN.fullmatch(token):
         raise InputError(
             "connect: the token is no text of printable characters", hint="see how it was stored"
         )

@@ -1,5 +1,5 @@
-//! What profiles read their seconds from. WebAssembly without a host's help has no clock: there operations are
-//! counted with all but their seconds, which are 0, and pages measure time themselves.
+//! What profiles read their seconds from. WebAssembly without a host's help has no clock: there operations
+//! are counted with all but their seconds, which are 0, and pages measure time themselves.
 use std::time::Duration;
 
 /// A point in time, on the wall and of the process.

@@ -8,7 +8,10 @@
 //! Single-threaded: parallelism over limbs is the caller's.
 
 // What only the vector paths use, where there are none.
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports, unused_variables))]
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, unused_variables)
+)]
 
 mod ahead;
 mod aligned;

@@ -10,8 +10,8 @@ const MAGIC: &[u8; 10] = b"TACITA-PP\0";
 const HEAD: usize = 28;
 const WHAT: &str = "public part of the model";
 
-/// The part of a plan that publishes its embedding. Its tables stay as they were sent, so that a page does not
-/// hold them twice.
+/// The part of a plan that publishes its embedding. Its tables stay as they were sent, so that a page does
+/// not hold them twice.
 #[derive(Debug)]
 pub struct PublicPart {
     data: Vec<u8>,

@@ -66,8 +66,10 @@ fn steps_with_other_numbers_are_refused() {
         r#"{"gelu":{"ring":64,"fraction":18,"to":1,"range":4294967295,"form":"abs4"}}"#,
         r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":3,"form":"seg4"}}"#,
         r#"{"silu":{"ring":64,"fraction":18,"to":64,"range":0,"form":"abs8"}}"#,
-        r#"{"norm":{"ring":64,"fraction":18,"to":64,"finer":18,"centred":true,"bound":1e308,"least":1e-308,"gamma":1e308,"epsilon":0.0}}"#,
-        r#"{"norm":{"ring":64,"fraction":18,"to":64,"finer":18,"centred":true,"bound":-1.0,"least":1.0,"gamma":1.0,"epsilon":0.0}}"#,
+        r#"{"norm":{"ring":64,"fraction":18,"to":64,"finer":18,"centred":true,
+            "bound":1e308,"least":1e-308,"gamma":1e308,"epsilon":0.0}}"#,
+        r#"{"norm":{"ring":64,"fraction":18,"to":64,"finer":18,"centred":true,
+            "bound":-1.0,"least":1.0,"gamma":1.0,"epsilon":0.0}}"#,
         r#"{"send":{}}"#,
     ] {
         fails(&single(what));

@@ -50,8 +50,20 @@ def run(script: Path, *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def build_parts(folder: Path) -> None:
+    subprocess.run([str(NODE), str(ROOT / "web" / "build.mjs"), "--parts", str(folder)], check=True)
+
+
+def test_the_parts_that_need_no_browser(tmp_path: Path) -> None:
+    build_parts(tmp_path)
+    command = [str(NODE), "--test", str(TESTS / "parts.test.mjs")]
+    named = {**os.environ, "TACITA_PARTS": str(tmp_path)}
+    done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_its_threads_answer_like_the_model(model: Any, tmp_path: Path) -> None:
-    subprocess.run([str(NODE), str(ROOT / "web" / "build.mjs"), "--parts", str(tmp_path)], check=True)
+    build_parts(tmp_path)
     (tmp_path / "program.json").write_bytes(model.program)
     port = model.listener.port
     told = run(TESTS / "ask.mjs", tmp_path, ENGINE, tmp_path / "program.json", port, *TEXTS, TOO_LONG)

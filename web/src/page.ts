@@ -70,6 +70,9 @@ function told(event: Told): void {
       break;
     case "failed":
       over(event.message, event.again);
+      break;
+    case "closed":
+      if (!button.disabled) leave(); // between two texts: the next one connects again
   }
 }
 

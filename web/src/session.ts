@@ -13,9 +13,13 @@ export interface Session {
   stop(): void;
 }
 
-/** A WebSocket cannot carry headers: the access token goes as a subprotocol of its own. */
+/** A WebSocket of a page cannot carry headers: the access token goes as a subprotocol of its own, in base64url,
+ * since names of subprotocols have few characters. The server chooses the other one. */
 export function protocolsOf(token: string): string[] {
-  return token ? [PROTOCOL, `tacita.bearer.${token}`] : [];
+  if (!token) return [];
+  const coded = btoa(String.fromCharCode(...new TextEncoder().encode(token)));
+  const safe = coded.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return [PROTOCOL, `tacita.bearer.${safe}`];
 }
 
 export function socketUrl(page: string, model: string): string {
@@ -37,13 +41,18 @@ export function open(model: string, token: string, program: ArrayBuffer, tell: (
     socket.terminate();
   };
   let opened = false;
-  worker.addEventListener("message", ({ data }: MessageEvent<Told>) => tell(data));
+  let ended = false;
+  worker.addEventListener("message", ({ data }: MessageEvent<Told>) => {
+    if (!ended) tell(data);
+  });
   worker.addEventListener("error", () => {
     tell({ kind: "failed", message: "the engine cannot be loaded; reload the page", again: false });
   });
   socket.addEventListener("message", ({ data }: MessageEvent<Dialled>) => {
     if (data.kind === "open") opened = true;
-    else if (!opened) {
+    else if (ended) stop();
+    else if (opened) tell({ kind: "closed" });
+    else {
       stop();
       const message = "the server does not let this page connect: is the access token right, the server full?";
       tell({ kind: "failed", message, again: false });
@@ -53,5 +62,9 @@ export function open(model: string, token: string, program: ArrayBuffer, tell: (
   const dial: Dial = { url, protocols: protocolsOf(token), ring, port: port1 };
   socket.postMessage(dial, [port1]);
   order({ kind: "open", ring, port: port2, engine: new URL(ENGINE, location.href).href, program }, [port2, program]);
-  return { ask: (text) => order({ kind: "ask", text }), end: () => order({ kind: "end" }), stop };
+  const end = (): void => {
+    ended = true;
+    order({ kind: "end" });
+  };
+  return { ask: (text) => order({ kind: "ask", text }), end, stop };
 }

@@ -1,4 +1,5 @@
-/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. */
+/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. "closed": the connection
+ * is, which the engine tells too if it was computing. */
 
 export interface Score {
   readonly label: string;
@@ -39,7 +40,8 @@ export type Told =
   | { readonly kind: "node"; readonly name: string }
   | Ready
   | Answered
-  | Failed;
+  | Failed
+  | { readonly kind: "closed" };
 
 /** From the page to the worker that computes. port: to the worker with the socket. */
 export type Order =

@@ -73,7 +73,23 @@ impl Modulus {
     /// a * b mod p for any a, b.
     #[inline]
     pub fn mul(&self, a: u64, b: u64) -> u64 {
+        // WebAssembly has neither products of 128 bits nor their division.
+        #[cfg(target_family = "wasm")]
+        if a < self.p && b < self.p {
+            return self.mul_by_quotient(a, b);
+        }
         (u128::from(a) * u128::from(b) % u128::from(self.p)) as u64
+    }
+
+    /// The same for a, b < p. The quotient is below 2^50, so that doubles find it but for one: the remainder
+    /// lies in (-p, 2p).
+    #[cfg(any(test, target_family = "wasm"))]
+    #[inline]
+    fn mul_by_quotient(&self, a: u64, b: u64) -> u64 {
+        let quotient = (a as f64 * b as f64 * self.inv) as i64;
+        let remainder = a.wrapping_mul(b) as i64;
+        let remainder = remainder.wrapping_sub(quotient.wrapping_mul(self.p as i64));
+        self.add_if_negative(self.add_if_negative(remainder) - self.p as i64) as u64
     }
 
     /// base^exponent mod p.
@@ -171,6 +187,27 @@ mod tests {
         }
         assert_eq!(m.sub(3, 5), m.p() - 2);
         assert_eq!(m.from_i64(-1), m.p() - 1);
+    }
+
+    #[test]
+    fn products_by_doubles_are_those_of_a_division() {
+        for p in [1_125_899_906_842_597, 1_048_583, 281_474_976_710_597] {
+            let m = Modulus::new(p).unwrap();
+            let mut x = 1u64;
+            let mut next = || {
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (x >> 14) % p
+            };
+            let edges = [0, 1, 2, p / 2, p / 2 + 1, p - 2, p - 1];
+            let values: Vec<u64> = edges.into_iter().chain((0..500).map(|_| next())).collect();
+            for &a in &values {
+                for &b in values.iter().chain(&[m.inv(a.max(1))]) {
+                    assert_eq!(m.mul_by_quotient(a, b), m.mul(a, b), "{a} * {b} mod {p}");
+                }
+            }
+        }
     }
 
     #[test]

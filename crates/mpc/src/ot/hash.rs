@@ -10,16 +10,15 @@
 //! another (ideal cipher). Keys are blocks of AES in counter mode under a public seed of the session, which
 //! both parties' base transfers make unpredictable before it begins ([`super::base::BaseKeys`]). No tweak:
 //! under one key every input is another block of a COT that is used once.
+use super::cipher::Cipher;
 #[cfg(target_arch = "x86_64")]
 use super::vaes::{self, Keys};
 use crate::Role;
-use aes::cipher::{BlockEncrypt, KeyInit};
-use aes::{Aes128Enc, Block};
 
 /// Hashes that one key serves at most: a key schedule costs about as much as 16 of them.
 pub(super) const MOST: usize = 1024;
 
-/// Blocks hashed at once: enough to fill the AES pipeline, few enough for the registers and the stack.
+/// Blocks hashed at once.
 const BATCH: usize = 16;
 
 /// What keys are for: streams of different keys.
@@ -34,7 +33,7 @@ pub(super) enum Purpose {
 }
 
 /// The keys of one direction and purpose.
-pub(super) struct HashKeys(Aes128Enc);
+pub(super) struct HashKeys(Cipher);
 
 impl HashKeys {
     /// Those of the direction in which `sender` sends. `session`: public, equal at both parties, of this
@@ -45,14 +44,14 @@ impl HashKeys {
         hasher.update(&[u8::from(sender == Role::Server), purpose as u8]);
         let mut seed = [0; 16];
         hasher.finalize_xof().fill(&mut seed);
-        Self(Aes128Enc::new(&seed.into()))
+        Self(Cipher::new(u128::from_le_bytes(seed)))
     }
 
     /// The hash with this number.
     pub(super) fn at(&self, number: u64) -> Hash {
-        let mut key = Block::from(u128::from(number).to_le_bytes());
-        self.0.encrypt_block(&mut key);
-        Hash::new(key.into())
+        let mut key = [u128::from(number)];
+        self.0.encrypt(&mut key);
+        Hash::new(key[0].to_le_bytes())
     }
 }
 
@@ -61,7 +60,7 @@ impl HashKeys {
 pub(super) enum Hash {
     #[cfg(target_arch = "x86_64")]
     Fast(Keys),
-    Portable(Aes128Enc),
+    Portable(Cipher),
 }
 
 /// sigma(l, r) = (l + r, l); sigma(x) + x is a permutation too.
@@ -75,7 +74,7 @@ impl Hash {
         if let Some(keys) = Keys::new(u128::from_le_bytes(key)) {
             return Self::Fast(keys);
         }
-        Self::Portable(Aes128Enc::new(&key.into()))
+        Self::Portable(Cipher::new(u128::from_le_bytes(key)))
     }
 
     /// Replaces every block by its hash.
@@ -99,22 +98,22 @@ impl Hash {
     }
 }
 
-fn hash_portable(pi: &Aes128Enc, blocks: &mut [u128]) {
+fn hash_portable(pi: &Cipher, blocks: &mut [u128]) {
     for batch in blocks.chunks_mut(BATCH) {
-        let mut image = [Block::default(); BATCH];
+        let mut image = [0; BATCH];
         let image = &mut image[..batch.len()];
         for (out, x) in image.iter_mut().zip(batch.iter_mut()) {
             *x = sigma(*x);
-            *out = x.to_le_bytes().into();
+            *out = *x;
         }
-        pi.encrypt_blocks(image);
+        pi.encrypt(image);
         for (x, y) in batch.iter_mut().zip(image) {
-            *x ^= u128::from_le_bytes((*y).into());
+            *x ^= *y;
         }
     }
 }
 
-fn expand_portable(pi: &Aes128Enc, low: &mut [u128], high: &mut [u128]) -> u128 {
+fn expand_portable(pi: &Cipher, low: &mut [u128], high: &mut [u128]) -> u128 {
     high.copy_from_slice(low);
     hash_portable(pi, low);
     low.iter().zip(high).fold(0, |sum, (l, h)| {
@@ -126,11 +125,13 @@ fn expand_portable(pi: &Aes128Enc, low: &mut [u128], high: &mut [u128]) -> u128 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aes::cipher::{BlockEncrypt, KeyInit};
+    use aes::{Aes128Enc, Block};
 
     const KEY: [u8; 16] = *b"any key will do.";
 
-    fn portable() -> Aes128Enc {
-        Aes128Enc::new(&KEY.into())
+    fn portable() -> Cipher {
+        Cipher::new(u128::from_le_bytes(KEY))
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
                 let (l, r) = ((x >> 64) as u64, x as u64);
                 let s = (u128::from(l ^ r) << 64) | u128::from(l);
                 let mut block = Block::from(s.to_le_bytes());
-                portable().encrypt_block(&mut block);
+                Aes128Enc::new(&KEY.into()).encrypt_block(&mut block);
                 assert_eq!(h, u128::from_le_bytes(block.into()) ^ s);
             }
         }

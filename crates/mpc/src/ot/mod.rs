@@ -7,6 +7,7 @@
 //! receiver in the other; `docs/decisions/0009-oblivious-transfer.md` argues the parameters.
 mod base;
 pub mod bench;
+mod cipher;
 mod correlated;
 #[cfg(any(test, feature = "fuzzing"))]
 mod dealer;
@@ -19,6 +20,8 @@ mod lookup;
 mod multiples;
 mod pads;
 mod plan;
+#[cfg(any(test, target_family = "wasm"))]
+mod plane;
 mod pool;
 mod pprf;
 mod prg;
@@ -26,6 +29,8 @@ mod receiver;
 mod room;
 mod sender;
 mod several;
+#[cfg(any(test, target_family = "wasm"))]
+mod sliced;
 mod softspoken;
 #[cfg(test)]
 mod transcripts;

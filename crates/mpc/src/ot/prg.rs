@@ -1,39 +1,28 @@
 //! AES-128 in counter mode: the streams that seeds of 128 bits stand for, and public words below a bound.
+use super::cipher::Cipher;
 #[cfg(target_arch = "x86_64")]
 use super::vaes::{self, Keys};
-use aes::cipher::{BlockEncrypt, KeyInit};
-use aes::{Aes128Enc, Block};
-
-/// Blocks encrypted at once.
-const BATCH: usize = 16;
 
 /// An endless stream of blocks.
 pub(super) struct Stream {
-    cipher: Aes128Enc,
+    cipher: Cipher,
     counter: u128,
 }
 
 impl Stream {
     /// The stream of this seed, from its start. A secret seed must be used for one stream only.
     pub(super) fn new(seed: u128) -> Self {
-        let cipher = Aes128Enc::new(&seed.to_le_bytes().into());
+        let cipher = Cipher::new(seed);
         Self { cipher, counter: 0 }
     }
 
     /// The next blocks.
     pub(super) fn fill(&mut self, out: &mut [u128]) {
-        for batch in out.chunks_mut(BATCH) {
-            let mut blocks = [Block::default(); BATCH];
-            let blocks = &mut blocks[..batch.len()];
-            for block in blocks.iter_mut() {
-                *block = self.counter.to_le_bytes().into();
-                self.counter += 1;
-            }
-            self.cipher.encrypt_blocks(blocks);
-            for (word, block) in batch.iter_mut().zip(blocks) {
-                *word = u128::from_le_bytes((*block).into());
-            }
+        for word in out.iter_mut() {
+            *word = self.counter;
+            self.counter += 1;
         }
+        self.cipher.encrypt(out);
     }
 }
 

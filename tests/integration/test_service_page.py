@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from tacita.data import WEB
 from tacita.measure.service.started import PATIENCE, Started, started
@@ -49,6 +53,20 @@ def test_the_root_is_the_page_or_the_api(server: Started) -> None:
         assert "unsafe-inline" not in found.headers["content-security-policy"]
     for name in ("headers.json", "other.js", "..%2fdata%2f__init__.py"):
         assert httpx2.get(f"{server.url}/{name}").status_code == 404
+
+
+def test_a_page_shows_its_token_as_a_subprotocol(server: Started, tmp_path: Path) -> None:
+    """Whoever shows one is that client, also where anybody is answered."""
+    url = f"ws{server.url.removeprefix('http')}/v1/two-party?model=sst2-tiny"
+
+    def upgraded(token: str) -> str | None:
+        named = "tacita.bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+        with connect(url, subprotocols=[Subprotocol("tacita.two-party"), Subprotocol(named)]) as socket:
+            return socket.subprotocol
+
+    assert upgraded(server.token("page")) == "tacita.two-party"
+    with pytest.raises(InvalidStatus, match="401"):
+        upgraded("tacita_" + "x" * 43)
 
 
 @pytest.mark.skipif(NODE is None or not (WEB / "index.html").is_file(), reason="node, or the page: make web")

@@ -6,6 +6,7 @@ guessing (which 256 bits make hopeless) costs the guesser and not the server.
 
 from __future__ import annotations
 
+import base64
 import math
 from typing import Annotated
 
@@ -73,11 +74,19 @@ def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
 
 def _shown(connection: HTTPConnection) -> str:
     """What stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for a
-    WebSocket, and name the token among its subprotocols."""
+    WebSocket, and name the token among its subprotocols, in base64url without padding."""
     for name in connection.scope.get("subprotocols", ()):
         if name.startswith(SUBPROTOCOL):
-            return f"Bearer {name.removeprefix(SUBPROTOCOL)}"
+            return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
     return connection.headers.get("authorization", "")
+
+
+def _decoded(text: str) -> str:
+    """A token; a text that is none where it is not base64url."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+    except ValueError:
+        return "none"
 
 
 def _require_rate(service: Service, name: str, per_minute: int) -> None:

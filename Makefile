@@ -1,6 +1,7 @@
 # Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv.
 # Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
+#   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels
 #   make lint    formatting, types, import rules, clippy
 #   make bench   engine figures, as JSON
@@ -8,6 +9,7 @@
 #   make two-party  the same for the two-party mode
 #   make web     the page of the two-party client, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
+#   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -48,8 +50,8 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo wheel test test-rust test-python lint lint-rust lint-python bench figures two-party fuzz
-.PHONY: fmt clean help wasm web
+.PHONY: setup demo demo-service wheel test test-rust test-python lint lint-rust lint-python bench figures
+.PHONY: two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -74,6 +76,9 @@ $(NATIVE): $(DEPS) $(RUST_SOURCES) pyproject.toml
 demo: setup
 	$(BIN)/tacita demo
 
+demo-service: setup
+	$(BIN)/tacita demo-service
+
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	rm -rf $(WHEELS)
@@ -81,6 +86,11 @@ $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	touch $@
 
 wheel: $(WHEEL)
+
+# As root, on Debian: what the page is built with, and the browser that its test drives.
+setup-browser:
+	apt-get install --yes --no-install-recommends chromium nodejs npm
+	command -v rustup >/dev/null && rustup target add $(WASM_TARGET)
 
 wasm: $(WASM)
 

@@ -1,5 +1,5 @@
 """Shared test settings: test folders can import each other's helpers, and nothing that this user keeps in a
-cache (prices of the machine, public parts) is read or written."""
+cache (prices of the machine, public parts) or as data (keys at services) is read or written."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ sys.path.insert(0, str(Path(__file__).parent / "unit"))
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield

@@ -6,7 +6,8 @@ decrypts.
 >>> plan.labels
 ('negative', 'positive')
 
-`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step.
+`tacita.classify("a fine film")` answers in one line (`tacita.ask`); `tacita.api` goes step by step, and
+`tacita.connect("https://host:8443", token=token).classify("a fine film")` asks a server (`tacita.remote`).
 Importing this takes a tenth of a second: what a name needs is imported when the name is first used.
 """
 
@@ -22,8 +23,10 @@ from tacita.version import __version__
 if TYPE_CHECKING:
     from tacita.api import Answer, Client, Server, Wish, load, plan, publish
     from tacita.ask import answer, classify, embed, fill, search, tag
+    from tacita.cluster.many import classify_many
     from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
+    from tacita.remote.connect import connect, connect_async
 
 __all__ = [
     "Answer",
@@ -34,6 +37,9 @@ __all__ = [
     "__version__",
     "answer",
     "classify",
+    "classify_many",
+    "connect",
+    "connect_async",
     "embed",
     "errors",
     "fill",
@@ -48,7 +54,9 @@ __all__ = [
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
+_HOMES |= {"classify_many": "tacita.cluster.many"}
 _HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
+_HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
 
 
 def __getattr__(name: str) -> Any:

@@ -383,6 +383,9 @@ class TwoParty:
         threads: int = 0,
     ) -> TwoParty:
         """Connects as the client. Needs one of ca (a PEM file), fingerprint (SHA-256), insecure_plain."""
+    @staticmethod
+    def over_socket(fd: int, *, client: bool, timeout: float, threads: int | None) -> TwoParty:
+        """Over a connected Unix stream socket, of which it keeps a descriptor of its own."""
     @property
     def is_client(self) -> bool: ...
     @property

@@ -1,8 +1,8 @@
 """Every command shown in a block of README and guides runs, in order, on a small model and a toy ring.
 
-What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain; the
-five steps are encrypted; `serve` runs beside the commands after it, on a free port. Commands within a
-sentence or a table take minutes, or names of the reader's own: of those the options must exist.
+What is shown is kept; tokens, preset, model and calibration are made small. `classify` runs on plain, with
+`--ray` encrypted as the five steps are; `serve` runs beside the commands after it, on a free port. Commands
+within a sentence or a table take minutes, or names of the reader's own: of those the options must exist.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ pytest.importorskip("tacita._native", reason="the native engine is not built: ma
 pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[2]
-PORTS = ("7007", "7008")  # of the commands that are shown
+PORTS = ("7007", "7008", "8443")  # of the commands that are shown
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
+CONTINUED = re.compile(r" \\\n +")
 INLINE = re.compile(r"`tacita ([^`]*)`")
 TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet beauty", "some text", "very bad"]
 CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
@@ -48,7 +49,7 @@ ASKING = {"classify", "search", *KINDS}
 
 
 def shown(page: Path) -> list[str]:
-    return COMMAND.findall(page.read_text(encoding="utf-8"))
+    return COMMAND.findall(CONTINUED.sub(" ", page.read_text(encoding="utf-8")))
 
 
 PAGES = [
@@ -77,6 +78,7 @@ def test_commands_run(
     page: Path, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     for name in ("texts.txt", "docs.txt"):
         (tmp_path / name).write_text("\n".join(TEXTS))
     pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
@@ -138,7 +140,10 @@ def small(words: list[str], model: Path) -> list[str]:
     """The command with its size options replaced; the shipped decoder is small as it is, but for the ring."""
     written = {"generate", DEFAULT_DECODER.name} & set(words)
     if written and "--scheme" in words:
-        return [*words, "--preset", "insecure_toy_n11", "--allow-insecure"]
+        ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
+        return [*words, "--preset", f"insecure_toy_{ring}", "--allow-insecure"]
+    if any(word.startswith("https://") for word in words):
+        return [*words, "--allow-insecure"]
     if words[:2] == ["plan", "show"] or "--connect" in words or written:
         return words
     values = {
@@ -147,9 +152,11 @@ def small(words: list[str], model: Path) -> list[str]:
         "--model": str(model),
         "--texts": "calibration.txt",
     }
-    if words[0] in ASKING:
+    if words[0] in ASKING and "--ray" not in words:  # which spreads what is encrypted
         values["--backend"] = "plain"
     known = options(words[0])
+    if words[0] == "serve" and "--https" not in words:
+        known -= {"--preset", "--allow-insecure"}
     flags = [flag for flag in ["--allow-insecure"] if flag in known]
     added = [word for name, value in values.items() if name in known for word in (name, value)]
     return [*without(words, values), *added, *flags]

@@ -20,9 +20,9 @@ TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]
 TOY = ["--preset", "insecure_toy_n10", "--tokens", "16"]
 FOR_A_PLAN = {
     *("--model", "--pooling", "--scheme", "--inputs", "--objective", "--tokens", "--preset"),
-    *("--packing", "--functions", "--texts", "--prices", "--link"),
+    *("--packing", "--functions", "--texts", "--prices", "--link", "--reveal", "--gap"),
 }
-NOT_FOR_TEXTS_AT_HAND = {"--inputs", "--prices"}
+NOT_FOR_TEXTS_AT_HAND = {"--inputs", "--prices", "--reveal", "--gap"}
 OPTIONS = {
     "plan": FOR_A_PLAN,
     "publish": FOR_A_PLAN,
@@ -30,7 +30,7 @@ OPTIONS = {
     "classify": FOR_A_PLAN - NOT_FOR_TEXTS_AT_HAND,
     "accuracy": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset", "--texts"},
     "demo": {"--model", "--pooling", "--scheme", "--packing", "--tokens", "--preset"},
-    "serve": {"--model", "--pooling", "--scheme", "--tokens", "--texts"},
+    "serve": {"--model", "--pooling", "--scheme", "--tokens", "--texts", "--preset"},
 }
 
 

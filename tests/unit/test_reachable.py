@@ -14,6 +14,8 @@ ALONE = {
     "tacita.measure.two_party.cases.catalogue": "`bench two-party` names it in its orders to its two "
     "processes",
     "tacita.measure.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
+    "tacita.service.workers.__main__": "the service starts it as a process that evaluates",
+    "tacita.service.two_party.process": "the service starts it as a process of sessions",
 }
 
 

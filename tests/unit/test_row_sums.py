@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacita.approx.exponentials.softmax import ROOM
 from tacita.approx.inverses.constant import fit
-from tacita.approx.softmax import ROOM
 from tacita.packings.multidiagonal.layout import Features
 from tacita.packings.multidiagonal.row_sums import ENCODED, RowSums
 from tacita.slots.plain import PlainBackend, PlainCt, Values

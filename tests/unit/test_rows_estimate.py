@@ -8,8 +8,8 @@ import tiny
 from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 
+from tacita.approx.exponentials.softmax import exact
 from tacita.approx.row_estimate import RowEstimate
-from tacita.approx.softmax import exact
 from tacita.calibrate.calibrate import Calibration, calibrate
 from tacita.calibrate.row_estimates import RowSamples, estimator
 from tacita.calibrate.temper import tempered

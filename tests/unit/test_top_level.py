@@ -21,6 +21,9 @@ NAMES = {
     *(
         "answer",
         "classify",
+        "classify_many",
+        "connect",
+        "connect_async",
         "embed",
         "errors",
         "fill",

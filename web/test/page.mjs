@@ -1,5 +1,5 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
-// each text, and what the browser complained about.
+// each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -35,6 +35,7 @@ try {
 } catch (error) {
   complaints.push(String(error));
 }
+if (process.env.SCREENSHOT) await page.screenshot({ path: process.env.SCREENSHOT, fullPage: true });
 const unnamed = await page.evaluate(() =>
   [...document.querySelectorAll("input, select, textarea, progress")].filter(
     (e) => !e.labels?.length && !e.ariaLabel,

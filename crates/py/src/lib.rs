@@ -25,6 +25,7 @@ mod two_party_connect;
 mod two_party_linear;
 mod two_party_link;
 mod two_party_listener;
+mod two_party_local;
 mod two_party_nonlinear;
 mod two_party_prepared;
 mod two_party_products;

@@ -1,4 +1,4 @@
-"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU and softmax, one file each.
+"""Polynomial approximations of exp, 1/x, 1/sqrt, GELU, tanh, ReLU, softmax and comparisons, one file each.
 
     spec = gelu.fit((-8.0, 8.0), error=1e-3)  # calibrated interval -> frozen Spec, stored in the plan as JSON
     y = spec.evaluate(be, ct)                 # on any Backend
@@ -11,9 +11,8 @@
 models. `from_dict` rebuilds any Spec. All kinds are imported here, so that they are registered.
 """
 
-from tacita.approx import softmax
 from tacita.approx.activations import gelu, relu, tanh
-from tacita.approx.exponentials import exp, power
+from tacita.approx.exponentials import exp, power, softmax
 from tacita.approx.fit import FitError
 from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec, choose, free_depth, from_dict, pareto

@@ -14,6 +14,8 @@ from tacita.cli.bench import engine as bench
 from tacita.cli.console import err, fail
 from tacita.cli.plans import estimate, publish
 from tacita.cli.plans import plan as plan_command
+from tacita.cli.service import demo as demo_service
+from tacita.cli.service import keys, token
 from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
 from tacita.cli.tasks import answer, embed, fill, generate, search, tag
 from tacita.cli.two_party import serve
@@ -39,6 +41,9 @@ app.command("encrypt")(encrypt.run)
 app.command("evaluate")(evaluate.run)
 app.command("decrypt")(decrypt.run)
 app.command("serve")(serve.run)
+app.add_typer(token.app, name="token")
+app.command("demo-service")(demo_service.run)
+app.add_typer(keys.app, name="keys")
 app.command("estimate")(estimate.run)
 app.command("accuracy")(accuracy.run)
 app.add_typer(bench.app, name="bench")

@@ -22,7 +22,7 @@ from typing import Any
 from tacita.checkpoint import Checkpoint
 from tacita.cli import options
 from tacita.cli.options import PoolingName, load_model, read_prices, read_texts
-from tacita.planning.wish import Wish
+from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.link import link_of
 
 ASKED = "asked"  # the parameter that the options stand for
@@ -63,6 +63,8 @@ SHARED: Mapping[str, Shared] = {
     "calibration": Shared(options.Texts, None, "texts", read_texts),
     "prices": Shared(options.Prices, None, "prices", read_prices),
     "begin": Shared(options.Begin, "", "begin"),
+    "reveal": Shared(options.Reveal, None, "reveal", lambda given: given.value if given else LOGITS),
+    "gap": Shared(options.Gap, GAP, "gap"),
     "link": Shared(options.Link, None, "link", lambda given: link_of(given) if given else None),
 }
 DOCUMENTS = "documents"

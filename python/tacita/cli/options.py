@@ -17,6 +17,7 @@ from tacita.cli.ask.columns import texts_of
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.placement import cost
+from tacita.planning.wish import LOGITS, TOKEN
 from tacita.plans.scheme import AUTO, NAMES
 from tacita.tasks.index import Index
 
@@ -42,6 +43,13 @@ class PackingName(StrEnum):
     rows = "rows"
     coefficients = "coefficients"
     multidiagonal = "multidiagonal"
+
+
+class RevealName(StrEnum):
+    """What a client of a decoder gets."""
+
+    logits = LOGITS
+    token = TOKEN
 
 
 class PoolingName(StrEnum):
@@ -72,6 +80,18 @@ Documents = Annotated[
 Work = Annotated[Path, typer.Option("--work", help="Folder of plan, keys, request and response.")]
 Public = Annotated[
     Path, typer.Option("--public", help="Folder that `tacita publish` made: all that a client needs.")
+]
+Reveal = Annotated[
+    RevealName | None,
+    option(
+        "--reveal",
+        help="Of a decoder on ciphertexts, what the client gets: logits (default) or the likeliest token "
+        "alone.",
+    ),
+]
+Gap = Annotated[
+    float,
+    typer.Option("--gap", help="With --reveal token, logits nearer than this are not told apart.", min=0.0),
 ]
 Json = Annotated[Path | None, option("--json", help="Also write the figures to this file.")]
 Tokens = Annotated[int, typer.Option("--tokens", help="Tokens of every request (a power of two, 16 to 512).")]

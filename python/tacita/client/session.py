@@ -23,7 +23,7 @@ from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
 from tacita.run.executor import Progress
 from tacita.run.resources import require_disk
-from tacita.tasks.task import NEXT
+from tacita.tasks.task import CHOICE, NEXT
 
 if TYPE_CHECKING:
     from tacita._native import SecretKey
@@ -126,7 +126,7 @@ def embedded(
             f"encrypt: hidden states of shape {states.shape}, the model has width {plan.hidden}",
             hint="pass (tokens, hidden) after the embedding LayerNorm",
         )
-    return arranged(states, plan.tokens, last=plan.task == NEXT, backwards=plan.backwards)
+    return arranged(states, plan.tokens, last=plan.task in (NEXT, CHOICE), backwards=plan.backwards)
 
 
 def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 MODELS = Path(__file__).parent / "models"
+WEB = Path(__file__).parent / "web"  # the page of the service, where `make web` has built it
 # The folder of the model that is used when the user names none; the environment may name another.
 DEFAULT_MODEL = Path(os.environ.get("TACITA_MODEL", MODELS / "sst2-tiny"))
 DEFAULT_DECODER = MODELS / "austen-tiny"  # the same, of `generate`

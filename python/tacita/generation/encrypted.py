@@ -2,10 +2,10 @@
 client decrypts the logits and chooses.
 
     request:   all tokens so far, padded to the plan's, encrypted: the server learns neither text nor length
-    response:  the logits of the next token
+    response:  the logits of the next token, or which token is the likeliest and nothing else
 
 Nothing is kept between two tokens, so each costs what the first does, and one request shape serves for any
-length. Keys and values could be kept as ciphertexts; docs/decisions/0032 says what that would take.
+length. Rows of earlier tokens could be kept as ciphertexts; docs/decisions/0036 says what that would save.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ circuit on ciphertexts gives each token: on "ckks" really, on "sim" and "plain" 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
 from tacita.generation.request import ROOM, TOKENS, Request, ends_of, ids_of, speller
 from tacita.generation.source import Source, Token, generated
 from tacita.planning.two_party import make_two_party_plan
-from tacita.planning.wish import Wish
+from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol.engine import require_secure
@@ -50,6 +51,8 @@ def generate(
     scheme: str | None = None,
     preset: str = "n16",
     allow_insecure: bool = False,
+    reveal: str | None = None,
+    gap: float = GAP,
 ) -> Iterator[Token]:
     """What a decoder says behind a prompt, token by token.
 
@@ -59,9 +62,10 @@ def generate(
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
-    shares (`Wish.begin`). model: a folder, the name of a shipped model, a checkpoint, or a
-    client of a server that has it; then temperatures go up to 8, there is no seed, and the server has
-    decided on the rest.
+    shares (`Wish.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then learns
+    the likeliest token and no logits, and logits nearer than `gap` are not told apart. model: a folder, the
+    name of a shipped model, a checkpoint, or a client of a server that has it; then temperatures go up to 8,
+    there is no seed, and the server has decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
@@ -69,6 +73,7 @@ def generate(
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
     asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin, scheme, preset, allow_insecure)
+    asked = replace(asked, reveal=reveal, gap=gap)
     if isinstance(model, TwoPartyClient):
         return connected(model, prompt, asked)
     return started(model, prompt, asked)
@@ -94,6 +99,8 @@ def _planned(model: Checkpoint, asked: Request, shown: Shown) -> Plan:
         texts=asked.texts,
         preset=asked.preset,
         prices=asked.prices,
+        reveal=asked.reveal or LOGITS,
+        gap=asked.gap,
     )
     for ring in wish.rings if asked.backend == "ckks" else ():
         require_secure(ring, allow_insecure=asked.allow_insecure)

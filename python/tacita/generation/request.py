@@ -12,6 +12,7 @@ from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
 from tacita.generation.source import Ends
 from tacita.placement.cost import Prices
+from tacita.planning.wish import GAP, TOKEN
 from tacita.plans.scheme import BUMBLEBEE
 
 BACKENDS = ("plain", "sim", "ckks")
@@ -23,7 +24,8 @@ TOKENS, ROOM = 64, 128  # to be written; that a text may have
 class Request:
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
-    ciphertexts will take, see `Wish`."""
+    ciphertexts will take, see `Wish`. reveal, gap: what the client of ciphertexts gets, see `Wish`; None for
+    logits."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
@@ -36,6 +38,8 @@ class Request:
     preset: str = "n16"
     allow_insecure: bool = False
     prices: Prices | None = field(default=None, hash=False)
+    reveal: str | None = None
+    gap: float = GAP
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):
@@ -54,6 +58,15 @@ class Request:
             )
         if self.begin and self.on_ciphertexts:
             raise InputError("generate: a beginning on ciphertexts", hint="begin the prompt with it")
+        self._require_revealed()
+
+    def _require_revealed(self) -> None:
+        if self.reveal and not self.on_ciphertexts:
+            hint = "--scheme thor or leaf; of two parties the client gets the token alone"
+            raise InputError(f"generate: what to reveal without ciphertexts, {self.reveal!r:.40}", hint=hint)
+        if self.reveal == TOKEN and self.choice != Choice(seed=self.choice.seed):
+            hint = "tokens by chance take --reveal logits"
+            raise InputError("generate: a temperature or top_k without logits", hint=hint)
 
     @property
     def on_ciphertexts(self) -> bool:

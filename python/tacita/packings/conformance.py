@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tacita.approx import softmax
 from tacita.approx.activations import gelu, gelu_tanh, relu, relu_squared, silu, tanh
-from tacita.approx.exponentials import exp, power
+from tacita.approx.exponentials import exp, power, softmax
 from tacita.approx.inverses import constant, inverse, rsqrt
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm, Powers

@@ -50,6 +50,7 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_specs(model, specs)
     check_softmax(specs, shape)
     check_refreshes(specs, shape)
+    check_choice(specs, shape)
     graph = widened(graph_of(model.config, shape.tokens), model.config.hidden)
     return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
 
@@ -73,6 +74,13 @@ def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:
         if not shape.rules.refreshes:
             message = f"{name}: packing {shape.packing} computes no function by a bootstrap"
             raise PlanError(message, hint="fit other functions")
+
+
+def check_choice(specs: CircuitSpecs, shape: Shape) -> None:
+    """Raises PlanError for the likeliest word alone where the packing cannot find it."""
+    if specs.comparison and not shape.rules.refreshes:
+        message = f"packing {shape.packing} compares no logits: it reveals all of them"
+        raise PlanError(message, hint="--scheme thor or leaf, one text a request")
 
 
 def check_specs(checkpoint: Checkpoint, specs: CircuitSpecs) -> None:

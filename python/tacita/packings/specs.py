@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
+from tacita.approx.comparison import Comparison
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
@@ -33,8 +34,9 @@ class AttentionSpecs:
     context: bound of |mean_j exp_ij V_j|. attended: the same after it is normalised. rows: taken from the
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
 
-    first: where softmax has two phases (`approx.softmax`), of the row means of exp; then exp is of half the
-    scores, and inverse of the row sums of squares. None, and absent from the data, where it has one.
+    first: where softmax has two phases (`approx.exponentials.softmax`), of the row means of exp; then exp is
+    of half the scores, and inverse of the row sums of squares. None, and absent from the data, where it has
+    one.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -93,12 +95,16 @@ class CircuitSpecs:
 
     inputs: bound of |what a node takes|, by node, where calibration knows it: for a sum that is stored for
     its readers.
+
+    comparison: of two logits, as half their difference over `answer`, where the client gets the likeliest
+    word alone (`packings.vector.choice`). None, and absent from the data, where it gets the logits.
     """
 
     nodes: Mapping[str, NodeSpecs]
     entry: float
     answer: float
     inputs: Mapping[str, float] = field(default_factory=dict)
+    comparison: Comparison | None = None
 
     def attention(self, name: str) -> AttentionSpecs:
         """Of the attention with this name. Raises PlanError where there is none."""
@@ -126,7 +132,8 @@ class CircuitSpecs:
     def to_dict(self) -> dict[str, Any]:
         """JSON data; `from_json` gives back an equal object."""
         nodes = {name: _node_to_dict(node) for name, node in self.nodes.items()}
-        return {"nodes": nodes, "entry": self.entry, "answer": self.answer, "inputs": dict(self.inputs)}
+        data = {"nodes": nodes, "entry": self.entry, "answer": self.answer, "inputs": dict(self.inputs)}
+        return data | ({"comparison": self.comparison.to_dict()} if self.comparison else {})
 
     @staticmethod
     def from_json(data: Any) -> CircuitSpecs:
@@ -135,11 +142,14 @@ class CircuitSpecs:
         Raises PlanError for a field that is missing, unknown or of another type, and FitError for an
         approximation that is not one of ours.
         """
-        values = _fields("specs", CircuitSpecs, data)
+        values = _fields("specs", CircuitSpecs, {"comparison": None, **_mapping("specs", data)})
         nodes = {name: _node(name, node) for name, node in _mapping("nodes", values["nodes"]).items()}
         inputs = {name: _number(name, bound) for name, bound in _mapping("inputs", values["inputs"]).items()}
         entry, answer = (_number(key, values[key]) for key in ("entry", "answer"))
-        return CircuitSpecs(nodes, entry, answer, inputs)
+        found = values["comparison"]
+        return CircuitSpecs(
+            nodes, entry, answer, inputs, None if found is None else Comparison.from_json(found)
+        )
 
 
 def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:

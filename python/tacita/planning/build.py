@@ -17,9 +17,10 @@ from tacita.placement.memory import MemorySim
 from tacita.placement.placement import Placement, place
 from tacita.placement.rehearsal import rehearse, simulated
 from tacita.placement.simulate import StageSimulator
-from tacita.plans.decimals import decimals_for
+from tacita.plans.decimals import CHOICE_DECIMALS, decimals_for
 from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import UNKNOWN, Population
+from tacita.plans.quiet import MOST
 
 RESPONSE = "answer"  # the live tensor after the last stage
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
@@ -76,13 +77,14 @@ def to_plan(
     scheme: str,
     shape: Shape,
     population: Population = UNKNOWN,
+    gap: float = 0.0,
 ) -> Plan:
     """The plan with its predictions. calibrated: everything from which the circuit can be built again, as
     JSON data.
     answer: bound of the answers.
 
     noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals
-    to show.
+    to show. gap: see `Plan`.
     """
     levels = {**placed.placement.request, **placed.fixed_levels}
     request = tuple(
@@ -104,9 +106,10 @@ def to_plan(
         request=request,
         response=response,
         noise=noise,
-        decimals=decimals_for(noise),
+        decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST),
         prediction=_prediction(placed, request, response, prices, max_abs_error),
         population=population,
+        gap=gap,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tacita.approx.comparison import share
 from tacita.approx.fit import Interval
 from tacita.approx.inverses.constant import is_constant
 from tacita.approx.row_estimate import RowEstimate
@@ -29,6 +30,7 @@ from tacita.models.registry import FAMILIES, Config, nodes, outline, unknown_opt
 from tacita.packings.layouts import RULES
 from tacita.packings.lowered import inputs_of_sums
 from tacita.packings.specs import FUNCTION, AttentionSpecs, CircuitSpecs, approximated
+from tacita.plans.decimals import CHOSEN
 from tacita.plans.plan import REMAKE, ModelInfo, Plan
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.typed_json import from_json
@@ -79,7 +81,8 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     yield "margin of the calibration", 0.0 <= calibration.margin <= 1.0
     yield "samples of the calibration", calibration.samples >= 1 and calibration.rows >= 1
     yield "bound of the request", 0.0 < calibration.entry <= MOST
-    yield "bound of the answer", calibration.answer == plan.answer
+    bound = calibration.answer
+    yield "bound of the answer", 0.0 < bound <= MOST and plan.answer == (CHOSEN if plan.gap else bound)
     yield "calibrated nodes", _kinds(calibration.nodes) == approximated(model)
     yield "bounds of gates", _gated(calibration.nodes) == _gates(model)
     for name, node in calibration.nodes.items():
@@ -150,6 +153,7 @@ def _specs_rules(
     yield "bound of the answer", specs.answer == calibration.answer
     yield "bounds of the inputs", specs.inputs == calibration.inputs
     yield "bounds of the inputs", all(0.0 < bound <= MOST for bound in specs.inputs.values())
+    yield from _comparison_rules(specs, plan)
     attentions = {name: node for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)}
     estimated = {name: node.rows for name, node in attentions.items() if node.rows}
     yield "row estimates", estimated == calibration.row_estimates
@@ -168,6 +172,15 @@ def _specs_rules(
                 )
             elif isinstance(value, float):
                 yield f"{name}: bound of {what}", 0.0 < value <= MOST
+
+
+def _comparison_rules(specs: CircuitSpecs, plan: Plan) -> Rules:
+    found = specs.comparison
+    yield "comparison of logits", (found is not None) == bool(plan.gap)
+    if found:
+        yield "gap of the comparison", found.gap == share(plan.gap, specs.answer)
+        for what, spec in (("step", found.step), ("sharpen", found.sharpen)):
+            yield f"comparison: approximation of {what}", _approximation(spec, plan.parameters.max_level)
 
 
 def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:

@@ -17,6 +17,7 @@ from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
 from tacita.front.embed import Text
 from tacita.front.front import FrontConfig
+from tacita.models.base import NEXT
 from tacita.models.registry import family_of, nodes
 from tacita.packings.base import Circuit
 from tacita.packings.layouts import QUADRATIC, Estimates
@@ -29,10 +30,10 @@ from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
-from tacita.planning.trial import run_trial
+from tacita.planning.trial import decided, run_trial
 from tacita.planning.wish import Wish
 from tacita.plans.commitment import SALT_FILE, commit, draw
-from tacita.plans.decimals import stated_noise
+from tacita.plans.decimals import CHOSEN, stated_noise
 from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plans.scheme import first_shape, shape_of
 from tacita.plans.strict_json import printable
@@ -40,6 +41,7 @@ from tacita.run.executor import Progress
 from tacita.run.resources import trim
 
 TRIALS = 2  # samples on which `sim` predicts the error of the answer
+SEARCHED = 64  # texts, for samples that have a likeliest word
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,17 @@ class Calibrated:
 
     @cached_property
     def samples(self) -> Sequence[Sample]:
-        """The first inputs that fit, on which `sim` predicts the error of the answer."""
-        given = self.wish.hidden_states[:TRIALS]
-        return given or _samples(self.model, self.wish.tokens, self.wish.texts)
+        """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
+        that have one."""
+        given, gap = self.wish.hidden_states, self.wish.told_gap
+        if gap:
+            found = given or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
+            return decided(in_slots(self.model), islice(found, SEARCHED), gap)[:TRIALS]
+        return given[:TRIALS] or _samples(self.model, self.wish.tokens, self._texts)
+
+    @property
+    def _texts(self) -> Sequence[Text]:
+        return texts_for(self.model) if self.wish.texts is None else self.wish.texts
 
 
 def make_plan(
@@ -117,6 +127,8 @@ def make_plan(
 def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
     """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
     ShapeError or PlanError, and FitError."""
+    if calibrated.wish.told_gap and calibrated.model.config.task != NEXT:
+        raise InputError("a plan that reveals a token", hint="the model is no decoder: leave --reveal out")
     calibrated = replace(calibrated, model=in_slots(calibrated.model))
     rings = calibrated.wish.rings
     for info in rings[:-1]:
@@ -135,7 +147,9 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     survey = calibrated.survey(one)
     calibration = survey.calibration
     phases.enter("fit", label)
-    specs = fit_circuit(calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens)
+    specs = fit_circuit(
+        calibration, model.config, wish.accuracy, wish.variants, tokens=wish.tokens, gap=wish.told_gap
+    )
     soft = tempered(model, calibration.temperatures)
     shape, circuit = _first_admitted(soft, specs, wanted)
     phases.enter("place", label)
@@ -144,9 +158,11 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         circuit = build(soft, specs, shape)
     placed = place_circuit(circuit, info, table)
     phases.enter("predict", label)
-    small = shape.shrunk(len(calibrated.samples))
+    samples = calibrated.samples
+    small = shape.shrunk(len(samples))
     trial = circuit if small == shape else build(soft, specs, small)
-    seen = run_trial(model, placed, trial, small, calibrated.samples)
+    seen = run_trial(model, placed, trial, small, samples, choice=wish.told_gap > 0.0)
+    bound = CHOSEN if wish.told_gap else calibration.answer
     salt = wish.salt or calibrated.salt
     commitment = commit(salt, model.sha256)
     data = {"calibration": replace(calibration, sha256=commitment).to_dict(), "specs": specs.to_dict()}
@@ -156,12 +172,13 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         wish.tokens,
         data,
         table,
-        answer=calibration.answer,
-        noise=stated_noise(seen.noise, info, calibration.answer),
+        answer=bound,
+        noise=stated_noise(seen.noise, info, bound),
         max_abs_error=seen.error,
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
+        gap=wish.told_gap,
     )
     return _readable(replace(plan, salt=salt))
 
@@ -277,10 +294,9 @@ def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Sha
     return wanted[-1], build(model, specs, wanted[-1])
 
 
-def _samples(model: Checkpoint, tokens: int, texts: Sequence[Text] | None) -> Sequence[Sample]:
+def _samples(model: Checkpoint, tokens: int, chosen: Sequence[Text]) -> Sequence[Sample]:
     """The first texts that fit, embedded; where none does, the first rows of the first that the model has
     positions for."""
-    chosen = texts if texts is not None else texts_for(model)
     fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
     longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)
     return fitting or [pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens) for hidden, mask in longer]

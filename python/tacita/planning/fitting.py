@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacita.approx import softmax
+from tacita.approx import comparison
+from tacita.approx.comparison import Comparison
 from tacita.approx.exponentials import exp as exponential
-from tacita.approx.exponentials import power
+from tacita.approx.exponentials import power, softmax
 from tacita.approx.fit import FitError, Interval
 from tacita.approx.inverses import constant
 from tacita.approx.spec import Spec
@@ -41,6 +42,7 @@ class Accuracy:
     0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
     (`evaluation/dashformer_functions.py`, with and without --chosen-on).
     relu2: root mean square over the calibrated inputs, relative to that of the results.
+    choice: absolute, of a comparison that is 0 or 1: 142 of them in a product leave 1e-5 of `smooth_spec`.
     """
 
     exp: float = 5e-4
@@ -52,6 +54,7 @@ class Accuracy:
     limit: float = 4e-4
     relu: float = 9e-5
     relu2: float = 2e-3
+    choice: float = 1e-4
 
     def of(self, function: str) -> float:
         """Of a function of features: `activation` for those without a field of their own."""
@@ -66,9 +69,10 @@ def fit_circuit(
     functions: Functions | None = None,
     *,
     tokens: int = MAX_POSITIONS,
+    gap: float = 0.0,
 ) -> CircuitSpecs:
     """The specs of every node, of the chosen variants; a retrained model's own functions for those it
-    replaces. tokens: of a text, at most.
+    replaces. tokens: of a text, at most. gap: of logits that a choice tells apart, 0 for none.
 
     Raises FitError naming the function whose error is out of reach, PlanError for a function without an
     approximation and for a calibration of other nodes.
@@ -76,7 +80,12 @@ def fit_circuit(
     fit = _Fit(calibration, accuracy or Accuracy(), functions or Functions(), tokens)
     found = {name: fit.of(name, node) for name, node in nodes(config).items()}
     made = {name: specs for name, specs in found.items() if specs}
-    return CircuitSpecs(made, calibration.entry, calibration.answer, calibration.inputs)
+    bounds = calibration.entry, calibration.answer, calibration.inputs
+    return CircuitSpecs(made, *bounds, _comparison(gap, calibration.answer, accuracy or Accuracy()))
+
+
+def _comparison(gap: float, bound: float, goal: Accuracy) -> Comparison | None:
+    return comparison.fit(comparison.share(gap, bound), goal.choice) if gap else None
 
 
 @dataclass(frozen=True)

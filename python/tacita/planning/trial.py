@@ -9,7 +9,7 @@ plan is on the second.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +47,19 @@ class Trial:
 
 
 def run_trial(
-    model: Checkpoint, placed: Placed, circuit: Circuit, shape: Shape, samples: Sequence[Sample]
+    model: Checkpoint,
+    placed: Placed,
+    circuit: Circuit,
+    shape: Shape,
+    samples: Sequence[Sample],
+    *,
+    choice: bool = False,
 ) -> Trial:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
     circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds
     of full ciphertexts take minutes; the noise is that of the full ring. Samples go as many at a time as it
-    holds.
+    holds. choice: the answer is the likeliest word alone.
     """
     if not samples:
         raise PlanError(
@@ -65,11 +71,27 @@ def run_trial(
     )
     quiet = _answers(placed, circuit, shape, samples, lambda: PlainBackend(shape.slots, top))
     wanted = [reference(model, hidden, mask).logits for hidden, mask in samples]
+    wanted = [one_hot(logits) for logits in wanted] if choice else wanted
     ended = [
         finished(values, model.config.normalise) for values in noisy
     ]  # the noise is that before normalising
     masks = [mask for _, mask in samples]
     return Trial(up(_distance(ended, wanted, masks)), up(deviation(noisy, quiet, masks)))
+
+
+def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:
+    """Those whose largest logit is so far above the next."""
+    return [(hidden, mask) for hidden, mask in samples if _lead(reference(model, hidden, mask).logits) >= gap]
+
+
+def _lead(logits: Array) -> float:
+    second, first = np.sort(logits)[-2:]
+    return float(first - second)
+
+
+def one_hot(logits: Array) -> Array:
+    """1 at the largest, of several the first; 0 elsewhere."""
+    return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
 
 
 def _answers(

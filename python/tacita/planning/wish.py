@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
 from typing import TypedDict
 
 from tacita.approx.variants.functions import Functions
@@ -32,6 +33,9 @@ from tacita.plans.presets import candidates
 from tacita.plans.scheme import AUTO, BUMBLEBEE, NAMES, SCHEMES, packings_of, require_name, scheme_named
 from tacita.plans.two_party.plan import EMBEDDINGS
 from tacita.two_party.base import GELU_FORMS, Formats
+
+LOGITS, TOKEN = REVEALED = ("logits", "token")
+GAP = 0.1
 
 
 class Objective(StrEnum):
@@ -76,6 +80,9 @@ class Wish:
     of it needs room. Many decoders have values in their first token that are a thousand times those of any
     other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
+    reveal: what a client of a decoder gets, by one text's ciphertexts: "logits" or "token", the likeliest
+    alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035).
+
     Raises InputError for a name that there is not, and for sizes below one.
     """
 
@@ -95,6 +102,8 @@ class Wish:
     embeddings: str = "published"
     formats: Formats | None = None
     begin: str = ""
+    reveal: str = LOGITS
+    gap: float = GAP
 
     def __post_init__(self) -> None:
         _require_sizes(self.tokens, self.inputs)
@@ -107,6 +116,7 @@ class Wish:
         )
         _require_two_party(self.embeddings, self.formats)
         candidates(self.preset)
+        _require_reveal(self.reveal, self.gap)
         _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
 
     def calibrated_for(self, texts: Sequence[Text]) -> Wish:
@@ -129,6 +139,11 @@ class Wish:
         if self.scheme is not None:
             return self.scheme
         return AUTO if self._several and self.packing is None else "thor"
+
+    @property
+    def told_gap(self) -> float:
+        """The gap where the client gets a token alone; 0 where it gets logits."""
+        return self.gap if self.reveal == TOKEN else 0.0
 
     @property
     def goal(self) -> Objective:
@@ -177,6 +192,8 @@ class Fields(TypedDict, total=False):
     embeddings: str
     formats: Formats | None
     begin: str
+    reveal: str
+    gap: float
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
@@ -211,6 +228,13 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
         return (None,) if packing in (None, AUTO) else ()
     known = packing in (None, AUTO, *scheme_named(scheme).packings)
     return packings_of(scheme, packing) if known else ()
+
+
+def _require_reveal(reveal: str, gap: float) -> None:
+    if reveal not in REVEALED:
+        raise InputError(f"a plan that reveals {reveal!r:.40}", hint=f"one of {', '.join(REVEALED)}")
+    if not (isfinite(gap) and gap > 0.0):
+        raise InputError(f"a gap of {gap:g} between logits", hint="a number above 0, such as 0.1")
 
 
 def _require_sizes(tokens: int, inputs: int | None) -> None:

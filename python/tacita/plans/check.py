@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from tacita.errors import ShapeError
 from tacita.front.front import FrontConfig, limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
-from tacita.packings.layouts import RULES, Layout
-from tacita.plans.decimals import least_noise
+from tacita.packings.layouts import RULES, AnyResponse, Layout
+from tacita.packings.one_text.response import OneTextResponse
+from tacita.plans.decimals import CHOICE_DECIMALS, CHOSEN, least_noise
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
@@ -62,6 +63,8 @@ def check(plan: Plan, where: str = "plan") -> None:
 def _rules(plan: Plan) -> Rules:
     """In this order: later rules rely on earlier ones."""
     yield from _model_rules(plan.model)
+    yield "gap of a choice", plan.gap == 0.0 or (0.0 < plan.gap <= MOST_BOUND and plan.model.task == NEXT)
+    yield "bound of a choice", plan.gap == 0.0 or plan.answer == CHOSEN
     yield "parameters", PRESETS.get(plan.parameters.preset) == plan.parameters
     yield from _shape_rules(plan)
     top, refreshes = plan.parameters.max_level, can_bootstrap(plan.parameters)
@@ -194,7 +197,7 @@ def _layout_rules(plan: Plan) -> Rules:
         "layout: bounds",
         all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound, plan.answer)),
     )
-    yield "layout: blocks of the response", response.fits(*sizes, model.hidden, _mapped(model))
+    yield "layout: blocks of the response", _fits(plan, response)
     yield (
         "layout: ciphertexts",
         made(lambda: _counts(plan.layout), ShapeError)
@@ -203,6 +206,13 @@ def _layout_rules(plan: Plan) -> Rules:
             [tensor.count for tensor in plan.response],
         ),
     )
+
+
+def _fits(plan: Plan, response: AnyResponse) -> bool:
+    slots, hidden = plan.parameters.slots, plan.model.hidden
+    if plan.gap:
+        return isinstance(response, OneTextResponse) and response.chooses(slots, hidden)
+    return response.fits(slots, plan.tokens, plan.lanes, hidden, _mapped(plan.model))
 
 
 def _outputs(model: ModelInfo) -> int:
@@ -226,7 +236,7 @@ def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
 def _answer_rules(plan: Plan) -> Rules:
     least = least_noise(plan.parameters, plan.answer)
     yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
-    yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= MOST
+    yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= (CHOICE_DECIMALS if plan.gap else MOST)
     yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
 
 

@@ -10,10 +10,13 @@ from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import noise_of
 from tacita.plans.quiet import MOST, quiet
 
+CHOSEN = 1.25  # bound of a word's share of a choice, which is 1 at most
+CHOICE_DECIMALS = 1  # of such a share: more would say more of two logits that are near
 
-def decimals_for(noise: float) -> int:
+
+def decimals_for(noise: float, most: int = MOST) -> int:
     """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""
-    found = [decimals for decimals in range(MOST + 1) if quiet(decimals, noise)]
+    found = [decimals for decimals in range(most + 1) if quiet(decimals, noise)]
     if not found:
         raise PlanError(
             f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",

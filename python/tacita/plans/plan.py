@@ -25,6 +25,7 @@ from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
 from tacita.plans.quiet import finest
 from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
+from tacita.tasks.task import CHOICE
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
@@ -136,8 +137,9 @@ class Plan:
     rotations: (step, highest level at which the key is used), conjugation excluded.
     noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are
     rounded to so many before anyone sees them, a step far above the noise (see `decimals` and
-    docs/threat-model.md). population: how often texts leave the calibrated intervals. salt: opens the
-    commitment to the weights; no part of the file, and empty at a client.
+    docs/threat-model.md). population: how often texts leave the calibrated intervals. gap: where the client
+    gets the likeliest word and no logits, the distance from which two logits are told apart; 0 where it gets
+    the logits. salt: opens the commitment to the weights; no part of the file, and empty at a client.
     """
 
     model: ModelInfo
@@ -157,6 +159,7 @@ class Plan:
     decimals: int
     prediction: Prediction
     population: Population = UNKNOWN
+    gap: float = field(default=0.0, metadata=AT_DEFAULT)
     salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
@@ -203,8 +206,8 @@ class Plan:
 
     @property
     def task(self) -> str:
-        """What the model's answer is about (`tasks.task`)."""
-        return self.model.task
+        """What the answer is about (`tasks.task`): as the model says, or the likeliest word alone."""
+        return CHOICE if self.gap else self.model.task
 
     @property
     def problem(self) -> str:

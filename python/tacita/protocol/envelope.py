@@ -99,6 +99,11 @@ def key_of(path: Path, kind: Kind) -> str:
         return str(_header(file, path, hashlib.sha256())["key"])
 
 
+def most_bytes(kind: Kind, plan: Plan) -> int:
+    """Largest size that a file of this plan can have: who receives one takes no more."""
+    return _cap(_expected(kind, plan), plan.parameters)
+
+
 def _write(
     path: Path,
     kind: Kind,
@@ -171,7 +176,7 @@ def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> di
     """Lengths of the ciphertexts of a whole and fitting file, which is left where the first of them
     begins."""
     expected, size = _expected(kind, plan), path.stat().st_size
-    if size > (cap := _cap(expected, plan.parameters)):
+    if size > (cap := most_bytes(kind, plan)):
         raise FileError(f"{path}: {size} bytes, a {kind} of this plan has at most {cap}", hint="wrong file?")
     digest = hashlib.sha256()
     header = _header(file, path, digest)

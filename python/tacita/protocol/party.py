@@ -1,5 +1,5 @@
 """A party's end of a connection, made by the native engine: TLS 1.3, or plain TCP for those who ask for it by
-name.
+name; or over a local socket whose bytes somebody else carries, as a WebSocket's relay does.
 
 One place that knows how the engine is called to listen, to dial and to set a session up; the operations on
 shares are called by `two_party.shares`.
@@ -7,6 +7,7 @@ shares are called by `two_party.shares`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ class Party:
 
     @property
     def peer(self) -> str | None:
-        """SHA-256 of the certificate that the peer showed, 64 hex digits."""
+        """SHA-256 of the certificate that the peer showed, 64 hex digits; None where it showed none, and
+        always over a local socket, whose TLS is outside."""
         return self.native.peer
 
     def close(self) -> None:
@@ -124,6 +126,22 @@ def dial(
             threads=threads,
             certificate=certificate,
             key=key,
+        )
+    return Party(native)
+
+
+def over_socket(
+    sock: socket.socket, *, client: bool, timeout: float = TIMEOUT, threads: int | None = 0
+) -> Party:
+    """A party over a connected Unix stream socket, which it takes over: `sock` is closed for the caller.
+
+    Nothing is encrypted and nobody is authenticated here: whoever carries the bytes of the other end does
+    both. timeout: longest silence of the peer, seconds. threads: 0 for all cores, None for those that the
+    sessions of this process share (see `share_threads`). Raises PeerError for a socket of another kind.
+    """
+    with sock, engine.translated(PeerError, "local socket"):
+        native = compiled.native.TwoParty.over_socket(
+            sock.fileno(), client=client, timeout=timeout, threads=threads
         )
     return Party(native)
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from tacita.errors import InputError
-from tacita.tasks.task import NEXT, SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked
+from tacita.tasks.task import CHOICE, NEXT, SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked
 
 GIVES = {
     "classify": "a label",
@@ -19,7 +19,7 @@ GIVES = {
     "fill": "words of its vocabulary for every token",
     "generate": "the token that comes next",
 }
-OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill", NEXT: "generate"}
+OF_TASKS = {TOKENS: "tag", SPAN: "answer", WORDS: "fill", NEXT: "generate", CHOICE: "generate"}
 
 
 def kind_of(model: Asked) -> str:

@@ -1,7 +1,11 @@
-"""What a text goes on with: a number for each word of the vocabulary.
+"""What a text goes on with: a number for each word of the vocabulary, or the likeliest word alone.
 
 >>> Next(None, (-1.5, 2.25, 2.25), ()).token
 1
+>>> choice((0.0, 0.9, 0.1), ())
+Chosen(label=None, logits=(0.0, 0.9, 0.1), warnings=())
+>>> choice((0.0, 0.0, 0.0), ()).warnings
+('outside the calibrated intervals: no word was chosen; do not trust the answer',)
 """
 
 from __future__ import annotations
@@ -29,3 +33,36 @@ class Next(Answer):
     def to_json(self) -> dict[str, Any]:
         """With the likeliest token."""
         return {**super().to_json(), "token": self.token}
+
+
+@dataclass(frozen=True)
+class Chosen(Next):
+    """The token alone: in place of logits each word's share of the choice, 1 for the one that was chosen and
+    0 for all others. Where several are nearer than the plan's gap they share."""
+
+    @property
+    def share(self) -> float:
+        """Of the token: 1 where no other word was near."""
+        return float(self.vector.max())
+
+    @property
+    def told(self) -> str:
+        """Its number, and whether others were as likely."""
+        near = "" if self.share > SURE else ", others are as likely"
+        return f"{super().told}{near}"
+
+    def to_json(self) -> dict[str, Any]:
+        """With the token's share in place of all."""
+        kept = {name: value for name, value in super().to_json().items() if name != "logits"}
+        return {**kept, "share": self.share}
+
+
+SURE, LEAST, MOST = 0.9, 0.05, 1.5  # share of one word, and the sum of all shares that a choice can have
+
+
+def choice(shares: tuple[float, ...], warnings: tuple[str, ...]) -> Chosen:
+    """Rounded shares of all words. Distrusted where they are those of no choice at all, or of several."""
+    if not warnings and not LEAST <= sum(shares) <= MOST:
+        what = "no word was" if sum(shares) < LEAST else "several words were"
+        warnings = (f"outside the calibrated intervals: {what} chosen; do not trust the answer",)
+    return Chosen(None, shares, warnings)

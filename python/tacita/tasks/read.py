@@ -8,11 +8,21 @@ from tacita.front.tokens import Tokens
 from tacita.tasks.answer import Answer
 from tacita.tasks.classes import classes
 from tacita.tasks.embedding import Embedding
-from tacita.tasks.next import Next
+from tacita.tasks.next import Next, choice
 from tacita.tasks.regression import regression
 from tacita.tasks.search import search
 from tacita.tasks.several import several
-from tacita.tasks.task import EVERY_TOKEN, MULTI_LABEL, NEXT, REGRESSION, SEARCH, SINGLE_LABEL, SPAN, WORDS
+from tacita.tasks.task import (
+    CHOICE,
+    EVERY_TOKEN,
+    MULTI_LABEL,
+    NEXT,
+    REGRESSION,
+    SEARCH,
+    SINGLE_LABEL,
+    SPAN,
+    WORDS,
+)
 from tacita.tasks.task import Asked as Asked
 from tacita.tasks.tokens.extract import extract
 from tacita.tasks.tokens.fill import fill
@@ -30,6 +40,8 @@ def read(model: Asked, logits: Logits, warnings: tuple[str, ...], rows: int = 1)
         return Rows(None, logits, warnings, len(logits) // rows)
     if model.task == NEXT:
         return Next(None, logits, warnings)
+    if model.task == CHOICE:
+        return choice(logits, warnings)
     if not model.labels:
         return Embedding(None, logits, warnings)
     return READERS[model.problem](model.labels, logits, warnings)

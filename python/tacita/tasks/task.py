@@ -6,6 +6,8 @@ task="span"       for every token how well an answer starts there, and how well 
 task="words"      for every token a number for each word of the vocabulary
 task="next"       a number for each word of the vocabulary: how well it goes on behind the text
 
+A plan for ciphertexts that tells the likeliest word alone has the task "choice", which no model has.
+
 problem="single_label"   one of the labels: softmax
 problem="multi_label"    any of them: a sigmoid of each
 problem="regression"     the numbers themselves
@@ -17,6 +19,7 @@ from __future__ import annotations
 from typing import Protocol
 
 TEXT, TOKENS, SPAN, WORDS, NEXT = TASKS = ("text", "tokens", "span", "words", "next")
+CHOICE = "choice"
 EVERY_TOKEN = (TOKENS, SPAN, WORDS)  # the answer has a row for each token
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = "single_label", "multi_label", "regression"
 SEARCH = "search"

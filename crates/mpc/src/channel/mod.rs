@@ -1,7 +1,7 @@
 //! Ordered messages between the two parties, counted per operation.
 //!
-//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`Throttled`] slows any of
-//! them down to a stated link.
+//! [`memory`](memory_pair) joins two threads, [`tcp`] and [`tls`] two processes, [`local`] whatever carries
+//! the bytes of a socket of this machine; [`Throttled`] slows any of them down to a stated link.
 #[cfg(not(target_family = "wasm"))]
 pub mod certificate;
 mod clock;
@@ -9,9 +9,15 @@ mod ended;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+#[cfg(not(target_family = "wasm"))]
+pub mod local;
+#[cfg(test)]
+mod local_faults;
 mod memory;
 #[cfg(not(target_family = "wasm"))]
 mod queue;
+#[cfg(not(target_family = "wasm"))]
+mod socket;
 #[cfg(not(target_family = "wasm"))]
 mod stream;
 #[cfg(not(target_family = "wasm"))]

@@ -1,17 +1,17 @@
 //! TCP: connecting, listening, and plain channels for those who say so. Everything else goes through
 //! [`super::tls`].
 use super::frame::Side;
-use super::queue::Sink;
-use super::stream::{Source, StreamChannel};
-use super::Closer;
+use super::socket::{self, SocketSink, SocketSource};
+use super::stream::StreamChannel;
 use crate::{MpcError, Result};
-use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes read at once from a socket.
-pub(super) const CHUNK: usize = 128 << 10;
+/// The halves of a TCP socket.
+pub(super) type TcpSource = SocketSource<TcpStream>;
+pub(super) type TcpSink = SocketSink<TcpStream>;
 
 /// Connects to the first address of the host that answers.
 ///
@@ -102,112 +102,20 @@ pub fn insecure_plain(
     side: Side,
     timeout: Duration,
 ) -> Result<StreamChannel> {
-    let (source, sink) = halves(stream, timeout)?;
-    StreamChannel::new(
-        Box::new(Buffered(BufReader::with_capacity(CHUNK, source))),
-        sink,
-        side,
-        timeout,
-    )
+    socket::plain(undelayed(stream)?, side, timeout)
 }
 
-/// The two halves of a socket, with its options set. Both and the closer share one file descriptor: a server
-/// has a limited number of them.
+/// The two halves of a socket, with its options set.
 pub(super) fn halves(stream: impl Into<Arc<TcpStream>>, timeout: Duration) -> Result<(TcpSource, TcpSink)> {
+    socket::halves(undelayed(stream)?, timeout)
+}
+
+fn undelayed(stream: impl Into<Arc<TcpStream>>) -> Result<Arc<TcpStream>> {
     let stream = stream.into();
     stream.set_nodelay(true).map_err(|e| io("connect", &e))?;
-    let sink = TcpSink(Arc::clone(&stream));
-    sink.patience(timeout).map_err(|e| io("connect", &e))?;
-    let source = TcpSource {
-        stream,
-        until: Instant::now() + timeout,
-    };
-    Ok((source, sink))
+    Ok(stream)
 }
 
 fn io(op: &'static str, e: &io::Error) -> MpcError {
     super::queue::io_error(op, e)
-}
-
-/// Reads until a deadline.
-pub(super) struct TcpSource {
-    stream: Arc<TcpStream>,
-    until: Instant,
-}
-
-impl Read for TcpSource {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        (&*self.stream).read(buf)
-    }
-}
-
-impl Source for TcpSource {
-    fn deadline(&mut self, at: Instant) {
-        self.until = at;
-    }
-
-    fn shut(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-
-    fn closer(&self) -> Option<Closer> {
-        let stream = Arc::clone(&self.stream);
-        Some(Box::new(move || {
-            let _ = stream.shutdown(Shutdown::Both);
-        }))
-    }
-}
-
-struct Buffered(BufReader<TcpSource>);
-
-impl Read for Buffered {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf)
-    }
-}
-
-impl Source for Buffered {
-    fn deadline(&mut self, at: Instant) {
-        self.0.get_mut().deadline(at);
-    }
-
-    fn shut(&mut self) {
-        self.0.get_mut().shut();
-    }
-
-    fn closer(&self) -> Option<Closer> {
-        self.0.get_ref().closer()
-    }
-}
-
-/// Writes with the socket's write timeout.
-pub(super) struct TcpSink(Arc<TcpStream>);
-
-impl TcpSink {
-    /// How long one write may block.
-    pub(super) fn patience(&self, timeout: Duration) -> io::Result<()> {
-        self.0
-            .set_write_timeout(Some(timeout.max(Duration::from_millis(1))))
-    }
-}
-
-impl Write for TcpSink {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self.0).write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink for TcpSink {
-    fn end(&mut self) {
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
 }

@@ -2,8 +2,9 @@
 //! is held for the cryptography only, never while a socket blocks, so a reader that waits does not stop the
 //! writer thread.
 use super::queue::Sink;
+use super::socket::CHUNK;
 use super::stream::Source;
-use super::tcp::{TcpSink, TcpSource, CHUNK};
+use super::tcp::{TcpSink, TcpSource};
 use super::Closer;
 use rustls::Connection;
 use std::io::{self, Read, Write};

@@ -32,7 +32,7 @@ FITS: Mapping[str, Mapping[str, Fit]] = {
     "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, **REFRESHED},
     # ours, and beside them what LEAF has: the placement takes the cheaper one
     EITHER: {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
-    # softmax in two phases (`approx.softmax`); its series and iterations are ours, fitted anew
+    # softmax in two phases (`approx.exponentials.softmax`); its series and iterations are ours, fitted anew
     "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
 }
 # in none of the papers' models: one approximation in all variants

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli.ask import served
 from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.ask.running import Running
+from tacita.cli.ask.spread import by_ray, require_spread
 from tacita.cli.asked import Asked
 from tacita.cli.console import out, progress, reporting
 from tacita.cli.options import BackendName
@@ -27,6 +30,7 @@ from tacita.cli.two_party import connect as connection
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.planning.wish import Wish
+from tacita.plans.link import LinkSpeed
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.files import Workdir
 from tacita.run.resources import peak_memory_gb
@@ -87,6 +91,9 @@ def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool =
 def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     """All answers, shown and reported. Raises typer.Exit where no line can be asked; what planning and
     running raise."""
+    require_spread(running)
+    if service := running.served:
+        return _served(question, service, asked, running.json)
     if how := running.connection:
         return _connected(question, how, running.json)
     checkpoint = asked.load()
@@ -100,11 +107,11 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     began = time.monotonic()
     plan = planned(checkpoint, _wish(asked.wish, good, several=file is not None))
     seconds = {"plan": time.monotonic() - began}
-    if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks:
+    if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks and not running.ray:
         with _own_server(plan, checkpoint, running.threads) as (target, whom):
             found = _connected(replace(question, lines=good), running.connected(target, whom), running.json)
         return replace(found, sha256=checkpoint.sha256, trusted=found.trusted and not spoiled)
-    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds)
+    results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.wish.link)
     trusted = not spoiled and not any(result.answer.warnings for result in results)
     answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
     return Outcome(answers, checkpoint.name, checkpoint.sha256, trusted)
@@ -121,6 +128,11 @@ def _connected(question: Question, how: connection.Connection, json: Path | None
     return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
 
 
+def _served(question: Question, service: served.Served, asked: Asked, json: Path | None) -> Outcome:
+    results, trusted, name = served.ask(question, service, asked.folder, asked.wish.scheme, json)
+    return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
+
+
 def _on_this_machine(
     plan: AnyPlan,
     checkpoint: Checkpoint,
@@ -128,14 +140,18 @@ def _on_this_machine(
     question: Question,
     running: Running,
     seconds: Seconds,
+    link: LinkSpeed | None,
 ) -> list[Classified]:
     """Answers beside the float model's; shows them and the run's figures."""
-    work, backend = running.work, running.backend
+    work, backend, more = running.work, running.backend, dict[str, Any]()
+    good = [line for line in lines if not line.problem]
+    texts = [line.text for line in good]
     with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), running.threads, running.memory, running.allow_insecure, bar=progress)
         save(plan, Workdir(Path(folder)).plan) if work else None
-        with _answerer(backend, plan, checkpoint, place, seconds) as answerer:
-            results = _answered(plan, checkpoint, [line for line in lines if not line.problem], answerer)
+        here, given = _answerer(backend, plan, checkpoint, place, seconds), (plan, checkpoint, place, running)
+        with by_ray(*given, texts, link, seconds, more) if running.ray else here as answerer:
+            results = _answered(plan, checkpoint, good, answerer)
         sizes = _sizes(Workdir(Path(folder)))
     figures = run_report(
         plan,
@@ -147,6 +163,7 @@ def _on_this_machine(
         threads=running.threads or all_threads(),
     )
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in lines if line.problem]
+    figures |= more
     with reporting(running.json, figures):
         show_lines(results) if question.file else show_results(results)
         show_run(figures)

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tacita.cli.ask.served import Served
+from tacita.cli.ask.spread import RAY
+from tacita.cli.ask.token import TokenFile
 from tacita.cli.asked import standing_for
 from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.steps.evaluate import Memory
@@ -23,6 +26,8 @@ from tacita.cli.two_party.connection import (
     Timeout,
     identity_of,
 )
+from tacita.errors import InputError
+from tacita.remote.http.address import is_url
 from tacita.server.session import MEMORY_GB
 
 RUNNING = "running"  # the parameter that the options stand for
@@ -35,8 +40,10 @@ Connect = Annotated[
     str | None,
     option(
         "--connect",
-        metavar="HOST:PORT",
-        help="Ask a `tacita serve` by the two-party protocol; no model folder is needed.",
+        metavar="[HOST:PORT|URL]",
+        help="Ask a server, and need no model folder: https://HOST:PORT is a service of any scheme, where "
+        "--model is the name of a model and --scheme one of its schemes (default: what the service offers); "
+        "HOST:PORT a `tacita serve` by the two-party protocol.",
     ),
 ]
 Trust = Annotated[
@@ -61,8 +68,8 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class Running:
-    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine. The others: of a
-    connection to a server."""
+    """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine; ray, ray_nodes,
+    ray_cores: on others. The rest: of a connection to a server."""
 
     backend: BackendName
     threads: int
@@ -70,6 +77,9 @@ class Running:
     work: Path | None
     json: Path | None
     allow_insecure: bool
+    ray: str | None
+    ray_nodes: int | None
+    ray_cores: int | None
     connect: str | None
     trust: Path | None
     fingerprint: str | None
@@ -79,6 +89,21 @@ class Running:
     insecure_plain_tcp: bool
     timeout: float
     profile: bool
+    token_file: Path | None
+
+    @property
+    def served(self) -> Served | None:
+        """The service that --connect names by an URL. Raises InputError for options that are for others."""
+        if self.connect is None or not is_url(self.connect):
+            if self.token_file:
+                raise InputError("--token-file without a service", hint="--connect https://HOST:PORT")
+            return None
+        for name in OF_A_PORT:
+            if getattr(self, name):
+                option_ = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option_} is for --connect HOST:PORT", hint="leave it out")
+        how = (self.trust, self.fingerprint, self.token_file, self.timeout, self.threads, self.allow_insecure)
+        return Served(self.connect, *how)
 
     @property
     def connection(self) -> Connection | None:
@@ -102,6 +127,7 @@ CONNECTED = (
     ("timeout", Timeout, TIMEOUT_DEFAULT),
     ("profile", Profile, False),
 )
+OF_A_PORT = ("name", "certificate", "key", "insecure_plain_tcp", "profile")
 THREADS = ("threads", Threads, 0)
 DECLARED = (
     ("backend", Backend, BackendName.ckks),
@@ -110,7 +136,9 @@ DECLARED = (
     ("work", Keep, None),
     ("json", Json, None),
     ("allow_insecure", Insecure, False),
+    *RAY,
     *CONNECTED,
+    ("token_file", TokenFile, None),
 )
 CONNECTION = "connection"  # the parameter that those of a connection stand for
 
@@ -135,6 +163,8 @@ def connection_of(given: dict[str, Any]) -> Connection | None:
     options = {name: given.pop(name) for name, *_ in (*CONNECTED, THREADS)}
     if options["connect"] is None:
         return None
+    if is_url(options["connect"]):
+        raise InputError("--connect URL: no service answers this command yet", hint="HOST:PORT of a server")
     whom = Trusted(options["trust"], options["fingerprint"], options["name"], options["insecure_plain_tcp"])
     identity = identity_of(options["certificate"], options["key"])
     how = (options["timeout"], options["threads"], options["profile"])

@@ -65,6 +65,8 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     plan = load(path)
     packed = f" in {plan.packing}" if isinstance(plan, Plan) else ""
     shape = f"{plan.tokens} tokens, scheme {plan.scheme}{packed}, {plan.batch} texts a request"
+    if isinstance(plan, Plan) and plan.gap:
+        shape += f"; it reveals the likeliest token alone, of logits {plan.gap:g} apart"
     out.print(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}", soft_wrap=True)
     for line in _stages(plan) if isinstance(plan, Plan) else ():
         out.print(line, soft_wrap=True)

@@ -16,6 +16,7 @@ from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
 from tacita.errors import InputError
 from tacita.front.embed import Text
+from tacita.tasks.next import Chosen
 
 UNTRUSTED = 1  # exit status when a decoded result must not be trusted
 SHOWN = 16  # numbers of an answer
@@ -69,11 +70,8 @@ def _given(client: Client, texts: Sequence[str], file: Path | None, *, pair: boo
 
 
 def _show(answer: Answer, place: str) -> None:
-    what = "answer" if answer.label is None else "label"
-    logits = numbers(answer.logits, SHOWN)
-    out.print(
-        f"{place}{what}: {said(answer)}   {'first' if answer.label is None else 'logits'}: {logits}",
-        soft_wrap=True,
-    )
+    what, which = ("answer", "first") if answer.label is None else ("label", "logits")
+    logits = "" if isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
+    out.print(f"{place}{what}: {said(answer)}{logits}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

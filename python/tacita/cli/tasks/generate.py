@@ -17,9 +17,12 @@ from tacita.cli.options import (
     PRESET_DEFAULT,
     BackendName,
     Begin,
+    Gap,
     Insecure,
     Json,
     Preset,
+    Reveal,
+    RevealName,
     Texts,
     option,
     read_texts,
@@ -36,6 +39,7 @@ from tacita.generation.generate import started
 from tacita.generation.request import ROOM, TOKENS, Request
 from tacita.generation.source import Token
 from tacita.measure.own_prices import prices_here
+from tacita.planning.wish import GAP
 
 
 class OneText(StrEnum):
@@ -111,6 +115,8 @@ def run(
     ] = ROOM,
     preset: Preset = PRESET_DEFAULT,
     allow_insecure: Insecure = False,
+    reveal: Reveal = None,
+    gap: Gap = GAP,
     begin: Begin = "",
     texts: Texts = None,
     json: Json = None,
@@ -122,12 +128,13 @@ def run(
     named = scheme.value if scheme else None
     of = tokens, calibration, begin, named, preset, allow_insecure
     asked = Request(max_tokens, stops, choice, backend.value, *of)
+    asked = replace(asked, reveal=reveal.value if reveal else None, gap=gap)
     asked = replace(asked, prices=prices_here(preset)) if asked.on_ciphertexts else asked
     if connection is None:
         _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
         write_report(json, timed.report())
     else:
-        _require_nothing(model, backend, scheme, begin, texts)
+        _require_nothing(model, backend, scheme, begin, texts, reveal)
         _connected(timed, prompt, asked, connection, json)
     if not all(token.sound for token in timed.tokens):
         err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
@@ -161,12 +168,17 @@ def _here(model: Path, prompt: str, asked: Request) -> Iterator[Token]:
 
 
 def _require_nothing(
-    model: Path | None, backend: BackendName, scheme: OneText | None, begin: str, texts: Path | None
+    model: Path | None,
+    backend: BackendName,
+    scheme: OneText | None,
+    begin: str,
+    texts: Path | None,
+    reveal: RevealName | None,
 ) -> None:
     """Raises InputError for what the server decides."""
     chosen = backend is not BackendName.plain
     given = {"--model": model, "--backend": chosen, "--scheme": scheme, "--begin": begin, "--texts": texts}
-    if named := [name for name, value in given.items() if value]:
+    if named := [name for name, value in {**given, "--reveal": reveal}.items() if value]:
         raise InputError(
             f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
         )

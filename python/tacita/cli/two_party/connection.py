@@ -51,11 +51,11 @@ def identity_of(certificate: Path | None, key: Path | None) -> Identity | None:
     return Identity(certificate, key) if certificate and key else None
 
 
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, also [::1]:PORT. Raises InputError."""
+def address(text: str, option: str = "--connect", least: int = 1) -> tuple[str, int]:
+    """HOST:PORT, also [::1]:PORT. least: 0 where any free port may be meant. Raises InputError."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise InputError(f"--connect {text}: not HOST:PORT", hint="for example 127.0.0.1:7007")
+    if not host or not port.isdigit() or not least <= int(port) < 1 << 16:
+        raise InputError(f"{option} {text}: not HOST:PORT", hint="for example 127.0.0.1:7007")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,8 @@ from tacita import api
 from tacita.cli.asked import Asked, asking
 from tacita.cli.console import duration, err, out, progress, several, shown, size
 from tacita.cli.options import Threads, option
+from tacita.cli.service.serve import Serving, serving
+from tacita.cli.service.serve import run as over_https
 from tacita.cli.two_party.connection import (
     TIMEOUT_DEFAULT,
     Certificate,
@@ -41,8 +44,10 @@ BANDWIDTH = 1000.0
 
 
 @asking("scheme", "tokens", "calibration", "documents", "begin")
+@serving
 def run(
     asked: Asked,
+    service: Serving | None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", help="Port to listen on (0: a free one).", min=0, max=65535)
@@ -123,7 +128,19 @@ def run(
     profile: Profile = False,
     threads: Threads = 0,
 ) -> None:
-    """Serve a model by the two-party protocol: it sees neither the texts nor the answers."""
+    """Serve a model by the two-party protocol, or with --https by any scheme: it sees neither the texts nor
+    the answers."""
+    if service is not None:
+        bare = {"--client-ca": client_ca, "--max-texts": max_texts, "--once": once, "--profile": profile}
+        _require_none(bare | {"--hidden-embeddings": not public_embeddings, "--scheme": asked.wish.scheme})
+        own = identity(
+            service.address[0],
+            identity_of(certificate, key),
+            new_certificate,
+            name or [],
+            plain=insecure_plain_tcp,
+        )
+        return over_https(asked, service, own, threads, clients)
     _require_connected(asked.wish.scheme or BUMBLEBEE)
     own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
     _require_known_clients(public_embeddings, client_ca, insecure_any_client)
@@ -142,6 +159,15 @@ def run(
     _announce(server, caps, host, listener.port, own)
     _warn(plan, host, client_ca)
     _receive(server, caps, listener, timeout, profile=profile, once=once)
+
+
+def _require_none(given: Mapping[str, object]) -> None:
+    """Raises InputError for an option that --https does not take."""
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"serve: {name} is not for --https", hint="--schemes, and `tacita token` for limits"
+            )
 
 
 def _require_connected(scheme: str) -> None:

@@ -1,4 +1,5 @@
-"""Row sums of exponentials, and what a softmax in two phases does with those of its first (`approx.softmax`).
+"""Row sums of exponentials, and what a softmax in two phases does with those of its first
+(`approx.exponentials.softmax`).
 
 One phase: exponentials times the encrypted mask are summed, and the attention divides by the sums. Two
 phases: half the scores' exponentials are summed so, divided and squared; the squares are zero where the mask
@@ -14,7 +15,7 @@ from functools import reduce
 
 import numpy as np
 
-from tacita.approx.softmax import ROOM
+from tacita.approx.exponentials.softmax import ROOM
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features

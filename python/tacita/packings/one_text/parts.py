@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
+from tacita.approx.comparison import Comparison
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Dense, Norm
 from tacita.blocks.base import FeedForward as FeedForwardNode
@@ -40,6 +41,7 @@ from tacita.packings.operations import (
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.stored import Stored, output_bound
 from tacita.packings.vector.answer import Answering, at_first, vector_answering
+from tacita.packings.vector.choice import Choice
 from tacita.packings.vector.layout import VectorLayout
 from tacita.packings.vector.linear import linear_of as vector_linear
 from tacita.packings.vector.norm import VectorNorm, exact_bound
@@ -87,7 +89,7 @@ class OneTextParts(ABC, Generic[L]):
         (self._slots, self._tokens), self._heads = sizes, heads_of(graph, self.packing)
         self._linear, self._layout, self._carries = linear, linear.layout, carries
         self._vector = VectorLayout(self._slots, self._layout.size)
-        self._answering: Answering | TokenAnswering | None = None
+        self._answering: Answering | TokenAnswering | Choice | None = None
         self._probes: dict[str, Probe] = {}
 
     @abstractmethod
@@ -211,6 +213,8 @@ class OneTextParts(ABC, Generic[L]):
     def answer(self, x: Held[Form], dense: Dense | None, mean: str) -> list[Operation]:
         """See the contract."""
         weights = self._weights.dense(dense) if dense else None
+        if self._specs.comparison:
+            return self._choice(x, weights, self._specs.comparison)
         if mean and x.form.bare:
             raise refuse_node(self.packing, mean, "a function of all tokens as its input")
         if mean:
@@ -221,6 +225,14 @@ class OneTextParts(ABC, Generic[L]):
         else:
             self._answering = self._of_tokens(x, weights)
         return [answer_operation(self._answering, x.live)]
+
+    def _choice(self, x: Held[Form], dense: Pair | None, comparison: Comparison) -> list[Operation]:
+        """The likeliest of a vocabulary, and not its logits."""
+        if dense is None or not x.form.vector:
+            raise refuse_node(self.packing, ANSWER, "a choice of something else than one row's words")
+        bounds = x.form.bound, self._specs.answer
+        self._answering = choice = Choice.build(self.answered, dense, self._vector, bounds, comparison)
+        return choice.operations(x.live)
 
     def _of_tokens(self, x: Held[Form], dense: Pair | None) -> TokenAnswering:
         """Every token's own answer."""

@@ -42,6 +42,11 @@ def blocks_of(slots: int, period: int, size: int, *, dense: bool) -> tuple[int, 
     return min(ceil_power(max(size, period)), slots // 4), False
 
 
+def choice_width(period: int, size: int) -> int:
+    """Of a block that holds a choice among `size` words, made of a vector of this period."""
+    return ceil_power(max(size, period))
+
+
 @dataclass(frozen=True)
 class OneTextResponse:
     """Numbers that say where the answer is: plain data, as a plan states it. Slots not named must decode to
@@ -76,6 +81,11 @@ class OneTextResponse:
             raise refuse(
                 "one-text", what, "use more tokens or a larger ring: classes need 2*classes + 1 blocks"
             )
+
+    def chooses(self, slots: int, hidden: int) -> bool:
+        """Whether it is a choice among words (`packings.vector.choice`), made of a vector of this size."""
+        found = (self.slots, self.width, self.apart, self.bound, self.rows)
+        return found == (slots, choice_width(ceil_power(hidden), self.size), False, 1.0, 1)
 
     def check_tokens(self) -> None:
         """Raises ShapeError for an answer for every token that the packing does not admit."""

@@ -91,22 +91,22 @@ def wide_logits(
     short = response.count * width - len(bias)
     rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
     blocks = rows.reshape(response.count, width, layout.period)
-    plans = {(ct, 0, k): row for ct, part in enumerate(blocks) for k, row in _turned(part)}
+    plans = {(ct, 0, k): row for ct, part in enumerate(blocks) for k, row in turned(part)}
     shift = np.pad(bias / bound, (0, short)).reshape(response.count, width)
     there = (np.arange(response.count * width) < len(bias)).reshape(shift.shape)
     plan = LinearPlan.from_diagonals(plans, n_inputs=1, n_outputs=response.count)
-    kept, added = (tuple(_twice(part, layout.slots) for part in each) for each in (there, shift))
+    kept, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
     return Answering(response, plan, 1, kept, added)
 
 
-def _turned(rows: Array) -> Iterator[tuple[int, Array]]:
+def turned(rows: Array) -> Iterator[tuple[int, Array]]:
     """(rotation, diagonal) of the products of a vector with these rows (width, period), in every block."""
     slot, period = np.arange(len(rows)), rows.shape[1]
     for step in range(period):
         yield step, rows[slot, (slot + step) % period]
 
 
-def _twice(values: Array, slots: int) -> Array:
+def twice(values: Array, slots: int) -> Array:
     """In the first two blocks; zero behind them."""
     return np.concatenate([values, values, np.zeros(slots - 2 * len(values))])
 

@@ -60,6 +60,10 @@ class KeyRing:
             self._held.move_to_end(key_id)
         return self._held.get(key_id)
 
+    def forget(self, key_id: str) -> None:
+        """Lets go of a client's evaluator, if it is here: the next request reads a file again."""
+        self._held.pop(key_id, None)
+
     def load(self, path: Path) -> Held:
         """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
         share, and have the memory that one works in provided.

@@ -16,12 +16,13 @@ from tacita.errors import InputError
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan
 from tacita.run.executor import Progress
-from tacita.server.session import MEMORY_GB, Server
+from tacita.server.session import MEMORY_GB, SAVE_EVERY, Server
 from tacita.server.standing.keyring import KeyRing
 
 
 class Standing:
     """root: the folder below which, or in which, requests lie. memory: GB in all, see `KeyRing`.
+    save_every: as of `Server`.
 
     Builds the circuit at once: raises PlanError for another model than the plan's.
     """
@@ -35,10 +36,12 @@ class Standing:
         threads: int = 0,
         memory: float = MEMORY_GB,
         resume: bool = True,
+        save_every: float = SAVE_EVERY,
         allow_insecure: bool = False,
     ) -> None:
         self.plan, self.model, self.root = plan, model, root.resolve()
         self._options: dict[str, Any] = {"threads": threads, "memory": memory, "resume": resume}
+        self._options["save_every"] = save_every
         self.ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
         circuit_of(plan, model)
 

@@ -1,0 +1,206 @@
+"""`tacita classify --connect https://...` and its like: texts that a service answers, whatever the scheme."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacita.cli.answers import said, text_of
+from tacita.cli.ask.lines import Line, checked, report_problems
+from tacita.cli.ask.token import token_of
+from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
+from tacita.cli.steps.decrypt import UNTRUSTED
+from tacita.cli.two_party.connect import Asking
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import InputError, TacitaError
+from tacita.front.embed import length_of
+from tacita.remote.connect import connect
+from tacita.remote.cost import Cost, Meter
+from tacita.run.resources import peak_memory_gb
+from tacita.tasks.answer import Answer
+
+if TYPE_CHECKING:
+    from tacita.remote.blocking import BlockingSession, Service
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service, and whom to trust there; see `tacita.connect`."""
+
+    url: str
+    trust: Path | None
+    fingerprint: str | None
+    token: Path | None
+    timeout: float
+    threads: int
+    allow_insecure: bool
+
+    def connect(self) -> Service:
+        """Nothing is sent yet. Raises InputError."""
+        return connect(
+            self.url,
+            token=token_of(self.token),
+            trust=self.trust,
+            fingerprint=self.fingerprint,
+            timeout=self.timeout,
+            threads=self.threads,
+            allow_insecure=self.allow_insecure,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """One text's answer. request: from 1; cost: of all texts of that request."""
+
+    line: Line
+    answer: Answer
+    request: int
+    cost: Cost
+
+
+def ask(
+    question: Asking, how: Served, folder: Path, scheme: str | None, json: Path | None
+) -> tuple[list[Result], bool, str]:
+    """Asks every text and shows what it cost: all answers, whether there is one for each line and each can be
+    trusted, and the model's name. folder: as --model gives it, a name at the service. Raises InputError for
+    what is not offered."""
+    began = time.monotonic()
+    with how.connect() as service:
+        session, opening = _opened(service, question, named(service, folder), scheme)
+        question.suits(session.plan.name, "")
+        good, spoiled = _fitting(session, question.lines, question.file)
+        results = _answered(session, good, opening, json, began)
+        figures = report(session, results, opening, time.monotonic() - began)
+        bad = {line.number for line in question.lines} - {line.number for line in good}
+        figures["rejected"] = sorted(bad)
+    with reporting(json, figures):
+        out.print(f"all: {_cost_line(figures)}", soft_wrap=True)
+    return results, not spoiled and not any(result.answer.warnings for result in results), session.plan.name
+
+
+def named(service: Service, folder: Path) -> str | None:
+    """The model to ask for: none where the option was left out and the service has none of that name."""
+    if folder != DEFAULT_MODEL:
+        return str(folder)
+    offered = {each.name for each in service.models().models}
+    return DEFAULT_MODEL.name if DEFAULT_MODEL.name in offered else None
+
+
+def report(
+    session: BlockingSession, results: Sequence[Result], opening: Cost, seconds: float
+) -> dict[str, Any]:
+    """The figures of `--json`. Bytes and seconds of steps are sums over requests and what came before."""
+    plan, costs = session.plan, {0: opening, **{result.request: result.cost for result in results}}
+    steps = dict.fromkeys(step for cost in costs.values() for step in cost.seconds)
+    return {
+        "scheme": plan.scheme,
+        "model": plan.name,
+        "tokens": plan.tokens,
+        "plan_hash": plan.hash,
+        "encrypted": True,
+        "inputs": len(results),
+        "requests": len(costs) - 1,
+        "texts_per_request": plan.batch,
+        "results": [_row(result) for result in results],
+        "seconds": seconds,
+        "steps": {step: sum(cost.seconds.get(step, 0.0) for cost in costs.values()) for step in steps},
+        "bytes_sent": sum(cost.sent for cost in costs.values()),
+        "bytes_received": sum(cost.received for cost in costs.values()),
+        "peak_rss_gb": peak_memory_gb(),
+    }
+
+
+def _opened(
+    service: Service, question: Asking, model: str | None, scheme: str | None
+) -> tuple[BlockingSession, Cost]:
+    """The plan to ask, which it shows, with what it will take; and what it cost to fetch."""
+    verbs, meter = [question.verb, *question.others], Meter()
+    session = service.open(verbs, model, scheme, meter, len(question.lines))
+    plan, offer = session.plan, session.offer
+    bits = f", {offer.security_bits} bits" if offer.security_bits else ""
+    out.print(
+        f"{shown(plan.name)}: {plan.scheme}, {plan.tokens} tokens, {several(plan.batch, 'text')} a request"
+        f"{bits}; plan {plan.hash[:12]}",
+        soft_wrap=True,
+    )
+    sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
+    keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
+    out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
+    return session, meter.cost
+
+
+def _fitting(session: BlockingSession, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
+    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an
+    error."""
+    front, tokens = session.front, session.plan.tokens
+    if front is None:
+        raise InputError("the model starts from hidden states", hint="ask it from Python")
+    if file is None:
+        for line in lines:
+            if (count := length_of(front, line.text)) > tokens:
+                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
+        return list(lines), False
+    lines = checked(front, lines, tokens)
+    spoiled = report_problems(file, lines)
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
+    return good, spoiled
+
+
+def _answered(
+    session: BlockingSession, lines: Sequence[Line], opening: Cost, json: Path | None, began: float
+) -> list[Result]:
+    """As many texts a request as the plan holds. When one fails, the answers that came are written before the
+    error goes on."""
+    batch, results = session.plan.batch, list[Result]()
+    groups = [lines[at : at + batch] for at in range(0, len(lines), batch)]
+    try:
+        for number, group in enumerate(groups, 1):
+            title = f"request {number} of {len(groups)}" if len(groups) > 1 else "request"
+            results += _one(session, group, number, title)
+    except (TacitaError, KeyboardInterrupt):
+        if results:
+            figures = report(session, results, opening, time.monotonic() - began)
+            write_report(json, {**figures, "unanswered": [line.number for line in lines[len(results) :]]})
+        raise
+    return results
+
+
+def _one(session: BlockingSession, group: Sequence[Line], number: int, title: str) -> list[Result]:
+    meter = Meter()
+    with progress(title) as told:
+        answers = session.answer([line.text for line in group], meter, told)
+    results = [Result(*pair, number, meter.cost) for pair in zip(group, answers, strict=True)]
+    for result in results:
+        _show(result)
+    return results
+
+
+def _show(result: Result) -> None:
+    answer = result.answer
+    logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
+    more = ", ..." if len(answer.logits) > 8 else ""
+    out.print(f"[bold]{said(answer)}[/bold]  \\[{logits}{more}]  {text_of(result.line.text)}", soft_wrap=True)
+    for warning in answer.warnings:
+        err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
+
+
+def _cost_line(figures: dict[str, Any]) -> str:
+    steps = ", ".join(f"{step} {duration(seconds)}" for step, seconds in figures["steps"].items())
+    sent, received = size(figures["bytes_sent"]), size(figures["bytes_received"])
+    return f"{duration(figures['seconds'])} ({steps}), {sent} sent, {received} received"
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {
+        "line": result.line.number,
+        "request": result.request,
+        **result.answer.to_json(),
+        "seconds": sum(result.cost.seconds.values()),
+        "steps": dict(result.cost.seconds),
+    }

@@ -1,0 +1,115 @@
+"""`--ray`: a command's requests spread over machines, what that will take said before, and beside it what it
+took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tacita.checkpoint import Checkpoint
+from tacita.cli.console import duration, out, several
+from tacita.cli.options import BackendName, option
+from tacita.cluster.connect import imported
+from tacita.cluster.predict import NODES
+from tacita.cluster.spread import Group, Spread, spreading
+from tacita.cluster.where import Where, where_of
+from tacita.errors import InputError
+from tacita.front.embed import Text
+from tacita.plans.link import LinkSpeed
+from tacita.schemes.base import AnyPlan, Place, Seconds
+
+if TYPE_CHECKING:
+    from tacita.cli.ask.core import Answerer
+    from tacita.cli.ask.running import Running
+
+MANY = 16  # nodes that a prediction is shown for, too
+Ray = Annotated[
+    str | None,
+    option(
+        "--ray",
+        metavar="local|HOST:PORT",
+        help="Evaluate on the machines of a Ray cluster: one that is started here, or one that this machine "
+        "has joined.",
+    ),
+]
+Nodes = Annotated[
+    int | None,
+    option("--ray-nodes", help="With --ray: nodes to start here, of one core each, or to use there at most."),
+]
+Cores = Annotated[
+    int | None, option("--ray-cores", help="With --ray: cores of an evaluator (default: all of its node).")
+]
+RAY = (("ray", Ray, None), ("ray_nodes", Nodes, None), ("ray_cores", Cores, None))
+
+
+def require_spread(running: Running) -> None:
+    """Before a plan is made. Raises InputError for options that do not go together, or without Ray."""
+    if running.ray is None:
+        if running.ray_nodes or running.ray_cores:
+            raise InputError("--ray-nodes or --ray-cores without --ray", hint="--ray local")
+        return
+    _where(running)
+    if running.connect:
+        raise InputError("both --ray and --connect", hint="one of the two: who evaluates")
+    if running.backend is not BackendName.ckks:
+        raise InputError(
+            f"--ray with --backend {running.backend.value}", hint="it evaluates what is encrypted"
+        )
+    imported()
+
+
+@contextmanager
+def by_ray(
+    plan: AnyPlan,
+    model: Checkpoint,
+    place: Place,
+    running: Running,
+    texts: Sequence[Text],
+    link: LinkSpeed | None,
+    seconds: Seconds,
+    figures: dict[str, Any],
+) -> Iterator[Answerer]:
+    """Answers request after request, which are evaluated side by side. Afterwards `seconds` has those of what
+    was done once, and `figures` what the report says of the machines. Raises as `spreading`."""
+    groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
+    with spreading(plan, model, place, _where(running), link=link) as run:
+        first = run.forecast(len(groups))
+        out.print(f"{first.words()}; {duration(first.seconds)} by prediction", soft_wrap=True)
+        began, answers = time.monotonic(), run.answers(groups)
+        yield lambda texts, title: next(answers)
+        measured = time.monotonic() - began
+        seconds |= run.seconds
+        figures |= _figures(run, groups, measured, seconds)
+        _show(run, len(groups), measured)
+
+
+def _where(running: Running) -> Where:
+    return where_of(running.ray or "", running.ray_nodes, running.ray_cores)
+
+
+def _figures(run: Spread, groups: Sequence[Group], measured: float, seconds: Seconds) -> dict[str, Any]:
+    """In place of the sums over requests, which took place side by side."""
+    wall, count = measured - seconds.get("keygen", 0.0), sum(map(len, groups))
+    cluster = {
+        "nodes": run.cluster.nodes,
+        "evaluators": min(run.evaluators, len(groups)),
+        "cores": [site.cores for site in run.cluster.sites],
+        "measured_seconds": measured,
+        "processor_seconds_per_request": sum(run.processor) / len(groups),
+        "predicted": run.forecast(len(groups)).to_json(),
+        "predicted_by_nodes": {n: run.forecast(len(groups), n).to_json() for n in NODES},
+    }
+    each = {"seconds_per_input": wall / count, "seconds_per_request": wall / len(groups)}
+    return {"wall_seconds": wall, **each, "cluster": cluster}
+
+
+def _show(run: Spread, requests: int, measured: float) -> None:
+    here, many = (run.forecast(requests, count) for count in (None, MANY))
+    on = several(here.evaluators, "evaluator")
+    out.print(
+        f"on {on}: {duration(measured)} measured, {duration(here.seconds)} predicted; "
+        f"{duration(many.seconds)} predicted on {MANY} such nodes",
+        soft_wrap=True,
+    )

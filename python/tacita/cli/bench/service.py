@@ -1,0 +1,43 @@
+"""`tacita bench service`: a service under load, on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tacita.cli.console import out, reporting
+from tacita.cli.options import Json
+from tacita.cli.service.extra import needing
+
+TEXTS = (
+    ("a film of quiet beauty", "positive"),
+    ("a waste of time", "negative"),
+    ("warm , funny and moving", "positive"),
+    ("dull from the first minute", "negative"),
+)
+
+
+def service(
+    json: Json = None,
+    clients: Annotated[int, typer.Option("--clients", help="At once, by bumblebee.", min=1)] = 50,
+    callers: Annotated[int, typer.Option("--callers", help="That mean harm.", min=1)] = 200,
+    thor: Annotated[
+        bool, typer.Option("--thor/--no-thor", help="Also requests at full security: minutes and 8 GB.")
+    ] = True,
+) -> None:
+    """Many clients at once, turns in a queue, hostile callers, and what HTTP adds to a request."""
+    with needing("service", "bench service"):
+        from tacita.measure.service.load import measure_service
+    texts, labels = zip(*TEXTS, strict=True)
+    found = measure_service(texts, labels, clients=clients, callers=callers, thor=thor, told=out.print)
+    with reporting(json, found):
+        for part, figures in found.items():
+            _show(part, figures)
+
+
+def _show(part: str, figures: dict[str, Any]) -> None:
+    out.print(f"[bold]{part}[/bold]")
+    for name, value in figures.items():
+        shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+        out.print(f"  {name.replace('_', ' ')}: {shown}", soft_wrap=True)

@@ -1,0 +1,22 @@
+"""The error for a command whose packages were not installed with this one: extras of `pip install`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tacita.errors import InputError
+
+
+@contextmanager
+def needing(extra: str, command: str) -> Iterator[None]:
+    """Around the imports of a command. extra: the name in pyproject.toml that brings what they import.
+    Raises InputError where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] == "tacita":
+            raise
+        raise InputError(
+            f"{command}: {error.name} is not installed", hint=f"pip install 'tacita[{extra}]'"
+        ) from error

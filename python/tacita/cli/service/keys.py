@@ -1,0 +1,107 @@
+"""`tacita keys`: what this user keeps of services, and how to get rid of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from tacita.cli.ask.running import Fingerprint, Trust
+from tacita.cli.ask.served import Served
+from tacita.cli.ask.token import TokenFile
+from tacita.cli.console import err, out, reporting, shown, size
+from tacita.cli.options import Insecure, Json, option
+from tacita.cli.two_party.connection import TIMEOUT_DEFAULT
+from tacita.errors import InputError, TacitaError
+from tacita.remote.http.address import address_of
+from tacita.remote.store import About, PlanFolder, ServerFolder, Store, default_folder
+
+app = typer.Typer(help="Keys of services, and whom they belong to.", no_args_is_help=True)
+FEWEST = 4  # digits that name a plan
+Url = Annotated[str, typer.Argument(metavar="URL", help="Address of the service.", show_default=False)]
+Plan = Annotated[
+    str,
+    typer.Argument(metavar="PLAN", help="First digits of the plan's hash, as listed.", show_default=False),
+]
+Connect = Annotated[
+    str | None,
+    option("--connect", metavar="URL", help="Of this service alone, and tell it to remove its half, too."),
+]
+
+
+@app.command("list")
+def list_keys(json: Json = None) -> None:
+    """Show services that were asked, and the keys that are kept for them."""
+    store = Store(default_folder())
+    rows = [row for server in store.servers for row in _rows(server)]
+    with reporting(json, {"folder": str(store.root), "servers": rows}):
+        table = Table(Column("service", overflow="fold"), "plan", "model", "scheme", "size", "made")
+        for row in rows:
+            for key in row["keys"] or [None]:
+                told = (key["plan"][:12], key["model"], key["scheme"]) if key else ("none", "", "")
+                more = (size(key["bytes"]), key["made"]) if key else ("", "")
+                table.add_row(shown(row["url"]), *map(shown, told), *map(shown, more))
+        out.print(table)
+
+
+@app.command("remove")
+def remove(
+    plan: Plan,
+    connect: Connect = None,
+    token_file: TokenFile = None,
+    trust: Trust = None,
+    fingerprint: Fingerprint = None,
+    allow_insecure: Insecure = False,
+) -> None:
+    """Remove the keys of a plan: what was encrypted with them can then be read by nobody."""
+    address = address_of(connect, allow_insecure=allow_insecure) if connect else None
+    store = Store(default_folder())
+    folder, about = _only(plan, [store.server(address)] if address else store.servers)
+    folder.remove()
+    out.print(f"removed: keys of {shown(about.model)}, plan {shown(about.plan[:12])}", soft_wrap=True)
+    if connect:
+        how = (connect, trust, fingerprint, token_file, TIMEOUT_DEFAULT, 0, allow_insecure)
+        _remove_there(Served(*how), about.key)
+
+
+@app.command("forget")
+def forget(url: Url) -> None:
+    """Forget by which key a service signs: the next one that it shows is taken."""
+    address = address_of(url, allow_insecure=True)
+    if not Store(default_folder()).server(address).forget():
+        raise InputError(f"{address.url}: no service that was met", hint="tacita keys list")
+    out.print(f"forgotten: the signer of {shown(address.url)}", soft_wrap=True)
+
+
+def _rows(server: ServerFolder) -> list[dict[str, Any]]:
+    """Of one service; its name in place of an address that was forgotten."""
+    known = server.known or {"url": server.path.name, "signer": ""}
+    keys = [{**vars(about), "bytes": folder.size} for folder, about in _kept(server)]
+    return [{**known, "keys": keys}] if keys or known["signer"] else []
+
+
+def _kept(server: ServerFolder) -> list[tuple[PlanFolder, About]]:
+    return [(folder, about) for folder in server.plans if (about := folder.about)]
+
+
+def _only(plan: str, servers: list[ServerFolder]) -> tuple[PlanFolder, About]:
+    """The one folder of these digits. Raises InputError for too few, none or several."""
+    hint = "tacita keys list; --connect URL says at which service"
+    if len(plan) < FEWEST:
+        raise InputError(f"keys: {len(plan)} digits of a plan", hint=f"at least {FEWEST}")
+    found = [pair for server in servers for pair in _kept(server) if pair[1].plan.startswith(plan)]
+    if len(found) != 1:
+        raise InputError(f"keys: {len(found) or 'no'} keys of a plan {plan[:64]!r}", hint=hint)
+    return found[0]
+
+
+def _remove_there(how: Served, key: str) -> None:
+    """As far as the service can be reached: here the key is gone already."""
+    try:
+        with how.connect() as service:
+            service.remove_key(key)
+    except TacitaError as error:
+        err.print(f"[yellow]the service keeps its half:[/yellow] {shown(str(error))}", soft_wrap=True)
+    else:
+        out.print("removed: its half at the service")

@@ -1,0 +1,199 @@
+"""`tacita serve --https`: a model behind HTTPS, by any scheme, for many clients whose keys stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from socket import socket
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacita.checkpoint import Checkpoint
+from tacita.cli.asked import Asked, standing_for
+from tacita.cli.console import duration, out, progress, shown, size
+from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
+from tacita.cli.service.extra import needing
+from tacita.cli.steps.evaluate import Memory
+from tacita.cli.two_party.connection import address
+from tacita.cli.two_party.identity import beyond_loopback
+from tacita.errors import InputError
+from tacita.plans.scheme import BUMBLEBEE, NAMES
+from tacita.protocol.party import Identity, fingerprint
+from tacita.server.session import MEMORY_GB
+
+if TYPE_CHECKING:
+    from tacita.service.core.offers import Offers
+    from tacita.service.core.service import Service
+    from tacita.service.core.settings import Settings
+
+SERVICE = "service"  # the parameter that the options stand for
+SCHEMES = ("thor", BUMBLEBEE)
+DRAIN = 20.0
+
+Https = Annotated[
+    str | None,
+    option(
+        "--https",
+        metavar="HOST:PORT",
+        help="Serve the HTTP API there, with any scheme, in place of the bare two-party port.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    option("--data", help="With --https: the server's own folder of plans, clients, keys and requests."),
+]
+Schemes = Annotated[
+    str | None,
+    option("--schemes", help=f"With --https: separated by commas (default: {','.join(SCHEMES)})."),
+]
+Anybody = Annotated[
+    bool, option("--anybody", help="With --https: answer callers without a token, too, as one client.")
+]
+Drain = Annotated[
+    float,
+    typer.Option("--drain", help="With --https: seconds that requests get to end after SIGTERM.", min=0.0),
+]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What `--https` and the options beside it say."""
+
+    https: str
+    data: Path
+    schemes: Sequence[str]
+    anybody: bool
+    drain: float
+    memory: float
+    allow_insecure: bool
+    preset: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port. Raises InputError."""
+        return address(self.https, "--https", 0)
+
+
+DECLARED = (
+    ("https", Https, None),
+    ("data", Data, None),
+    ("schemes", Schemes, None),
+    ("anybody", Anybody, False),
+    ("drain", Drain, DRAIN),
+    ("memory", Memory, MEMORY_GB),
+    ("allow_insecure", Insecure, False),
+    ("preset", Preset, PRESET_DEFAULT),
+)
+
+
+def serving(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorates a command: the options become its parameter `service`, None where --https is not given."""
+    return standing_for(SERVICE, DECLARED, _built)(command)
+
+
+def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sessions: int) -> None:
+    """Serves until SIGTERM or Ctrl-C. Raises what planning and starting raise."""
+    host, port = service.address
+    if own is None and beyond_loopback(host):
+        raise InputError(
+            "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
+        )
+    with needing("service", "serve"):
+        from tacita.service.core.service import Service
+        from tacita.service.http.listening import listening_socket
+        from tacita.service.watch import logs
+    logs.start()
+    with listening_socket(host, port) as listener:
+        offers = _offers(asked, service, asked.load())
+        found = Service(offers, _settings(service, threads, sessions))
+        where = host, listener.getsockname()[1]
+        asyncio.run(_serve(found, listener, own, lambda: _announce(offers, *where, own)))
+
+
+async def _serve(
+    service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
+) -> None:
+    from tacita.service.app import app_of
+    from tacita.service.http.listening import Listening, config_of
+
+    listening = Listening(config_of(app_of(service), own), service.close_doors)
+    await service.start()
+    try:
+        announce()
+        await listening.serve(sockets=[listener])
+    finally:
+        await service.stop()
+
+
+def _built(given: dict[str, Any]) -> Serving | None:
+    """Raises InputError for an option that goes with --https, without it."""
+    own = {name: given.pop(name) for name, *_ in DECLARED}
+    if own["https"] is None:
+        for name, _, default in DECLARED:
+            if own[name] != default:
+                option = name.replace("_", "-")
+                raise InputError(f"serve: --{option} is for --https", hint="--https HOST:PORT")
+        return None
+    if own["data"] is None:
+        raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
+    own["schemes"] = _schemes(own["schemes"])
+    return Serving(**{field.name: own[field.name] for field in fields(Serving)})
+
+
+def _schemes(given: str | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(given.split(","))) if given else SCHEMES
+    for name in names:
+        if name not in NAMES:
+            raise InputError(f"no scheme {name!r:.40}", hint=f"of {', '.join(NAMES)}")
+    return names
+
+
+def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
+    from tacita.service.core.offers import offers_of
+
+    wish = replace(asked.wish, preset=service.preset)
+    with progress("plan") as report:
+        return offers_of(
+            checkpoint,
+            asked.folder,
+            service.schemes,
+            wish,
+            service.data,
+            report,
+            insecure=service.allow_insecure,
+        )
+
+
+def _settings(service: Serving, threads: int, sessions: int) -> Settings:
+    from tacita.service.core.settings import Settings
+    from tacita.service.ledger.rows import Quota
+
+    return Settings(
+        service.data,
+        anybody=Quota() if service.anybody else None,
+        threads=threads,
+        memory=service.memory,
+        allow_insecure=service.allow_insecure,
+        sessions=sessions,
+        drain=service.drain,
+    )
+
+
+def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> None:
+    for model in offers.models:
+        for offer in model.offers:
+            sent = f"{size(offer.traffic_bytes)} a request"
+            keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
+            cost = f"{duration(offer.seconds)}, {sent}{keys}"
+            out.print(
+                f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}", soft_wrap=True
+            )
+    if own:
+        certificate = f"certificate {shown(str(own.certificate))}, SHA-256 {fingerprint(own.certificate)}"
+        out.print(certificate, soft_wrap=True)
+    scheme = "https" if own else "http"
+    out.print(f"listening on {scheme}://{shown(host)}:{port}, Ctrl-C ends", soft_wrap=True)
+    out.file.flush()

@@ -1,0 +1,178 @@
+"""An evaluator: the server of one client's plan, on a node. Keys and circuit stay; bytes go in and out.
+
+It is an ordinary object, which Ray makes on its node. What passes between it and the client is bytes, texts
+and numbers: a `Kit`, keys and weights once, then requests and responses. It holds what any server of ours
+holds (docs/threat-model.md): public keys, ciphertexts, and weights; no secret key, and no text.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tacita.checkpoint import from_tensors
+from tacita.checkpoint.load import Checkpoint
+from tacita.errors import TacitaError
+from tacita.front.tensors import decode, parse_raw, to_bytes
+from tacita.models.registry import Config
+from tacita.plans.plan import Plan, parse
+from tacita.server.session import Server
+from tacita.server.standing.standing import Standing
+from tacita.version import __version__
+
+Bytes = npt.NDArray[np.uint8]  # which Ray's store hands out without a copy
+PREFIX, LOCK = "tacita-evaluator-", "lock"
+WEIGHTS = "the client's weights"
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What an evaluator is told beside keys and weights. plan: text; salt: of its commitment. config: of the
+    model. memory: GB. folder: below which it works; empty for the machine's own place for such files."""
+
+    plan: str
+    salt: str
+    name: str
+    config: Config
+    memory: float
+    allow_insecure: bool
+    folder: str = ""
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """response: a file's bytes. seconds: of the evaluation. processor: seconds that its cores worked, which
+    other work on the machine does not lengthen."""
+
+    response: Bytes
+    seconds: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """why: an error's words, and its hint."""
+
+    why: str
+    hint: str = ""
+
+
+def kit_of(plan: Plan, model: Checkpoint, memory: float, *, allow_insecure: bool, folder: str) -> Kit:
+    """Of a plan with its salt, and its model."""
+    return Kit(plan.to_text(), plan.salt, model.name, model.config, memory, allow_insecure, folder)
+
+
+def weights_of(model: Checkpoint) -> bytes:
+    """All tensors in the fewest bytes that keep them exactly: a node needs no file of the model."""
+    return to_bytes(model.tensors)
+
+
+class Evaluator:
+    """One client's plan on so many cores. `prepare` comes first; `close` removes its files.
+
+    Its calls return errors of ours instead of raising them: a `Failed` is plain data.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._server: Server | None = None
+        self._held: tuple[int, Path] | None = None
+
+    def prepare(self, kit: Kit, keys: Bytes, weights: Bytes) -> float | Failed:
+        """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the
+        keys' size of disk until it is done."""
+        began = time.monotonic()
+        if kit.version != __version__:
+            return Failed(
+                f"the node has release {__version__}, the client {kit.version}", "install one release"
+            )
+        try:
+            self._server = self._started(kit, keys, weights)
+        except TacitaError as error:
+            self.close()
+            return Failed(str(error), error.hint)
+        return time.monotonic() - began
+
+    def evaluate(self, request: Bytes) -> Evaluated | Failed:
+        """The response to a request file's bytes. Cost: an evaluation."""
+        assert self._server is not None  # the client waits for `prepare`
+        began, worked, work = time.monotonic(), time.process_time(), self._server.work
+        try:
+            request.tofile(work.request)
+            self._server.evaluate()
+            response = np.fromfile(work.response, np.uint8)
+            return Evaluated(response, time.monotonic() - began, time.process_time() - worked)
+        except TacitaError as error:
+            return Failed(str(error), error.hint)
+        finally:
+            work.request.unlink(missing_ok=True)
+            work.response.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Removes its folder."""
+        if self._held is not None:
+            lock, folder = self._held
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+            self._held = None
+
+    def _started(self, kit: Kit, keys: Bytes, weights: Bytes) -> Server:
+        self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
+        folder = self._held[1]
+        plan = parse(kit.plan, "the client's plan", kit.salt)
+        standing = Standing(
+            plan,
+            _model(kit, weights),
+            folder,
+            threads=self._cores,
+            memory=kit.memory,
+            resume=False,  # what is lost with this machine is evaluated on another one
+            allow_insecure=kit.allow_insecure,
+        )
+        server = standing.server(folder)
+        keys.tofile(server.work.evaluation_keys)
+        server.load_keys()
+        server.work.evaluation_keys.unlink()  # they are in memory, and in Ray's store
+        return server
+
+
+def own_folder(below: Path) -> tuple[int, Path]:
+    """(open lock, new folder). Removes those of evaluators that were killed: whoever lives holds its lock."""
+    for left in below.glob(f"{PREFIX}*"):
+        if (lock := _locked(left)) is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+    new = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=below))
+    (new / LOCK).touch(mode=0o600)
+    lock = _locked(new)
+    assert lock is not None  # nobody looks for its name yet
+    return lock, new.rename(below / new.name.removeprefix("."))
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock on the folder's file, None where somebody has it or there is none."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _model(kit: Kit, weights: Bytes) -> Checkpoint:
+    raw = parse_raw(weights.tobytes(), WEIGHTS)
+    tensors = {name: decode(WEIGHTS, name, entry) for name, entry in raw.items()}
+    return from_tensors(kit.config, tensors, name=kit.name, where=WEIGHTS)

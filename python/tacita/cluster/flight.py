@@ -1,0 +1,160 @@
+"""Requests on their way to evaluators: a bounded number of them, each evaluated once or once more, none lost.
+
+`spread` knows neither Ray nor ciphertexts: a `Pool` says what happens, and it decides what is sent where. The
+request that has waited longest goes to the evaluator with the fewest; what an evaluator had when it was lost
+goes to others, first in line. A request that takes evaluators down with it is given up after a few.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from tacita.errors import PeerError
+
+DEPTH = 2  # requests held for each evaluator: one runs, one is there when that ends
+MOST_LOSSES = 3  # evaluators that one request may take down
+
+Given = TypeVar("Given", contravariant=True)  # a request as the client makes it
+Sent = TypeVar("Sent")  # as the pool holds it
+Reply = TypeVar("Reply", covariant=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An evaluator has its keys and weights, and waits."""
+
+    at: str
+
+
+@dataclass(frozen=True)
+class Done(Generic[Reply]):
+    """A request has been evaluated."""
+
+    at: str
+    number: int
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An evaluator is no more, and what it had with it. why: in words, without names of machines' files."""
+
+    at: str
+    why: str
+
+
+class Pool(Protocol[Given, Sent, Reply]):
+    """Evaluators somewhere, named by texts. size: those that are there or are to come."""
+
+    @property
+    def size(self) -> int: ...
+
+    def hold(self, request: Given) -> Sent:
+        """Puts a request where evaluators can get it, also a second one after a loss."""
+
+    def submit(self, at: str, number: int, request: Sent) -> None:
+        """Hands it to an evaluator that is ready. Returns at once."""
+
+    def event(self, *, wait: bool) -> Ready | Done[Reply] | Lost | None:
+        """What has happened. None where nothing has yet, or with `wait` where nothing can: nobody is left."""
+
+
+@dataclass
+class _Flight(Generic[Sent]):
+    """held: requests that are not answered, by number. waiting: those that nobody has. at: those of each
+    evaluator that is ready, the running one first. losses: evaluators lost at a request; last:
+    why the last one was."""
+
+    held: dict[int, Sent] = field(default_factory=dict)
+    waiting: deque[int] = field(default_factory=deque)
+    at: dict[str, list[int]] = field(default_factory=dict)
+    losses: dict[int, int] = field(default_factory=dict)
+    answered: int = 0
+    last: str = "none was there"
+
+    def take(self, number: int, request: Sent) -> None:
+        self.held[number] = request
+        self.waiting.append(number)
+
+    def assign(self, pool: Pool[Any, Sent, Any]) -> None:
+        """Hands out what waits while an evaluator has room."""
+        while self.waiting and self.at:
+            least = min(self.at, key=lambda name: len(self.at[name]))
+            if len(self.at[least]) >= DEPTH:
+                return
+            number = self.waiting.popleft()
+            self.at[least].append(number)
+            pool.submit(least, number, self.held[number])
+
+    def done(self, at: str, number: int) -> bool:
+        """Whether this is the first answer of the request."""
+        if number in self.at.get(at, []):
+            self.at[at].remove(number)
+        self.answered += number in self.held
+        return self.held.pop(number, None) is not None
+
+    def lost(self, at: str, why: str) -> None:
+        """Puts what the evaluator had back in front. Raises PeerError for a request that was running when one
+        evaluator too many was lost."""
+        numbers, self.last = self.at.pop(at, []), why
+        for running in numbers[:1]:
+            self.losses[running] = self.losses.get(running, 0) + 1
+            if self.losses[running] >= MOST_LOSSES:
+                raise PeerError(
+                    f"request {running + 1}: {MOST_LOSSES} evaluators were lost at it, the last: {why}",
+                    hint="do their machines have the memory that `tacita estimate` names?",
+                )
+        self.waiting.extendleft(reversed(numbers))
+
+
+def spread(requests: Iterable[Given], pool: Pool[Given, Sent, Reply]) -> Iterator[tuple[int, Reply]]:
+    """(number from 0, reply) of every request, as they are done; `in_order` puts them in order.
+
+    requests: made one by one when there is room, so that at most DEPTH for each evaluator are held. Raises
+    PeerError where no evaluator is left, or where one request lost MOST_LOSSES of them.
+    """
+    flight, more, left = _Flight[Sent](), enumerate(requests), True
+    while left or flight.held:
+        room = left and len(flight.held) < DEPTH * max(pool.size, 1)
+        if room and (left := (numbered := next(more, None)) is not None) and numbered:
+            flight.take(numbered[0], pool.hold(numbered[1]))
+            flight.assign(pool)
+        yield from _happened(flight, pool, wait=not room)
+
+
+def _happened(
+    flight: _Flight[Sent], pool: Pool[Any, Sent, Reply], *, wait: bool
+) -> Iterator[tuple[int, Reply]]:
+    """Takes one event in, or without `wait` all that have happened."""
+    while (event := pool.event(wait=wait)) is not None:
+        match event:
+            case Ready(at):
+                flight.at[at] = []
+            case Lost(at, why):
+                flight.lost(at, why)
+            case Done(at, number, reply):
+                if flight.done(at, number):
+                    yield number, reply
+        flight.assign(pool)
+        if wait:
+            return
+    if wait:
+        raise PeerError(
+            f"no evaluator is left after {flight.answered} answers: {flight.last}",
+            hint="start nodes and run it again",
+        )
+
+
+def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
+    """The values of (number from 0, value) pairs in the order of the numbers, each as soon as it can be."""
+    early: dict[int, T] = {}
+    due = 0
+    for number, value in numbered:
+        early[number] = value
+        while due in early:
+            yield early.pop(due)
+            due += 1

@@ -1,0 +1,130 @@
+"""A `tacita serve --https` of one's own: a process on this machine, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tacita.errors import ResourceError
+
+LISTENING = "listening on "
+PATIENCE = 600.0  # seconds for plans, workers and models
+ENDING = 60.0  # seconds for the server to end by itself
+
+
+@dataclass(frozen=True)
+class Started:
+    """url: where it listens. certificate: to trust. data: the server's folder. said: what it printed."""
+
+    url: str
+    certificate: Path
+    data: Path
+    process: subprocess.Popen[str]
+    said: Sequence[str]
+
+    def token(self, name: str, *options: str) -> str:
+        """A new client's, made as an operator makes it."""
+        command = [sys.executable, "-m", "tacita", "token", "add", name, "--data", str(self.data), *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def started(
+    folder: Path, *options: str, log: IO[str] | None = None, plain: bool = False
+) -> Iterator[Started]:
+    """A server with data and certificate in this folder; a second on the same folder goes on where the first
+    stood. options: of `tacita serve`. log: where its standard error goes (default: this process's). plain:
+    HTTP without TLS, for this machine alone.
+
+    Raises ResourceError where it does not come to listen.
+    """
+    tls, data = folder / "tls", folder / "data"
+    secured = ["--insecure-plain-tcp"] if plain else ["--new-certificate", str(tls)]
+    places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
+    command = [sys.executable, "-m", "tacita", "serve", *places, *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    lines: queue.Queue[str | None] = queue.Queue()
+    reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)
+    reading.start()
+    try:
+        said = _heard(lines)
+        url = said[-1].removeprefix(LISTENING).partition(",")[0]
+        yield Started(url, tls / "certificate.pem", data, process, said)
+    finally:
+        ended(process)
+        reading.join(ENDING)
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    """Its exit status, once it has been asked to end."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    parents = {each: parent for each in _processes() if (parent := _stat(each, 1)) is not None}
+    found, waiting = list[int](), [pid]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += [each for each, parent in parents.items() if parent == found[-1]]
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """That a process and those that come from it have taken so far."""
+    ticks = sum((_stat(each, 11) or 0) + (_stat(each, 12) or 0) for each in family(pid))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_gb(pid: int) -> float:
+    """Of a process and those that come from it; pages that they share are counted in each."""
+    pages = sum(_stat(each, 21) or 0 for each in family(pid))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def _heard(lines: queue.Queue[str | None]) -> list[str]:
+    """Those up to the one that says where it listens."""
+    said: list[str] = []
+    while not (said and said[-1].startswith(LISTENING)):
+        try:
+            line = lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            line = None
+        if line is None:
+            raise ResourceError("the server did not start", hint="its standard error says why")
+        said.append(line)
+    return said
+
+
+def _pass_on(output: IO[str] | None, lines: queue.Queue[str | None]) -> None:
+    assert output is not None  # it is a pipe
+    with output:
+        for line in output:
+            lines.put(line.rstrip())
+    lines.put(None)
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _stat(pid: int, field: int) -> int | None:
+    """A number of /proc/PID/stat, counted from behind the name; None for a process that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field])
+    except (OSError, IndexError, ValueError):
+        return None

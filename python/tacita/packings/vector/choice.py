@@ -1,0 +1,134 @@
+"""The likeliest word of a vocabulary and nothing else: logits -> 1 at the largest, 0 at all others.
+
+    choice.logits        of the vector, side by side, repeated over all slots        1 level
+    choice.meet0         half the differences of numbers that meet (`tournament`)    1
+    choice.compare0      a refresh through a step: about 1 or -1                     to the top, less 3 to 8
+    choice.sharpen0      1 or 0, to the stated error                                 2 to 5
+    choice.win0          1 where a number beats its group                            log2(ways)
+    choice.keep0         the winners                                                 1
+    choice.meet1 ...     the next round, until one is left
+    choice.join1         the product of the rounds so far                            1
+    answer               smoothed, so that it is 0 or 1 to the noise                 4
+
+The client gets a one-hot vector where the two largest logits are the stated gap apart. Nearer ones share: the
+two words have numbers between 0 and 1, which say that much about their distance, and of no other word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tacita.approx.comparison import Comparison, smooth_spec
+from tacita.packings.arrays import Array
+from tacita.packings.base import Operation
+from tacita.packings.one_text.response import OneTextResponse, choice_width
+from tacita.packings.operations import ANSWER, CHECK
+from tacita.packings.stored import apply, apply_all
+from tacita.packings.vector.answer import turned, twice
+from tacita.packings.vector.layout import VectorLayout
+from tacita.packings.vector.tournament import Round, rounds_of
+from tacita.slots.base import Backend, Ct
+from tacita.slots.linear import LinearPlan
+
+Cts = tuple[Ct, ...]
+NUMBERS = "choice.numbers"
+LOGITS = f"{NUMBERS}0"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """plan, bias: of the logits, divided by their bound, -1 where there is no word."""
+
+    response: OneTextResponse
+    plan: LinearPlan
+    bias: Array
+    rounds: tuple[Round, ...]
+    comparison: Comparison
+
+    @staticmethod
+    def build(
+        kind: type[OneTextResponse],
+        dense: tuple[Array, Array],
+        layout: VectorLayout,
+        bounds: tuple[float, float],
+        comparison: Comparison,
+        most: int = 0,
+    ) -> Choice:
+        """dense: weight (words, hidden) and bias. bounds: of the vector, of the logits. most: as of
+        `rounds_of`. Raises ShapeError for a vocabulary that does not fit three times into the slots."""
+        (weight, bias), (entry, bound) = dense, bounds
+        width = choice_width(layout.period, len(bias))
+        response = kind(layout.slots, width, len(bias), False, 1.0)
+        response.check()
+        short = width - len(bias)
+        rows = np.pad(weight * (entry / bound), ((0, short), (0, layout.period - layout.size)))
+        plan = LinearPlan.from_diagonals({(0, 0, k): row for k, row in turned(rows)}, n_inputs=1, n_outputs=1)
+        added = np.pad(bias / bound, (0, short), constant_values=-1.0)
+        rounds = rounds_of(layout.slots, width, len(bias), most)
+        return Choice(response, plan, added, rounds, comparison)
+
+    def operations(self, pooled: str) -> list[Operation]:
+        """pooled: the vector's tensor. Its operations, the last of which writes the response."""
+        found, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self._logits)], _won(0)
+        for number in range(len(self.rounds)):
+            found += self._round(number)
+            if number:
+                before, joined = joined, f"choice.joined{number}"
+                found.append(Operation.of(f"choice.join{number}", (before, _won(number)), joined, _joined))
+        return [*found, Operation.of(ANSWER, (joined, CHECK), ANSWER, self._answer)]
+
+    def _round(self, number: int) -> list[Operation]:
+        now = self.rounds[number]
+        names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
+        numbers, differences, signs, larger = names
+        found = [
+            Operation.of(f"choice.meet{number}", (numbers,), differences, _each(now.meet)),
+            self._compared(f"choice.compare{number}", differences, signs),
+            Operation.of(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
+            Operation.of(f"choice.win{number}", (larger,), _won(number), _each(now.win)),
+        ]
+        if now.stride > 1:
+            reads, kept = (numbers, _won(number)), f"{NUMBERS}{number + 1}"
+            found.append(Operation.of(f"choice.keep{number}", reads, kept, _each(now.keep)))
+        return found
+
+    def _logits(self, be: Backend, pooled: Cts) -> Cts:
+        return (be.add_vector(be.linear(pooled, self.plan)[0], self.bias),)
+
+    def _compared(self, name: str, differences: str, signs: str) -> Operation:
+        step, scale = self.comparison.step, self.comparison.sharpen.free_scale()
+
+        def run(be: Backend, cts: Cts) -> Cts:
+            return apply_all(be, cts, step, scale)
+
+        return replace(Operation.of(name, (differences,), signs, run), refreshes=True)
+
+    def _sharpened(self, be: Backend, signs: Cts) -> Cts:
+        return (apply(be, signs[0], self.comparison.sharpen),)
+
+    def _answer(self, be: Backend, joined: Cts, check: Cts) -> Cts:
+        smoothed = apply(be, joined[0], smooth_spec())
+        there = np.pad(np.ones(self.response.size), (0, self.response.width - self.response.size))
+        kept = be.mul_vector(smoothed, twice(there, self.response.slots))
+        return (be.add(kept, be.rotate(check[0], -self.response.check_place[1])),)
+
+
+def _won(number: int) -> str:
+    return f"choice.won{number}"
+
+
+def _each(function: Callable[..., Ct]) -> Callable[..., Cts]:
+    """Of the one ciphertext that each tensor is."""
+    return partial(_applied, function)
+
+
+def _applied(function: Callable[..., Ct], be: Backend, *tensors: Cts) -> Cts:
+    return (function(be, *(cts[0] for cts in tensors)),)
+
+
+def _joined(be: Backend, before: Cts, won: Cts) -> Cts:
+    return (be.mul(before[0], won[0]),)

@@ -1,0 +1,213 @@
+"""Requests to one service: with the token, tried again where that is safe, read up to a limit.
+
+Every body is streamed and counted: a server that sends more than it may is hung up on. Redirects are not
+followed, bodies are not decompressed, and no environment variable changes where a request goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import httpx2
+from pydantic import ValidationError
+
+from tacita.errors import FileError, InputError, LateError, PeerError
+from tacita.protocol.http.wire import API, Wire
+from tacita.remote.cost import Meter
+from tacita.remote.http.address import Address
+from tacita.remote.http.problems import refused
+from tacita.remote.http.retries import PASSING, Patience, seconds_of
+
+JSON_BYTES = 4 << 20  # of a JSON body
+READ = 1 << 20  # bytes of a file at a time
+SAFE = frozenset(("GET", "PUT", "DELETE"))  # the same, done twice
+KEY = "Idempotency-Key"  # makes a POST the same, done twice
+W = TypeVar("W", bound=Wire)
+Body = bytes | Path
+Pairs = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """what: was asked, for errors. Of any status; the body is whole and within its limit."""
+
+    what: str
+    status: int
+    headers: httpx2.Headers = field(repr=False)
+    body: bytes = field(repr=False)
+
+    def require(self) -> Reply:
+        """Itself. Raises what `problems.refused` makes unless it is a success."""
+        if not 200 <= self.status < 300:
+            raise refused(self.what, self.status, self.body)
+        return self
+
+    def read(self, kind: type[W]) -> W:
+        """The body, checked. Raises PeerError for another, and as `require`."""
+        try:
+            return kind.model_validate_json(self.require().body)
+        except ValidationError:
+            pass
+        raise PeerError(
+            f"{self.what}: the answer is no {kind.__name__} of the API", hint="is it a tacita service?"
+        )
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request: path below /v1, body in memory or a file."""
+
+    method: str
+    path: str
+    params: Pairs = field(default_factory=dict)
+    headers: Pairs = field(default_factory=dict)
+    body: Body | None = field(default=None, repr=False)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent again when nobody knows what became of it."""
+        return self.method in SAFE or KEY in self.headers
+
+
+@dataclass(frozen=True)
+class Channel:
+    """client: with the token in its headers. meter: counts bytes of bodies."""
+
+    address: Address
+    client: httpx2.AsyncClient = field(repr=False)
+    patience: Patience
+    meter: Meter
+
+    def metered(self, meter: Meter) -> Channel:
+        """The same connection, counted apart."""
+        return replace(self, meter=meter)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Pairs | None = None,
+        headers: Pairs | None = None,
+        body: Body | None = None,
+        most: int = JSON_BYTES,
+    ) -> Reply:
+        """The reply, of any status, to a request that is repeated while it fails in passing, if it is one
+        that may be. path: below /v1. Raises PeerError: no connection, one that broke, too long a body."""
+        call = Call(method, path, dict(params or {}), dict(headers or {}), body)
+        attempt = 0
+        while True:
+            attempt += 1
+            outcome = await self._tried(call, most)
+            if isinstance(outcome, Reply) and outcome.status not in PASSING:
+                return outcome
+            wait = self._wait(call, outcome, attempt)
+            if wait is None:
+                if isinstance(outcome, Reply):
+                    return outcome
+                raise outcome
+            await self.patience.sleep(wait)
+
+    @asynccontextmanager
+    async def opened(self, call: Call) -> AsyncIterator[httpx2.Response]:
+        """One attempt; the body is not read yet. Raises httpx2.TransportError."""
+        headers, body = dict(call.headers), call.body
+        if isinstance(body, Path):
+            headers["Content-Length"] = str(body.stat().st_size)
+        content = body if isinstance(body, bytes | None) else self._pieces(body)
+        url = f"{self.address.url}{API}{call.path}"
+        stream = self.client.stream(call.method, url, params=call.params, headers=headers, content=content)
+        async with stream as response:
+            self.meter.sent += len(body) if isinstance(body, bytes) else 0
+            yield response
+
+    def what(self, call: Call) -> str:
+        """A request in the words of an error."""
+        return f"{call.method} {self.address.url}{API}{call.path}"
+
+    async def read(self, response: httpx2.Response, most: int, what: str) -> AsyncGenerator[bytes, None]:
+        """Its body, piece by piece. Raises PeerError where it goes on after `most` bytes."""
+        count = 0
+        async with aclosing(response.aiter_raw()) as pieces:
+            async for piece in pieces:
+                count += len(piece)
+                self.meter.received += len(piece)
+                if count > most:
+                    raise PeerError(
+                        f"{what}: more than {most} bytes", hint="the server sends what it may not"
+                    )
+                yield piece
+
+    async def _tried(self, call: Call, most: int) -> Reply | PeerError:
+        """The reply, or an error that another attempt may change."""
+        what = self.what(call)
+        try:
+            async with self.opened(call) as response:
+                async with aclosing(self.read(response, most, what)) as pieces:
+                    content = b"".join([piece async for piece in pieces])
+                return Reply(what, response.status_code, response.headers, content)
+        except httpx2.TransportError as error:
+            return failure(what, error)
+
+    def _wait(self, call: Call, outcome: Reply | PeerError, attempt: int) -> float | None:
+        """Seconds until the next attempt, None where there should be none."""
+        if isinstance(outcome, UntrustedPeerError) or not call.repeatable:
+            return None
+        wished = seconds_of(outcome.headers.get("Retry-After")) if isinstance(outcome, Reply) else None
+        return self.patience.delay(attempt, wished)
+
+    async def _pieces(self, path: Path) -> AsyncIterator[bytes]:
+        try:
+            with path.open("rb") as file:
+                while piece := await asyncio.to_thread(file.read, READ):
+                    self.meter.sent += len(piece)
+                    yield piece
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read ({error})", hint="ask again") from error
+
+
+class UntrustedPeerError(PeerError):
+    """The server's certificate is not one that is trusted: no other attempt changes that."""
+
+
+def failure(what: str, error: httpx2.TransportError) -> PeerError:
+    """Ours for an error of the connection, without anything of the request but its address."""
+    if cause := _certificate_error(error):
+        return UntrustedPeerError(
+            f"{what}: the server is not trusted ({cause})",
+            hint="compare the certificate's SHA-256 with the operator's: --trust PEM, or --fingerprint",
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return LateError(f"{what}: the server is silent ({type(error).__name__})", hint="is it reachable?")
+    return PeerError(
+        f"{what}: no connection ({type(error).__name__}: {str(error)[:200]})",
+        hint="is the address right, and the server up?",
+    )
+
+
+def client_of(context: ssl.SSLContext, token: str | None, timeout: float) -> httpx2.AsyncClient:
+    """token: printable characters. timeout: seconds of silence. Raises InputError, without the token."""
+    headers = {"Accept-Encoding": "identity"}
+    if token is not None:
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise InputError("connect: the token has characters that no token has", hint="is it a whole one?")
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx2.AsyncClient(
+        verify=context, headers=headers, timeout=timeout, trust_env=False, follow_redirects=False
+    )
+
+
+def _certificate_error(error: BaseException | None) -> str:
+    """What was wrong with the certificate, if that is what is behind an error."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return getattr(error, "verify_message", "") or str(error)
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return ""

@@ -1,0 +1,33 @@
+"""The ASGI application: the service behind its paths."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from tacita.service.core.service import Service
+from tacita.service.http import problems
+from tacita.service.http.docs_page import router as docs_page
+from tacita.service.http.headers import Headers
+from tacita.service.http.page import router as page
+from tacita.service.http.routes import keys, models, operating, requests
+from tacita.service.http.two_party import router as two_party
+from tacita.version import __version__
+
+
+def app_of(service: Service) -> FastAPI:
+    """The application of a service that has been started."""
+    app = FastAPI(title="Tacita", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service = service
+    problems.install(app)
+    app.add_middleware(Headers)
+    for router in (
+        models.router,
+        keys.router,
+        requests.router,
+        operating.router,
+        docs_page,
+        two_party(service),
+        page,  # the last: it knows files by name alone
+    ):
+        app.include_router(router)
+    return app

@@ -1,0 +1,1 @@
+"""The service without its HTTP: what is offered, what happens to a request, who is told."""

@@ -1,0 +1,200 @@
+"""The life of a request, from when all of it has come: waiting, running, and one of three ends.
+
+The ledger says what is so; the dispatcher's queue and the board follow from it, and are made anew when the
+server starts. So a request survives kill -9 of the server, and goes on from its last resume point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacita.errors import TacitaError
+from tacita.protocol.files import Workdir
+from tacita.protocol.http import receipt, wire
+from tacita.protocol.http.wire import State
+from tacita.run.executor import Progress
+from tacita.service.core.board import Board
+from tacita.service.core.offers import Offers
+from tacita.service.dispatch.base import Job
+from tacita.service.dispatch.supervisor import Supervisor
+from tacita.service.files.layout import Layout, whole
+from tacita.service.ledger import Ledger, requests, usage
+from tacita.service.ledger import keys as ledger_keys
+from tacita.service.ledger.rows import RequestRow
+from tacita.service.watch import logs
+from tacita.service.watch.metrics import Metrics
+
+WORDS = {
+    "deadline": (504, "its deadline has passed", "ask again with a later one"),
+    "worker": (500, "its worker died too often", "the operator's log says why"),
+    "internal": (500, "the evaluation failed", "the operator's log says why"),
+}
+
+
+@dataclass
+class Jobs:
+    """The dispatcher's `Watcher`; all of it in the event loop's thread. supervisor: set once it is there."""
+
+    ledger: Ledger
+    layout: Layout
+    board: Board
+    offers: Offers
+    metrics: Metrics
+    signer: Ed25519PrivateKey
+    supervisor: Supervisor | None = None
+
+    def accept(self, row: RequestRow) -> None:
+        """Takes a request whose folder is complete. Raises RefusedError when its queue is full: then nothing
+        of it stays."""
+        requests.add(self.ledger, row)
+        try:
+            self._submit(row)
+        except TacitaError:
+            self.forget(row.id)
+            raise
+        ledger_keys.touch(self.ledger, row.client, row.key)
+        logs.say("request", request=row.id, client=row.client, model=row.model, scheme=row.scheme)
+
+    def resume(self) -> int:
+        """Queues what an earlier server had not finished; returns how many."""
+        rows = requests.unfinished(self.ledger)
+        for row in rows:
+            requests.change(self.ledger, row.id, state=State.waiting)
+            try:
+                self._submit(row)
+            except TacitaError as error:
+                self.failed(row.id, "refused", str(error), error.hint)
+        return len(rows)
+
+    async def cancel(self, row: RequestRow) -> None:
+        """Ends it, if it has not ended, and forgets it: its folder once no worker works there."""
+        if not row.state.final and self._dispatcher.cancel(row.id):
+            self.metrics.ended(row.model, row.scheme, State.cancelled)
+            logs.say("cancelled", request=row.id)
+            requests.drop(self.ledger, row.id)
+            await self._dispatcher.left(row.id)
+            self.board.wake_all()
+        self.forget(row.id)
+
+    def forget(self, id: str) -> None:
+        """Removes all that there is of a request."""
+        requests.drop(self.ledger, id)
+        self.layout.drop_request(id)
+        self.board.ended(id)
+
+    def status(self, row: RequestRow) -> wire.Status:
+        """What its client is told."""
+        match row.state:
+            case State.waiting:
+                return wire.Status(id=row.id, state=row.state, place=self._dispatcher.place(row.id))
+            case State.running:
+                return _running(row.id, self.board.progress(row.id))
+            case State.done:
+                return self._done(row)
+            case _:
+                problem = wire.Problem.model_validate_json(row.problem) if row.problem else None
+                return wire.Status(id=row.id, state=row.state, problem=problem)
+
+    def started(self, id: str) -> None:
+        """A worker has it."""
+        requests.change(self.ledger, id, state=State.running)
+        self.board.told(id, None)
+        self.board.wake_all()
+
+    def progressed(self, id: str, progress: Progress) -> None:
+        """Between two stages."""
+        self.board.told(id, progress)
+
+    def requeued(self, id: str) -> None:
+        """Its worker died; it waits again, and will go on."""
+        requests.change(self.ledger, id, state=State.waiting)
+        self.board.told(id, None)
+        logs.warn("requeued", request=id)
+
+    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
+        """Its response lies in its folder."""
+        row = requests.by_id(self.ledger, id)
+        if row is None:  # cancelled at the last moment
+            return self.layout.drop_request(id)
+        path = Workdir(self.layout.request(id)).response
+        response = _hashed(path)
+        signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
+        end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
+        said = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
+        requests.change(self.ledger, id, **end, **said)
+        self._charged(row, seconds, figures)
+        self.board.ended(id)
+
+    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
+        """It has no response and will have none."""
+        row = requests.by_id(self.ledger, id)
+        if row is None:
+            return
+        status, told, better = WORDS.get(code, (422, detail, hint))
+        problem = wire.Problem(
+            title="not answered",
+            status=status,
+            detail=told[: wire.MOST_TEXT],
+            hint=better[: wire.MOST_TEXT],
+            code=code,
+        )
+        requests.change(
+            self.ledger, id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json()
+        )
+        self.layout.drop_request(id)
+        self.metrics.ended(row.model, row.scheme, State.failed)
+        self.board.ended(id)
+        logs.warn("failed", request=id, code=code)
+
+    def sweep(self, kept: float) -> None:
+        """Forgets requests that ended so many seconds ago."""
+        for id in requests.old(self.ledger, self.ledger.clock() - kept):
+            self.forget(id)
+
+    @property
+    def _dispatcher(self) -> Supervisor:
+        assert self.supervisor is not None  # set before the first call
+        return self.supervisor
+
+    def _submit(self, row: RequestRow) -> None:
+        keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
+        job = Job(row.id, row.client, row.model, row.scheme, row.key, keys, folder, row.deadline)
+        self._dispatcher.submit(job)
+
+    def _done(self, row: RequestRow) -> wire.Status:
+        assert row.response and row.signature  # as `finished` writes
+        said = wire.Receipt(plan=row.plan, request=row.sha256, response=row.response, signature=row.signature)
+        return wire.Status(
+            id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=said
+        )
+
+    def _charged(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
+        offered = self.offers.of(row.model, row.scheme)
+        texts, planned = (offered.plan.batch, offered.offer.seconds) if offered else (1, 0.0)
+        usage.charge(self.ledger, row.client, texts=texts, seconds=seconds)
+        self.metrics.ended(row.model, row.scheme, State.done)
+        self.metrics.evaluated(row.model, row.scheme, seconds, planned, figures)
+        logs.say("answered", request=row.id, seconds=round(seconds, 3), planned=round(planned, 3))
+
+
+def _running(id: str, now: Progress | None) -> wire.Status:
+    if now is None:
+        return wire.Status(id=id, state=State.running)
+    return wire.Status(
+        id=id,
+        state=State.running,
+        stage=now.stage[:200],
+        done=now.index,
+        total=now.total,
+        seconds_left=max(0.0, now.left),
+    )
+
+
+def _hashed(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,136 @@
+"""The service: all its parts, started and ended in order.
+
+Clients' files and the ledger are on disk; workers and sessions are processes of their own; this one only
+moves bytes and writes things down, so that it answers at once whatever they compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from functools import partial
+
+from tacita.errors import RefusedError
+from tacita.plans.plan import Plan
+from tacita.protocol.http.receipt import public_hex
+from tacita.service.core.board import Board
+from tacita.service.core.jobs import Jobs
+from tacita.service.core.offers import Offers
+from tacita.service.core.rates import Rates
+from tacita.service.core.settings import Settings
+from tacita.service.core.signer import signing_key
+from tacita.service.dispatch.base import Lane
+from tacita.service.dispatch.supervisor import Supervisor
+from tacita.service.files.layout import Layout
+from tacita.service.ledger import Ledger, keys, requests, tokens, usage
+from tacita.service.ledger.rows import Who
+from tacita.service.two_party.lane import Ended
+from tacita.service.two_party.supervisor import Sessions
+from tacita.service.watch import logs
+from tacita.service.watch.metrics import Metrics
+
+SWEEP_SECONDS = 60.0
+
+
+class Service:
+    """offers: see `core.offers`. Made in any thread; started, used and stopped in one event loop."""
+
+    def __init__(self, offers: Offers, settings: Settings) -> None:
+        self.offers, self.settings = offers, settings
+        self.ledger = Ledger(settings.data, settings.clock)
+        self.layout, self.board, self.metrics, self.rates = Layout(settings.data), Board(), Metrics(), Rates()
+        signer = signing_key(settings.data)
+        self.signer = public_hex(signer)
+        self.jobs = Jobs(self.ledger, self.layout, self.board, offers, self.metrics, signer)
+        self.supervisor = Supervisor(self._lanes(), self.jobs, waiting=settings.waiting, clock=settings.clock)
+        self.jobs.supervisor = self.supervisor
+        self.sessions = self._sessions()
+        self.anybody: Who | None = tokens.anybody(self.ledger, settings.anybody) if settings.anybody else None
+        self.ready, self.ending = False, False
+        self.uploads: set[tuple[str, str]] = set()
+        self.streams: dict[str, int] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Workers and sessions are there afterwards, and what an earlier server left is queued. Raises what
+        made a worker fail."""
+        known = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
+        if swept := self.layout.sweep(*known):
+            logs.warn("swept", folders=swept)
+        self._watch()
+        await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
+        if resumed := self.jobs.resume():
+            logs.say("resumed", requests=resumed)
+        self._sweeping = asyncio.create_task(self._sweep())
+        self.ready = True
+
+    def close_doors(self) -> None:
+        """From now on nothing new is taken, and who watches a request is let go."""
+        self.ready, self.ending = False, True
+        self.board.wake_all()
+
+    async def stop(self) -> None:
+        """Running requests may end within `settings.drain` seconds; what does not goes on after the next
+        start."""
+        self.close_doors()
+        if self._sweeping:
+            self._sweeping.cancel()
+        drain = self.settings.drain
+        sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
+        left = await self.supervisor.drain(drain)
+        await sessions
+        await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
+        logs.say("stopped", unfinished=len(left))
+        self.ledger.close()
+
+    def require_open(self) -> None:
+        """Raises RefusedError while the server ends."""
+        if self.ending:
+            raise RefusedError("the server is being stopped", hint="ask again when it is back")
+
+    def _lanes(self) -> list[Lane]:
+        """Of the schemes of files."""
+        settings = self.settings
+        options = (settings.data, settings.threads, settings.memory)
+        return [
+            offered.lane(model, *options, allow_insecure=settings.allow_insecure)
+            for (model, _), offered in self.offers.named.items()
+            if isinstance(offered.plan, Plan)
+        ]
+
+    def _watch(self) -> None:
+        for model, scheme in ((lane.model, lane.scheme) for lane in self._lanes()):
+            waiting = partial(requests.waiting, self.ledger, model, scheme)
+            self.metrics.watch_lane(model, scheme, waiting, partial(self._resident, model, scheme))
+        counts = {model: each.count for model, each in self.sessions.items()}
+        self.metrics.watch(lambda: keys.count(self.ledger), counts)
+
+    def _resident(self, model: str, scheme: str) -> int:
+        return self.supervisor.resident().get((model, scheme), 0)
+
+    def _sessions(self) -> Mapping[str, Sessions]:
+        settings = self.settings
+        return {
+            model: Sessions(offered.two_party_lane(model, settings.threads, settings.sessions), self._ended)
+            for (model, _), offered in self.offers.named.items()
+            if offered.offer.connected
+        }
+
+    def _ended(self, session: Ended) -> None:
+        """Of two parties. guest: the client's id and the model's name, as the socket's route put them."""
+        client, _, model = session.guest.partition(" ")
+        carried = session.bytes_sent + session.bytes_received
+        usage.charge(self.ledger, client, texts=session.texts, bytes=carried, seconds=session.seconds)
+        self.metrics.session(model, session.texts, session.seconds)
+        self.metrics.carried("two-party", "in", session.bytes_received)
+        self.metrics.carried("two-party", "out", session.bytes_sent)
+        told = {"texts": session.texts, "bytes": carried, "ending": session.ending}
+        logs.say("session", client=client, model=model, seconds=round(session.seconds, 3), **told)
+
+    async def _sweep(self) -> None:
+        """Answers that nobody fetched."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            with contextlib.suppress(Exception):
+                self.jobs.sweep(self.settings.kept)

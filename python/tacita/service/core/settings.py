@@ -1,0 +1,50 @@
+"""How a service runs, in numbers that an operator may change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacita.server.session import MEMORY_GB
+from tacita.service.ledger.rows import Quota
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """data: the folder of everything that the server keeps, for it alone. anybody: the quota of callers
+    without a token; None: there are none. memory: GB of each worker. waiting: requests that a scheme's
+    queue holds. sessions: of two parties at the same time. drain: seconds that running requests get to
+    end after SIGTERM. kept: seconds that an answer waits to be fetched. patience: seconds of silence in a
+    body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
+    """
+
+    data: Path
+    anybody: Quota | None = None
+    threads: int = 0
+    memory: float = MEMORY_GB
+    allow_insecure: bool = False
+    waiting: int = 64
+    sessions: int = 4
+    drain: float = 20.0
+    kept: float = 24 * HOUR
+    patience: float = 20.0
+    least_rate: float = 32e3
+    streams: int = 64
+    address_per_minute: int = 3000
+    clock: Callable[[], float] = field(default_factory=lambda: steady())
+
+
+def steady() -> Callable[[], float]:
+    """Unix seconds that go on evenly: what the system's clock said now, and what has passed since by one
+    that nobody sets. A jump of the system's clock moves no deadline and no quota.
+
+    >>> clock = steady()
+    >>> abs(clock() - time.time()) < 1
+    True
+    """
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()

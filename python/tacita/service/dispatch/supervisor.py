@@ -1,0 +1,101 @@
+"""All lanes of a service: jobs in, events out, worker processes between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tacita.errors import InputError
+from tacita.server.session import SAVE_EVERY
+from tacita.service.dispatch.base import Job, Lane, Watcher
+from tacita.service.dispatch.station import Limits, Station
+from tacita.service.dispatch.worker import Start, start
+
+
+class Supervisor:
+    """One worker process a lane, each with one job at a time; clients take turns in each lane.
+
+    waiting: jobs that may wait in a lane beside the one that runs. attempts: worker processes that may die
+    under a job before it fails. save_every: seconds between resume points. clock: unix seconds, for
+    deadlines. Call everything in the event loop's thread, which has to live as long as the service: workers
+    end with it. Raises InputError for two lanes of one name.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        watcher: Watcher,
+        *,
+        waiting: int,
+        attempts: int = 3,
+        save_every: float = SAVE_EVERY,
+        clock: Callable[[], float] = time.time,
+        start: Start = start,
+    ) -> None:
+        limits = Limits(waiting, attempts, save_every)
+        self._stations = {lane.name: Station(lane, watcher, limits, start, clock) for lane in lanes}
+        if len(self._stations) < len(lanes):
+            raise InputError("two lanes of one model and scheme", hint="name each once")
+
+    async def start(self) -> None:
+        """Returns when every worker is ready. Cost: the loading of the models, side by side.
+
+        Raises TacitaError naming the lane whose worker cannot start; no worker is then left.
+        """
+        opening = [asyncio.create_task(station.open()) for station in self._stations.values()]
+        try:
+            await asyncio.gather(*opening)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+            await self.stop()
+            raise
+
+    def submit(self, job: Job) -> int:
+        """Its place: the jobs before it, the one that runs included. The watcher hears of it after the
+        caller's turn of the event loop. Raises RefusedError when the lane is full or the service is ending,
+        InputError for a lane that there is not and for a job that is there already."""
+        if (station := self._stations.get(job.lane)) is None:
+            raise InputError(
+                f"no model {job.model!r:.60} by {job.scheme!r:.60}", hint="ask for what there is"
+            )
+        return station.submit(job)
+
+    def cancel(self, id: str) -> bool:
+        """Whether the job was there. One that waits is gone, one that runs ends before its next stage, of
+        which `left` tells; keys stay, and the watcher hears no more of it."""
+        return any(station.cancel(id) for station in self._stations.values())
+
+    def place(self, id: str) -> int | None:
+        """Jobs before one that waits, if nobody comes or goes; None for any other."""
+        found = (station.place(id) for station in self._stations.values())
+        return next((place for place in found if place is not None), None)
+
+    async def left(self, id: str) -> None:
+        """Returns when no worker works in the job's folder: at once, but for a job that runs."""
+        await asyncio.gather(*(station.left(id) for station in self._stations.values()))
+
+    async def drain(self, seconds: float) -> list[str]:
+        """From now on no job starts. Those that run may end within `seconds`, then they are ended at their
+        next stage, or with their process; resume points stay. Returns the ids of jobs that are not done, in
+        the order in which they would have been: submitted again after a restart, they go on."""
+        lanes = await asyncio.gather(*(station.drain(seconds) for station in self._stations.values()))
+        return [id for lane in lanes for id in lane]
+
+    async def stop(self) -> None:
+        """Ends all workers, whatever they do."""
+        await asyncio.gather(*(station.close() for station in self._stations.values()))
+
+    def ready(self) -> bool:
+        """Whether every lane has a worker; one that died is replaced in the time that its model takes."""
+        return None not in self.pids().values()
+
+    def pids(self) -> Mapping[tuple[str, str], int | None]:
+        """Lane -> process of its worker; None while there is none."""
+        return {name: station.pid for name, station in self._stations.items()}
+
+    def resident(self) -> Mapping[tuple[str, str], int]:
+        """Lane -> clients' keys in its worker's memory, as last told."""
+        return {name: station.resident for name, station in self._stations.items()}

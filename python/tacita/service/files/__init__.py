@@ -1,0 +1,1 @@
+"""Where a server keeps what clients send, and how bytes get there."""

@@ -1,0 +1,74 @@
+"""Evaluation keys as they come: piece by piece into one file, each piece written down once it is whole.
+
+A piece counts when its checksum is right and it is on the disk; a piece that breaks off leaves bytes behind
+the count, which the next one overwrites. So an upload goes on after a lost connection, and after kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tacita.errors import FileError
+from tacita.service.files.bodies import Pace, receive
+from tacita.service.files.layout import Layout, part, whole
+from tacita.service.ledger import Ledger
+from tacita.service.ledger import keys as ledger_keys
+from tacita.service.ledger.rows import KeyRow
+
+
+@dataclass(frozen=True)
+class Piece:
+    """begin: in the file. count: bytes. sha256: of them, hex."""
+
+    begin: int
+    count: int
+    sha256: str
+
+
+async def take(
+    row: KeyRow, piece: Piece, body: AsyncIterator[bytes], ledger: Ledger, layout: Layout, pace: Pace
+) -> KeyRow:
+    """Adds a piece that begins where the last ended; returns what the ledger says from now on.
+
+    Raises FileError for a wrong checksum, of the piece or at the end of the whole (which then begins
+    again), ResourceError for want of disk, and what `receive` raises.
+    """
+    folder = layout.keys(row.client, row.id)
+    layout.require_room(row.bytes - row.received)
+    await _written(folder, piece, body, pace)
+    row = replace(row, received=piece.begin + piece.count, used=ledger.clock())
+    if row.received == row.bytes:
+        row = await _completed(row, folder, ledger)
+    ledger_keys.put(ledger, row)
+    return row
+
+
+async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace: Pace) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(part(folder), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        file.seek(piece.begin)
+        received = await receive(body, file, piece.count, pace)
+        if received.sha256 != piece.sha256:
+            raise FileError("keys: the piece's checksum does not match", hint="send it again")
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+
+
+async def _completed(row: KeyRow, folder: Path, ledger: Ledger) -> KeyRow:
+    """All has come: it is hashed once more, as it lies on the disk."""
+    if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
+        ledger_keys.put(ledger, replace(row, received=0))
+        raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
+    part(folder).replace(whole(folder))
+    return replace(row, complete=True)
+
+
+def _hashed(path: Path, count: int) -> str:
+    os.truncate(path, count)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""The service's paths, who may call them, and how errors are told."""

@@ -1,0 +1,108 @@
+"""Who calls: a bearer token, hashed and looked up; how often they may; what they may still take today.
+
+A call of nobody is answered before its body is read. Wrong tokens of one address are counted, so that
+guessing (which 256 bits make hopeless) costs the guesser and not the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from tacita.server.admission import network
+from tacita.service.core.service import Service
+from tacita.service.http.problems import Fault
+from tacita.service.ledger import tokens, usage
+from tacita.service.ledger.rows import Who
+
+WRONG_PER_MINUTE = 30
+SUBPROTOCOL = "tacita.bearer."
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+NOBODY = Fault(401, "no-token", "this server answers those who have a token", "tacita token add", CHALLENGE)
+
+
+def service_of(connection: HTTPConnection) -> Service:
+    """The service of the app."""
+    found = connection.app.state.service
+    assert isinstance(found, Service)
+    return found
+
+
+def caller(connection: HTTPConnection) -> Who:
+    """Who calls. Raises Fault: 401, or 429 for one who calls too often."""
+    service = service_of(connection)
+    address = _address(connection)
+    _require_rate(service, f"address {address}", service.settings.address_per_minute)
+    who = _known(service, connection, address)
+    if who.quota.per_minute is not None:
+        _require_rate(service, f"client {who.id}", who.quota.per_minute)
+    return who
+
+
+def operator(connection: HTTPConnection) -> Who:
+    """An operator. Raises Fault."""
+    who = caller(connection)
+    if not who.operator:
+        raise Fault(403, "not-operator", "metrics are for operators", "tacita token add NAME --operator")
+    return who
+
+
+def require_quota(service: Service, who: Who) -> None:
+    """Raises Fault (429) for a client that had its texts, bytes or seconds of today."""
+    if what := usage.exceeded(service.ledger, who):
+        later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
+        raise Fault(429, "quota", f"this client had its {what} of today", "ask the operator for more", later)
+
+
+def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
+    scheme, _, token = _shown(connection).partition(" ")
+    if not token:
+        if service.anybody is None:
+            raise NOBODY
+        return service.anybody
+    who = tokens.known(service.ledger, token.strip()) if scheme.lower() == "bearer" else None
+    if who is None:
+        service.metrics.refused("token")
+        _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
+        raise NOBODY
+    return who
+
+
+def _shown(connection: HTTPConnection) -> str:
+    """What stands, or would stand, in `Authorization`. Pages in a browser cannot set that header for a
+    WebSocket, and name the token among its subprotocols, in base64url without padding."""
+    for name in connection.scope.get("subprotocols", ()):
+        if name.startswith(SUBPROTOCOL):
+            return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
+    return connection.headers.get("authorization", "")
+
+
+def _decoded(text: str) -> str:
+    """A token; a text that is none where it is not base64url."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+    except ValueError:
+        return "none"
+
+
+def _require_rate(service: Service, name: str, per_minute: int) -> None:
+    if wait := service.rates.wait(name, per_minute):
+        service.metrics.refused("rate")
+        later = {"Retry-After": str(math.ceil(wait))}
+        raise Fault(429, "too-often", "too many calls", f"at most {per_minute} a minute", later)
+
+
+def _address(connection: HTTPConnection) -> str:
+    try:
+        return network(connection.client.host if connection.client else "")
+    except ValueError:
+        return "unknown"
+
+
+Caller = Annotated[Who, Depends(caller)]
+Operator = Annotated[Who, Depends(operator)]
+At = Annotated[Service, Depends(service_of)]

@@ -1,0 +1,1 @@
+"""The paths, one file each."""

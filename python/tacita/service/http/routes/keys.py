@@ -1,0 +1,146 @@
+"""Evaluation keys: uploaded once, in pieces, and named by their id from then on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from fastapi import APIRouter, Request, Response
+
+from tacita.protocol.http.wire import API, MOST_CHUNK_BYTES, PLAN, WHOLE_SHA256, Keys, KeyState
+from tacita.service.core.offers import Offered
+from tacita.service.core.service import Service
+from tacita.service.files import keys as files
+from tacita.service.http.auth import At, Caller, require_quota
+from tacita.service.http.problems import Fault, not_found
+from tacita.service.http.routes.common import (
+    Id,
+    ModelName,
+    SchemeName,
+    body,
+    length,
+    offered,
+    pace,
+    sha256_of,
+)
+from tacita.service.ledger import keys, requests, usage
+from tacita.service.ledger.rows import KeyRow, Who
+
+router = APIRouter(prefix=API, tags=["keys"])
+RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})", re.ASCII)
+
+
+@router.get("/keys", summary="All keys of who asks, the latest used first")
+async def listed(service: At, who: Caller) -> Keys:
+    return Keys(keys=tuple(_state(row) for row in keys.of_client(service.ledger, who.id)))
+
+
+@router.get("/keys/{id}", summary="How far an upload has come")
+async def one(service: At, who: Caller, id: Id) -> KeyState:
+    return _state(_row(service, who, id))
+
+
+@router.put("/keys/{id}", summary="The next piece of an upload", responses={201: {"model": KeyState}})
+async def put(
+    service: At,
+    who: Caller,
+    request: Request,
+    response: Response,
+    id: Id,
+    model: ModelName,
+    scheme: SchemeName,
+) -> KeyState:
+    service.require_open()
+    found = offered(service, model, scheme)
+    piece, total = _piece(request, found)
+    require_quota(service, who)
+    row = _begun(service, who, id, found, (model, scheme, total), request)
+    if row.complete:
+        return _state(row)
+    if piece.begin != row.received:
+        raise Fault(409, "wrong-place", f"the upload stands at byte {row.received}", "go on from there")
+    with _alone(service, who, id):
+        keys.put(service.ledger, row)
+        row = await files.take(row, piece, body(request), service.ledger, service.layout, pace(service))
+    service.metrics.carried("keys", "in", piece.count)
+    usage.charge(service.ledger, who.id, bytes=piece.count)
+    response.status_code = 201 if row.complete else 200
+    return _state(row)
+
+
+@router.delete("/keys/{id}", status_code=204, summary="Forgets keys")
+async def delete(service: At, who: Caller, id: Id) -> None:
+    _row(service, who, id)
+    if requests.open_of(service.ledger, who.id, id):
+        raise Fault(409, "in-use", "a request of these keys is not finished", "delete it first")
+    with _alone(service, who, id):
+        keys.drop(service.ledger, who.id, id)
+        service.layout.drop_keys(who.id, id)
+
+
+def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
+    """What comes, and the size of the whole. Raises Fault."""
+    count = length(request, MOST_CHUNK_BYTES)
+    match = RANGE.fullmatch(request.headers.get("content-range", ""))
+    if match is None:
+        raise Fault(400, "bad-call", "Content-Range is missing", "Content-Range: bytes FIRST-LAST/TOTAL")
+    first, last, total = (int(each) for each in match.groups())
+    if last - first + 1 != count or not count or last >= total:
+        raise Fault(400, "bad-call", f"{count} bytes are not those from {first} to {last} of {total}", "")
+    if total > found.most_keys:
+        raise Fault(
+            413, "too-large", f"keys of {total} bytes, this plan's have at most {found.most_keys}", ""
+        )
+    return files.Piece(first, count, sha256_of(request.headers)), total
+
+
+def _begun(
+    service: Service, who: Who, id: str, found: Offered, said: tuple[str, str, int], request: Request
+) -> KeyRow:
+    """The upload's row, new or as it stands. Raises Fault: another plan or content than it began with, too
+    many keys."""
+    (model, scheme, total), plan = said, sha256_of(request.headers, PLAN)
+    if plan != found.plan.hash:
+        raise Fault(
+            409, "other-plan", "keys of another plan than the server has", "fetch the public part again"
+        )
+    whole, now = sha256_of(request.headers, WHOLE_SHA256), service.ledger.clock()
+    new = KeyRow(who.id, id, model, scheme, plan, total, 0, whole, False, now)
+    row = keys.found(service.ledger, who.id, id)
+    if row is None:
+        _require_another(service, who)
+        return new
+    if replace(new, received=row.received, complete=row.complete, used=row.used) != row:
+        raise Fault(409, "other-keys", "other keys of this id are here", "delete them first")
+    return row
+
+
+def _require_another(service: Service, who: Who) -> None:
+    most, held = who.quota.keys, keys.of_client(service.ledger, who.id)
+    if most is not None and len(held) >= most:
+        raise Fault(403, "quota", f"this client has {len(held)} keys here, at most {most}", "delete old ones")
+
+
+@contextmanager
+def _alone(service: Service, who: Who, id: str) -> Iterator[None]:
+    """One call at a time writes these keys. Raises Fault (409)."""
+    if (who.id, id) in service.uploads:
+        raise Fault(409, "in-use", "another call writes these keys", "wait for it")
+    service.uploads.add((who.id, id))
+    try:
+        yield
+    finally:
+        service.uploads.discard((who.id, id))
+
+
+def _row(service: Service, who: Who, id: str) -> KeyRow:
+    row = keys.found(service.ledger, who.id, id)
+    if row is None:
+        raise not_found("keys")
+    return row
+
+
+def _state(row: KeyRow) -> KeyState:
+    return KeyState(id=row.id, plan=row.plan, bytes=row.bytes, received=row.received, complete=row.complete)

@@ -1,0 +1,55 @@
+"""The two-party socket, behind the same door as all other calls: token, rate, quota, before the upgrade."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from fastapi import APIRouter, WebSocket
+
+from tacita.errors import TacitaError
+from tacita.service.core.service import Service
+from tacita.service.http.auth import caller, require_quota
+from tacita.service.http.problems import Fault, fault_of, not_found
+from tacita.service.ledger import tokens, usage
+from tacita.service.two_party.route import DeniedError
+from tacita.service.two_party.route import router as route
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A client that may have a session. name: its id and the model's, by which the session is charged."""
+
+    name: str
+
+
+def router(service: Service) -> APIRouter:
+    """`WS /v1/two-party?model=M`."""
+
+    async def permitted(websocket: WebSocket, model: str) -> Entered:
+        try:
+            return Entered(f"{_who(service, websocket, model)} {model}")
+        except Fault as fault:
+            headers = dict(fault.headers)
+            raise DeniedError(
+                fault.status, fault.detail, hint=fault.hint, code=fault.code, headers=headers
+            ) from None
+
+    async def opened(model: str, guest: str) -> socket.socket:
+        left = usage.texts_left(service.ledger, tokens.of_id(service.ledger, guest.partition(" ")[0]))
+        return await service.sessions[model].open(guest, left)
+
+    return route(opened, permitted)
+
+
+def _who(service: Service, websocket: WebSocket, model: str) -> str:
+    """The client's id. Raises Fault."""
+    who = caller(websocket)
+    try:
+        service.require_open()
+    except TacitaError as error:
+        raise fault_of(error) from None
+    if model not in service.sessions:
+        raise not_found("model with a two-party socket")
+    require_quota(service, who)
+    return who.id

@@ -1,0 +1,93 @@
+"""The ledger's file: opened once by a server, and by `tacita token` beside it.
+
+SQLite with a write-ahead log: a transaction is there or not there after kill -9 and after a full disk, and
+the token command can write while the server runs. Calls take some 0.1 ms and are made in the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from tacita.errors import FileError, ResourceError
+from tacita.service.ledger.tables import VERSION, metadata
+
+NAME = "ledger.sqlite"
+PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000")
+FULL = "disk is full"
+
+
+class Ledger:
+    """folder: the server's data folder; the file is made there, mode 0600. clock: Unix seconds.
+
+    Raises FileError for a file that is no ledger of this version.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self.clock = folder / NAME, clock
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._engine = _engine(self.path)
+        try:
+            _prepare(self._engine)
+        except (DatabaseError, FileError) as error:
+            self.close()
+            reason = str(getattr(error, "orig", error))
+            raise FileError(
+                f"{self.path}: no ledger of this release ({reason:.200})",
+                hint="another --data folder, or the release that wrote it",
+            ) from error
+
+    @contextmanager
+    def change(self) -> Iterator[Connection]:
+        """A transaction: all of it, or nothing where the block raises. Raises ResourceError when the disk is
+        full."""
+        with _told(self.path), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """For reading."""
+        with _told(self.path), self._engine.connect() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._engine.dispose()
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"check_same_thread": False})
+
+    def prepare(connection: Any, _record: Any) -> None:
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def _prepare(engine: Engine) -> None:
+    with engine.begin() as connection:
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+        if version not in (0, VERSION):
+            raise FileError(f"version {version}, this release has {VERSION}", hint="")
+        metadata.create_all(connection)
+        connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        if FULL in str(error.orig):
+            raise ResourceError(f"{path}: the disk is full", hint="free some of it") from None
+        raise

@@ -1,0 +1,134 @@
+"""What a supervisor and its process say to each other, over a pair of Unix sockets that keep messages apart
+(SOCK_SEQPACKET).
+
+    supervisor: Begin                   process: Ready, or Failed and its end
+    supervisor: Open, with a socket     process: SoFar after each text of that session, and Finished
+    the end of one is the end of the other: no message says so
+
+JSON, each message capped and checked by type. The process computes on bytes of clients, so that its words
+are checked like those of a stranger.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from tacita.errors import PeerError
+
+MOST = 16 << 10  # bytes of a message
+MOST_GUEST = 200  # characters of a guest's name
+
+Guest = Annotated[str, Field(max_length=MOST_GUEST)]
+Count = Annotated[int, Field(ge=0)]
+Words = Annotated[str, Field(max_length=2000)]
+
+
+class Message(BaseModel):
+    """Of every message: nothing that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Begin(Message):
+    """What to serve: the fields of `lane.TwoPartyLane`. parent: the process that must not be outlived."""
+
+    kind: Literal["begin"] = "begin"
+    parent: int
+    folder: str
+    plan: str
+    sha256: str
+    threads: Count
+    sessions: Count
+    bits_per_second: float
+    silence: float
+    pooling: str | None
+
+
+class Open(Message):
+    """A session begins on the socket that comes with this. texts: that it may ask, None for any number."""
+
+    kind: Literal["open"] = "open"
+    id: Count
+    guest: Guest
+    texts: Count | None = None
+
+
+class Ready(Message):
+    """The model is loaded."""
+
+    kind: Literal["ready"] = "ready"
+
+
+class Failed(Message):
+    """It is not, and why."""
+
+    kind: Literal["failed"] = "failed"
+    text: Words
+    hint: Words
+
+
+class SoFar(Message):
+    """What a session came to up to now: told after each text, since the process may not live to tell it
+    later, and before its end."""
+
+    kind: Literal["so far"] = "so far"
+    id: Count
+    texts: Count = 0
+    bytes_sent: Count = 0
+    bytes_received: Count = 0
+
+
+class Finished(Message):
+    """A session is over."""
+
+    kind: Literal["finished"] = "finished"
+    id: Count
+    ending: Annotated[str, Field(max_length=40)]
+
+
+Any = Begin | Open | Ready | Failed | SoFar | Finished
+_ANY: TypeAdapter[Any] = TypeAdapter(Annotated[Any, Field(discriminator="kind")])
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def encode(message: Message) -> bytes:
+    """As it is sent."""
+    return message.model_dump_json().encode()
+
+
+def decode(data: bytes) -> Any:
+    """Raises PeerError for what is no message."""
+    try:
+        return _ANY.validate_json(data)
+    except ValidationError as error:
+        raise PeerError(
+            f"two-party sessions: their process was told or said {len(data)} bytes that are no message "
+            f"({error.error_count()} faults)",
+            hint="a defect: please report it",
+        ) from None
+
+
+def received(control: socket.socket) -> tuple[Any, socket.socket | None] | None:
+    """The next message and the socket that came with it, in a thread that may wait; None at the end.
+
+    Raises PeerError for a message that is too long or damaged; what came with it is closed.
+    """
+    data, descriptors, flags, _ = socket.recv_fds(control, MOST, 1)
+    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    if not data:
+        return None
+    try:
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise PeerError(f"two-party sessions: a message of more than {MOST} bytes or one socket")
+        return decode(data), sockets[0] if sockets else None
+    except PeerError:
+        for each in sockets:
+            each.close()
+        raise

@@ -1,0 +1,57 @@
+"""Which file the keys in memory were read from: a key's id is chosen by who made it, so that two clients can
+bring one id, and the ring knows ids alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacita.errors import FileError
+from tacita.server.standing.keyring import KeyRing
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when it was read."""
+
+    path: Path
+    device: int
+    inode: int
+    changed: int
+    size: int
+
+
+class Keys:
+    """The keys of a ring, each from the file that was read last under its id."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring, self._sources = ring, dict[str, Source]()
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def provide(self, key_id: str, path: Path) -> bool:
+        """Has the keys of this id, read from this file, in memory; whether they had to be read. Raises
+        FileError for a file of other keys, and as `KeyRing.load`."""
+        source = _source(path)
+        if self._ring.held(key_id) is not None and self._sources.get(key_id) == source:
+            return False
+        self._forget(key_id)
+        found = self._ring.load(path).key_id
+        if found != key_id:
+            self._forget(found)  # another's keys of that id may have been replaced
+            raise FileError("evaluation.keys: they are not the keys of that id", hint="upload them again")
+        self._sources[key_id] = source
+        return True
+
+    def _forget(self, key_id: str) -> None:
+        self._sources.pop(key_id, None)
+        self._ring.forget(key_id)
+
+
+def _source(path: Path) -> Source:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise FileError("evaluation.keys: they are not there", hint="upload them again") from error
+    return Source(path, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)

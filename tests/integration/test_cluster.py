@@ -1,0 +1,243 @@
+"""Requests on a Ray cluster of two nodes on this machine, on a toy ring: the bytes of one machine, a node
+that dies, Ctrl-C, and that nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupts import interrupts
+from random_checkpoint import make_random_checkpoint, write_folder
+
+import tacita
+from tacita import api
+from tacita.checkpoint import Checkpoint
+from tacita.cluster.actors import Actors
+from tacita.cluster.connect import Cluster, connected
+from tacita.cluster.evaluator import Bytes, kit_of, weights_of
+from tacita.cluster.flight import in_order, spread
+from tacita.cluster.where import where_of
+from tacita.errors import InputError, PeerError
+from tacita.plans.plan import Plan
+from tacita.run.executor import Progress
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
+pytestmark = [
+    pytest.mark.native,
+    # What Ray itself does is not ours to mend: it warns of its own future, and leaves files and sockets open.
+    *(
+        pytest.mark.filterwarnings(f"ignore::{kind}")
+        for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
+    ),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TOY: dict[str, Any] = {"tokens": 8, "preset": "insecure_toy_n10"}
+TEXTS = ["a fine film", "the plot is dull", "never boring", "very good", "bad", "a film", "dull", "fine"]
+STORE = 200 << 20  # bytes of each node's object store
+PATIENCE = 50.0  # seconds
+MARK = "TACITA_TEST_CLUSTER"
+# a node that does not answer is given up after a second, not after 15
+HASTE = {
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "4",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A client's keys and requests, and the responses of one machine."""
+
+    plan: Plan
+    model: Checkpoint
+    keys: Bytes
+    requests: list[Bytes]
+    responses: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    model = make_random_checkpoint(layers=1)
+    plan = api.plan(model, texts=TEXTS, **TOY)
+    client = api.Client(api.public_of(plan, model), tmp_path_factory.mktemp("client"), allow_insecure=True)
+    client.keygen()
+    server = api.Server(plan, model, client.work, allow_insecure=True, threads=1)
+    requests, responses = [], []
+    for text in TEXTS:
+        client.encrypt(text)
+        requests.append(np.fromfile(client.work.request, np.uint8))
+        server.evaluate()
+        responses.append(client.work.response.read_bytes())
+    return Asked(plan, model, np.fromfile(client.work.evaluation_keys, np.uint8), requests, responses)
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What all processes that begin in a test have in their environment."""
+    monkeypatch.setenv(MARK, mark := secrets.token_hex(8))
+    for name, value in HASTE.items():
+        monkeypatch.setenv(name, value)
+    return mark
+
+
+def running(mark: str) -> list[int]:
+    """Processes with this mark; none of them is this one, whose environment is what it began with."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def ended(pid: int, seconds: float) -> bool:
+    """Whether the process ends within so many seconds."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], seconds)[0])
+    finally:
+        os.close(watched)
+
+
+def require_nothing_left(mark: str) -> None:
+    """Processes that are on their way out may take a moment."""
+    until = time.monotonic() + PATIENCE / 2
+    left = [pid for pid in running(mark) if not ended(pid, max(0.0, until - time.monotonic()))]
+    assert not left, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+
+
+def pool_of(cluster: Cluster, asked: Asked) -> Actors:
+    kit = kit_of(asked.plan, asked.model, 12.0, allow_insecure=True, folder=cluster.folder)
+    weights = np.frombuffer(weights_of(asked.model), np.uint8)
+    return Actors(cluster.ray, cluster.sites, kit, asked.keys, weights)
+
+
+def raylet_of(cluster: Cluster, mark: str) -> int:
+    """The process of a node that is not the driver's."""
+    own = cluster.ray.get_runtime_context().get_node_id()
+    (socket,) = [n["RayletSocketName"] for n in cluster.ray.nodes() if n["NodeID"] != own]
+    (pid,) = [pid for pid in running(mark) if is_raylet(pid, socket)]
+    return pid
+
+
+def is_raylet(pid: int, socket: str) -> bool:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return words[0].endswith(b"/raylet") and f"--raylet_socket_name={socket}".encode() in words
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_two_nodes_give_the_bytes_of_one_machine(asked: Asked, mark: str) -> None:
+    with connected(where_of("local", nodes=2), store=STORE) as cluster:
+        assert [site.cores for site in cluster.sites] == [1, 1] and cluster.nodes == 2
+        assert running(mark)
+        with pytest.raises(InputError, match="connected to Ray already"), connected(where_of("local")):
+            pass
+        pool = pool_of(cluster, asked)
+        replies = list(in_order(spread(asked.requests, pool)))
+        pool.close(files=True)
+    assert [reply.response.tobytes() for reply in replies] == asked.responses
+    require_nothing_left(mark)
+    assert not Path(cluster.folder).exists()
+
+
+def test_a_node_that_dies_in_the_middle_loses_nothing(asked: Asked, mark: str) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with connected(where_of("local", nodes=2), store=STORE) as cluster:
+        pool = pool_of(cluster, asked)
+        found: dict[int, bytes] = {}
+        for number, reply in spread(asked.requests, pool):
+            found[number] = reply.response.tobytes()
+            if len(found) == 2:  # most are on their way yet
+                raylet = raylet_of(cluster, mark)
+                for pid in (raylet, *children(raylet)):
+                    os.kill(pid, signal.SIGKILL)
+        assert pool.size == 1
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert [found[number] for number in range(len(TEXTS))] == asked.responses
+    require_nothing_left(mark)
+
+
+def test_many_texts_in_one_call(asked: Asked, mark: str) -> None:
+    said: list[Progress] = []
+    options: dict[str, Any] = {"ray": "local", "threads": 1, "allow_insecure": True, "progress": said.append}
+    found = tacita.classify_many(TEXTS[:3], model=asked.model, texts=TEXTS, **options, **TOY)
+    for text, answer in zip(TEXTS, found, strict=False):
+        assert np.abs(answer.vector - api.reference_logits(asked.plan, asked.model, text)).max() < 0.05
+    stages = [now.stage for now in said]
+    assert any(stage.startswith("3 requests on 1 evaluator: 3 x ") for stage in stages)
+    assert [now.index for now in said if now.total == 3 and now.stage == "done"] == [1, 2, 3]
+    require_nothing_left(mark)
+
+
+def test_where_nobody_answers_it_says_so(mark: str) -> None:
+    with pytest.raises(PeerError, match="nobody listens there"), connected(where_of("127.0.0.1:1")):
+        pass
+    assert not running(mark)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[list[str]]:
+    """`tacita classify` of eight lines on two nodes."""
+    folder = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    yield [
+        *(sys.executable, "-u", "-m", "tacita", "classify", "--file", str(tmp_path / "texts.txt")),
+        *("--model", str(folder), "--texts", str(tmp_path / "texts.txt"), "--scheme", "thor"),
+        *("--tokens", str(TOY["tokens"]), "--preset", TOY["preset"], "--allow-insecure"),
+        *("--ray", "local", "--ray-nodes", "2", "--json", str(tmp_path / "report.json")),
+    ]
+
+
+def test_the_command_answers_lines_in_order(command: list[str], mark: str, tmp_path: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [row["text"] for row in report["results"]] == TEXTS
+    assert report["max_abs_error"] < 0.05 and report["encrypted"]
+    cluster = report["cluster"]
+    assert (cluster["nodes"], cluster["cores"], report["requests"]) == (2, [1, 1], len(TEXTS))
+    assert cluster["predicted"]["rounds"] == 4 and cluster["predicted_by_nodes"]["16"]["rounds"] == 1
+    assert 0.0 < cluster["processor_seconds_per_request"] < PATIENCE
+    assert report["wall_seconds"] < cluster["measured_seconds"] < PATIENCE
+    assert "8 requests on 2 evaluators: 4 x" in done.stdout and "predicted on 16 such nodes" in done.stdout
+    require_nothing_left(mark)
+
+
+def test_an_interrupt_leaves_nothing_running(command: list[str], mark: str, tmp_path: Path) -> None:
+    with interrupts():
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "by prediction" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+    _, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, complaint
+    assert "no file was left half-written" in complaint and not (tmp_path / "report.json").exists()
+    require_nothing_left(mark)

@@ -1,0 +1,176 @@
+"""For tests of the service's evaluation: who watches, workers without a process, jobs of a toy ring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacita import api
+from tacita.plans.plan import Plan
+from tacita.protocol import envelope
+from tacita.protocol.files import Workdir
+from tacita.run.executor import Progress
+from tacita.schemes import plan_files
+from tacita.service.dispatch.base import Job, Lane
+from tacita.service.workers.messages import Done, Evaluate, Failed, Order, Passed, Stop, Stopped, Told
+
+PRESET, TOKENS = "insecure_toy_n11", 16
+TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
+PATIENCE = 120.0  # seconds after which a test gives up
+STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
+
+
+@dataclass
+class Book:
+    """A watcher that writes down what it hears, and lets a test act at once. at: called with each line."""
+
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    at: Callable[[str, str], None] = lambda _event, _id: None
+    stages: list[Progress] = field(default_factory=list)
+    figures: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    why: dict[str, tuple[str, str]] = field(default_factory=dict)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def started(self, id: str) -> None:
+        self._note("started", id)
+
+    def progressed(self, id: str, progress: Progress) -> None:
+        self.stages.append(progress)
+        self._note("progressed", id)
+
+    def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
+        assert seconds >= 0
+        self.figures[id] = figures
+        self._note("finished", id)
+
+    def failed(self, id: str, code: str, detail: str, hint: str) -> None:
+        self.why[id] = (code, detail)
+        self._note("failed", id)
+
+    def requeued(self, id: str) -> None:
+        self._note("requeued", id)
+
+    def of(self, event: str) -> list[str]:
+        """The ids of such lines, in their order."""
+        return [id for name, id in self.lines if name == event]
+
+    async def until(self, event: str, count: int = 1) -> None:
+        """Returns when it was written down so many times."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.of(event)) < count:
+                self.heard.clear()
+                await self.heard.wait()
+
+    def _note(self, event: str, id: str) -> None:
+        self.lines.append((event, id))
+        self.at(event, id)
+        self.heard.set()
+
+
+class Puppet:
+    """A worker that does what the test says. orders: what it was sent."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self.orders, self.ended = list[Order](), False
+        self._said = asyncio.Queue[Told | None]()
+
+    def send(self, order: Order) -> None:
+        self.orders.append(order)
+
+    async def hear(self) -> Told | None:
+        return await self._said.get()
+
+    def kill(self) -> None:
+        self.die()
+
+    async def end(self) -> None:
+        self.ended = True
+
+    @property
+    def job(self) -> str:
+        """The one that it was given last."""
+        return next(order.id for order in reversed(self.orders) if isinstance(order, Evaluate))
+
+    @property
+    def told_to_stop(self) -> list[str]:
+        return [order.id for order in self.orders if isinstance(order, Stop)]
+
+    def passes(self) -> None:
+        self._said.put_nowait(Passed(self.job, STAGE))
+
+    def does(self, resident: int = 1) -> None:
+        self._said.put_nowait(Done(self.job, 1.0, {}, resident))
+
+    def fails(self, code: str = "refused") -> None:
+        self._said.put_nowait(Failed(self.job, code, "it is bad", "make another", 1))
+
+    def stops(self) -> None:
+        self._said.put_nowait(Stopped(self.job, 1))
+
+    def says(self, said: Told) -> None:
+        self._said.put_nowait(said)
+
+    def die(self) -> None:
+        self._said.put_nowait(None)
+
+
+async def settled() -> None:
+    """Lets everything that can go on do so: nothing here waits for anything but the loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
+class World:
+    """A plan of a toy ring, published, and clients with keys. jobs: the folder of their jobs."""
+
+    root: Path
+    plan: Plan
+    sha256: str
+    clients: Mapping[str, api.Client]
+
+    @property
+    def lane(self) -> Lane:
+        plan = self.root / "plan"
+        return Lane("sst2", "thor", api.DEFAULT_MODEL, plan, self.root, 1, 4.0, True, self.sha256)
+
+    def job(self, name: str, client: str = "ann", text: str = TEXTS[0]) -> Job:
+        """A request of a client in a folder of its own."""
+        party = self.clients[client]
+        request = party.encrypt(text)
+        folder = self.root / "jobs" / name
+        folder.mkdir(parents=True)
+        Path(request).rename(folder / "request.ct")
+        return self.again(name, client)
+
+    def again(self, name: str, client: str = "ann") -> Job:
+        """The job of a folder that is there."""
+        folder = self.root / "jobs" / name
+        key_id = envelope.key_of(folder / "request.ct", "request")
+        return Job(name, client, "sst2", "thor", key_id, self.root / client / "evaluation.keys", folder)
+
+    def label(self, name: str, client: str = "ann") -> str:
+        """What the client reads in the response of a job, which it takes."""
+        response = Workdir(self.root / "jobs" / name).response
+        response.rename(self.root / client / "response.ct")
+        return str(self.clients[client].decrypt().label)
+
+
+def make_world(root: Path, clients: tuple[str, ...] = ("ann", "bob")) -> World:
+    """Plan, public folder and clients below a folder. Cost: three seconds."""
+    model = api.load()
+    plan = api.plan(model, tokens=TOKENS, preset=PRESET, texts=TEXTS)
+    (root / "plan").mkdir()
+    plan_files.save(plan, root / "plan" / "plan.json")
+    api.publish(plan, model, root / "public")
+    return World(root, plan, model.sha256, {name: _client(root, name) for name in clients})
+
+
+def _client(root: Path, name: str) -> api.Client:
+    client = api.Client(root / "public", root / name, allow_insecure=True)
+    client.keygen()
+    return client

@@ -1,0 +1,183 @@
+"""The HTTP service in this process, its workers played by the test: what it says, keeps and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import httpx2
+import pytest
+
+import tacita
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import RefusedError
+from tacita.planning.wish import Wish
+from tacita.plans.plan import Plan
+from tacita.protocol import envelope
+from tacita.protocol.files import Workdir
+from tacita.protocol.http import wire
+from tacita.schemes.base import silent
+from tacita.service.app import app_of
+from tacita.service.core import service as core
+from tacita.service.core.offers import Offers, offers_of
+from tacita.service.core.settings import Settings
+from tacita.service.dispatch.base import Job, Lane, Watcher
+from tacita.service.ledger import tokens
+from tacita.service.ledger.rows import Quota
+
+TEXTS = ["a film of quiet beauty", "a waste of time"]
+MODEL, SCHEME, KEY, KEYS = "sst2-tiny", "thor", "ab" * 16, b"evaluation keys" * 1000
+ASKED = {"model": MODEL, "scheme": SCHEME}
+
+
+class PlayedSupervisor:
+    """Takes jobs and does nothing with them: the test calls the watcher."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], watcher: Watcher, *, waiting: int, clock: Callable[[], float]
+    ) -> None:
+        self.lanes, self.watcher, self.most = lanes, watcher, waiting
+        self.jobs: dict[str, Job] = {}
+        self.cancelled: list[str] = []
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def drain(self, seconds: float) -> list[str]:
+        return list(self.jobs)
+
+    def submit(self, job: Job) -> int:
+        if len(self.jobs) >= self.most:
+            raise RefusedError("the queue is full", hint="later")
+        self.jobs[job.id] = job
+        return len(self.jobs) - 1
+
+    def cancel(self, id: str) -> bool:
+        self.cancelled.append(id)
+        return self.jobs.pop(id, None) is not None
+
+    def place(self, id: str) -> int | None:
+        return list(self.jobs).index(id) if id in self.jobs else None
+
+    async def left(self, id: str) -> None:
+        pass
+
+    def resident(self) -> Mapping[tuple[str, str], int]:
+        return {}
+
+    def answer(self, id: str, response: bytes = b"an answer") -> None:
+        """As a worker that is done."""
+        Workdir(self.jobs.pop(id).folder).response.write_bytes(response)
+        self.watcher.finished(id, 1.5, {"stage attention": 1.0})
+
+
+@cache
+def offers() -> Offers:
+    """Of the default model on a toy ring; its plan is made once."""
+    wish = Wish(tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    folder = Path(mkdtemp(prefix="tacita-offers-"))
+    return offers_of(tacita.load(), DEFAULT_MODEL, [SCHEME], wish, folder, silent, insecure=True)
+
+
+def plan() -> Plan:
+    """Its one plan."""
+    return offers().named[MODEL, SCHEME].files
+
+
+def request_bytes(folder: Path, key: str = KEY, content: bytes = b"ciphertext") -> bytes:
+    """A request with an envelope's head, and nothing that an engine would take."""
+    path = folder / "request.ct"
+    envelope.write(path, envelope.Envelope("request", plan().hash, key, {"x": [content]}))
+    return path.read_bytes()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass
+class World:
+    """A service and its callers. token: of the one who calls unless another is named."""
+
+    service: core.Service
+    supervisor: PlayedSupervisor
+    runner: asyncio.Runner
+    folder: Path
+    token: str
+    app: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.app = app_of(self.service)
+
+    def call(self, method: str, path: str, *, token: str | None = None, **how: Any) -> httpx2.Response:
+        """One call, whole."""
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"} if token != "" else {}
+        how["headers"] = {**headers, **how.get("headers", {})}
+        return self.runner.run(self._called(method, path, how))
+
+    def client(self, name: str, quota: Quota | None = None, *, operator: bool = False) -> str:
+        """A new client's token."""
+        return tokens.add(self.service.ledger, name, quota or Quota(), operator=operator)
+
+    def put_keys(
+        self,
+        data: bytes = KEYS,
+        id: str = KEY,
+        *,
+        begin: int = 0,
+        end: int | None = None,
+        token: str | None = None,
+        **changed: str,
+    ) -> httpx2.Response:
+        """A piece of keys."""
+        piece = data[begin:end]
+        headers = {
+            "Content-Range": f"bytes {begin}-{begin + len(piece) - 1}/{len(data)}",
+            wire.SHA256: sha256(piece),
+            wire.WHOLE_SHA256: sha256(data),
+            wire.PLAN: plan().hash,
+        } | changed
+        return self.call("PUT", f"/v1/keys/{id}", token=token, params=ASKED, content=piece, headers=headers)
+
+    def post(self, data: bytes | None = None, *, token: str | None = None, params: Mapping[str, Any] = {},
+             **changed: str) -> httpx2.Response:  # fmt: skip
+        """A request."""
+        data = request_bytes(self.folder) if data is None else data
+        asked = {**ASKED, "key": KEY, **params}
+        headers = {wire.SHA256: sha256(data)} | changed
+        return self.call("POST", "/v1/requests", token=token, params=asked, content=data, headers=headers)
+
+    async def _called(self, method: str, path: str, how: Mapping[str, Any]) -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=self.app, client=("127.0.0.1", 5))
+        async with httpx2.AsyncClient(transport=transport, base_url="https://test") as client:
+            return await client.request(method, path, **how)
+
+
+@contextmanager
+def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[World]:
+    """A service on this data folder, started; a second on the same folder goes on where the first ended."""
+    patch.setattr(core, "Supervisor", PlayedSupervisor)
+    settings = {"data": folder, "allow_insecure": True, **settings}
+    with asyncio.Runner() as runner:
+        service = core.Service(offers(), Settings(**settings))
+        runner.run(service.start())
+        supervisor = service.supervisor
+        assert isinstance(supervisor, PlayedSupervisor)
+        yield World(
+            service,
+            supervisor,
+            runner,
+            folder,
+            tokens.add(service.ledger, f"c{len(tokens.everyone(service.ledger))}", Quota()),
+        )
+        runner.run(service.stop())

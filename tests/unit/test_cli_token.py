@@ -1,0 +1,86 @@
+"""`tacita token`, and what `tacita serve` refuses of --https."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from test_cli import run
+
+from tacita.service.core.settings import steady
+from tacita.service.ledger import Ledger, tokens
+
+
+def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    status, out, _ = run("token", "add", "clinic", "--data", data, "--texts", "5", "--megabytes", "3")
+    token = out.strip()
+    assert status == 0 and re.fullmatch(r"tacita_[\w-]{43}", token)
+    who = tokens.known(Ledger(Path(data)), token)
+    assert who is not None and (who.quota.texts, who.quota.bytes) == (5, 3_000_000)
+    status, out, _ = run("token", "list", "--data", data)
+    assert status == 0 and "clinic" in out and token not in out
+    assert run("token", "revoke", "clinic", "--data", data)[0] == 0
+    (row,) = json.loads(run("token", "list", "--data", data, "--json")[1])
+    assert row["revoked"] and tokens.known(Ledger(Path(data)), token) is None
+
+
+def test_a_token_can_be_written_where_no_terminal_shows_it(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    status, out, _ = run("token", "add", "clinic", "--data", str(tmp_path / "data"), "--output", str(path))
+    assert status == 0 and path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text().strip() not in out
+    status, _, err = run("token", "add", "bank", "--data", str(tmp_path / "data"), "--output", str(path))
+    assert status == 2 and "cannot be written" in err
+    assert [who.name for who in tokens.everyone(Ledger(tmp_path / "data"))] == ["clinic"]
+    other = tmp_path / "other"
+    assert run("token", "add", "clinic", "--data", str(tmp_path / "data"), "--output", str(other))[0] == 2
+    assert not other.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["add", "a b"], "is no name"),
+        (["revoke", "nobody"], "no client is called"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(tmp_path: Path, words: list[str], what: str) -> None:
+    status, _, err = run("token", *words, "--data", str(tmp_path))
+    assert status == 2 and what in err
+
+
+SECURED = ("--new-certificate", "tls")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--data", "d", *SECURED], "--data is for --https"),
+        (["--drain", "3", *SECURED], "--drain is for --https"),
+        (["--preset", "n15", *SECURED], "--preset is for --https"),
+        (["--https", "127.0.0.1:0", *SECURED], "needs a folder"),
+        (["--https", "nowhere", "--data", "d", *SECURED], "not HOST:PORT"),
+        (["--https", "127.0.0.1:0", "--data", "d", "--schemes", "thor,thorn", *SECURED], "no scheme 'thorn'"),
+        (["--https", "127.0.0.1:0", "--data", "d", "--once", *SECURED], "--once is not for --https"),
+        (["--https", "127.0.0.1:0", "--data", "d", "--scheme", "thor", *SECURED], "--scheme is not for"),
+        (["--https", "0.0.0.0:0", "--data", "d", "--insecure-plain-tcp"], "plain HTTP would carry tokens"),
+        (["--https", "127.0.0.1:0", "--data", "d"], "say how the connection is secured"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("serve", *words)
+    assert status == 2 and what in " ".join(err.split())
+
+
+def test_a_jump_of_the_systems_clock_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = steady()
+    before = clock()
+    monkeypatch.setattr(time, "time", lambda: before + 1e6)
+    assert 0 <= clock() - before < 60

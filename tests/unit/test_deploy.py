@@ -1,0 +1,122 @@
+"""What `deploy/` promises: no root, nothing writable but the data, pinned images, a command line that exists,
+a board of metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tacita.cli.app import app
+from tacita.service.watch.metrics import Metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PINNED = re.compile(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z0-9.-]*")
+HIDDEN = re.compile(r"[\w.-]*\.(?:token|key|pem)$")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """(word, rest) of each instruction of the Dockerfile, continued lines joined."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def stages() -> list[list[tuple[str, str]]]:
+    found: list[list[tuple[str, str]]] = []
+    for word, rest in instructions():
+        found += [[]] if word == "FROM" else []
+        found[-1].append((word, rest))
+    return found
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
+
+
+def test_the_image_is_built_elsewhere_and_runs_without_root() -> None:
+    build, last = stages()
+    assert all(PINNED.fullmatch(rest.split()[0]) for stage in (build, last) for word, rest in stage[:1])
+    words = [word for word, _ in last]
+    (user,) = (rest for word, rest in last if word == "USER")
+    assert user.isdigit() and int(user) > 0
+    assert words.index("USER") < words.index("ENTRYPOINT") and "ADD" not in words
+    assert not any("cargo" in rest or "build-essential" in rest for word, rest in last)
+
+
+def test_what_is_installed_is_pinned() -> None:
+    text = " ".join(rest for word, rest in instructions() if word == "RUN")
+    assert "-r requirements/service.txt" in text and "--locked" in text
+    assert all("==" in name for name in re.findall(r"pip install --no-cache-dir ([\w=.]+)", text))
+
+
+def test_the_command_of_the_image_exists() -> None:
+    last = dict(stages()[-1])
+    (program,) = json.loads(last["ENTRYPOINT"])
+    command, *words = json.loads(last["CMD"])
+    parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    options = {name for parameter in parameters for name in parameter.opts}
+    assert program == "tacita" and {word for word in words if word.startswith("--")} <= options
+    data = words[words.index("--data") + 1]
+    assert data.startswith(f"{last['VOLUME']}/")
+
+
+def test_the_health_check_compiles_and_asks_what_is_served() -> None:
+    words = json.loads(dict(stages()[-1])["HEALTHCHECK"].partition(" CMD ")[2])
+    compile(words[2], "health", "exec")
+    assert "/readyz" in words[2] and words[:2] == ["python", "-c"]
+
+
+@pytest.mark.parametrize("name", ["tacita", "prometheus", "grafana"])
+def test_a_container_has_no_rights_that_it_does_not_need(name: str) -> None:
+    service = compose()["services"][name]
+    assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"]
+    assert PINNED.fullmatch(service["image"])
+    writable = [each for each in service["volumes"] if not each.endswith(":ro")]
+    assert [each.partition(":")[0] for each in writable] == [name] and name in compose()["volumes"]
+    assert service.get("read_only") or name == "grafana"
+
+
+def test_mounted_files_are_there_or_are_secrets() -> None:
+    for service in compose()["services"].values():
+        for each in (each.split(":")[0] for each in service["volumes"] if each.startswith("./")):
+            assert (DEPLOY / each).is_file() != bool(HIDDEN.search(each)), each
+
+
+def test_commands_of_the_comments_exist() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    for command in re.findall(r"^#   docker compose run --rm tacita ([^>\n]*)", text, re.MULTILINE):
+        group, name, *words = shlex.split(command)
+        found = typer.main.get_command(app).commands[group].commands[name]  # type: ignore[attr-defined]
+        options = {each for parameter in found.params for each in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_prometheus_asks_as_an_operator() -> None:
+    found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = found["scrape_configs"]
+    mounted = [each.split(":")[1] for each in compose()["services"]["prometheus"]["volumes"]]
+    assert job["scheme"] == "https" and job["authorization"]["credentials_file"] in mounted
+    assert job["static_configs"] == [{"targets": ["tacita:8443"]}]
+
+
+def test_the_board_shows_metrics_that_there_are() -> None:
+    board = json.loads((DEPLOY / "grafana" / "board.json").read_text(encoding="utf-8"))
+    names = {
+        sample
+        for family in Metrics().registry.collect()
+        for sample in (family.name, *(f"{family.name}_{end}" for end in ("total", "sum", "bucket", "count")))
+    }
+    shown = {
+        name
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"tacita_\w+", target["expr"])
+    }
+    assert len(shown) > 8 and shown <= names, shown - names

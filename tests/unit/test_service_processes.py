@@ -1,0 +1,198 @@
+"""The worker's process: no orphans, no signals, nothing printed among messages, and what is no worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_dispatch import PATIENCE, World, make_world
+
+from tacita.errors import TacitaError
+from tacita.service.dispatch import worker
+from tacita.service.dispatch.base import Job, Lane
+from tacita.service.dispatch.worker import setup_of
+from tacita.service.workers.messages import Evaluate, Passed, Ready, line, told
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("processes"), ("ann",))
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends in the time that a test has."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], PATIENCE)[0])
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has gone afterwards, whatever the test finds."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
+READY = f"print({line(Ready(1.0)).decode().strip()!r}, flush=True)"
+DEAF = "import signal; signal.pause()"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("pass", "its process ended before it was ready"),
+        (DEAF, "not ready after 0 s"),
+        (READY.replace("ready", "passed"), "no message"),
+        ("print('x' * 3_000_000)", "a worker's line of more than"),
+    ],
+    ids=["ends", "silent", "odd", "long"],
+)
+def test_what_is_no_worker_is_told_and_ended(
+    program: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(worker, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
+    with pytest.raises(TacitaError, match=said):
+        asyncio.run(worker.start(LANE, 60.0))
+
+
+def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", f"{READY}; {DEAF}"))
+    monkeypatch.setattr(worker, "END_SECONDS", 0.01)
+
+    async def run() -> int:
+        started = await worker.start(LANE, 60.0)
+        await started.end()
+        return started.pid
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(asyncio.run(run()), 0)
+
+
+PARENT = """
+    import asyncio, sys
+    from pathlib import Path
+    from service_dispatch import Book
+    from tacita.service.dispatch.base import Lane
+    from tacita.service.dispatch.supervisor import Supervisor
+
+    async def main(folder, plan, root, sha256):
+        lane = Lane("sst2", "thor", Path(folder), Path(plan), Path(root), 1, 4.0, True, sha256)
+        supervisor = Supervisor([lane], Book(), waiting=1)
+        await supervisor.start()
+        print(*supervisor.pids().values(), flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_no_worker_outlives_a_killed_service(world: World) -> None:
+    lane = world.lane
+    command = [sys.executable, "-c", textwrap.dedent(PARENT)]
+    command += [str(lane.folder), str(lane.plan), str(lane.root), lane.sha256]
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with running(command, env=os.environ | {"PYTHONPATH": paths}) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert os.getsid(pid) == pid, "a session of its own: Ctrl-C does not reach it"
+        parent.kill()
+    assert gone(pid)
+
+
+HOLDER = """
+    import subprocess, sys
+    source, sink = map(int, sys.argv[1:])
+    worker = subprocess.Popen([sys.executable, "-m", "tacita.service.workers"], stdin=source, stdout=sink)
+    print(worker.pid, flush=True)
+    worker.wait()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux tells a child")
+def test_a_worker_ends_with_its_parent_though_its_input_stays_open(world: World) -> None:
+    source, orders = os.pipe()
+    answers, sink = os.pipe()
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(source), str(sink)]
+    with (
+        os.fdopen(answers, "rb") as heard,
+        running(command, pass_fds=[source, sink]) as parent,
+    ):
+        os.close(source)
+        os.close(sink)
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.write(orders, line(setup_of(world.lane, 60.0)))
+        assert isinstance(told(heard.readline()[:-1]), Ready)
+        parent.kill()
+        assert gone(pid)
+    os.close(orders)
+
+
+def test_a_worker_heeds_no_signal_and_ends_with_its_input(world: World) -> None:
+    """Also in the midst of an evaluation."""
+    job = world.job("midst")
+    command = [sys.executable, "-m", "tacita.service.workers"]
+    with running(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(line(setup_of(world.lane, 60.0)))
+        process.stdin.write(line(order_of(job)))
+        process.stdin.flush()
+        assert isinstance(told(process.stdout.readline()[:-1]), Ready)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+        assert isinstance(told(process.stdout.readline()[:-1]), Passed)
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+    assert not (job.folder / "response.ct").exists()
+
+
+def order_of(job: Job) -> Evaluate:
+    return Evaluate(job.id, job.key_id, str(job.keys), str(job.folder))
+
+
+@pytest.mark.parametrize(
+    "said", [b"{}\n", b"[]\n", b"x" * (1 << 17), b""], ids=["none", "list", "long", "end"]
+)
+def test_a_worker_that_gets_no_order_ends(said: bytes) -> None:
+    command = [sys.executable, "-m", "tacita.service.workers"]
+    done = subprocess.run(command, input=said, capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_what_is_printed_is_no_message() -> None:
+    code = """
+        import os
+        from tacita.service.workers.channel import take_standard
+        from tacita.service.workers.messages import Ready
+        channel = take_standard()
+        print("printed")
+        os.system("echo echoed")
+        channel.tell(Ready(1.0))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
+    assert done.stdout == line(Ready(1.0))
+    assert set(done.stderr.split()) == {b"printed", b"echoed"}

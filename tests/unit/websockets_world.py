@@ -1,0 +1,143 @@
+"""A service of the two-party route alone, by a real uvicorn in a thread; tests hold the ends of sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, WebSocket
+from websockets.sync.client import ClientConnection, connect
+
+from tacita.protocol.http.wire import FRAME_BYTES
+from tacita.protocol.party import Identity, Party
+from tacita.remote.websocket import dial
+from tacita.service.two_party.options import UVICORN
+from tacita.service.two_party.route import DeniedError, router
+
+SECONDS = 60.0  # after which a test gives up
+TOKEN = "tct_0123456789abcdef"
+DENIED = {"unknown": 404, "forbidden": 403, "often": 429}
+
+
+UPGRADE = (
+    "GET /v1/two-party?model=m HTTP/1.1",
+    "Host: 127.0.0.1:{port}",
+    f"Authorization: Bearer {TOKEN}",
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    "",
+    "",
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A guest."""
+
+    name: str
+
+
+async def permitted(websocket: WebSocket, model: str) -> Known:
+    if websocket.headers.get("authorization") != f"Bearer {TOKEN}":
+        raise DeniedError(401, "no such token", hint="tacita token", headers={"WWW-Authenticate": "Bearer"})
+    if model in DENIED:
+        headers = {"Retry-After": "7"} if model == "often" else {}
+        raise DeniedError(DENIED[model], f"not {model}", hint="\x1b[31mred", code="no", headers=headers)
+    return Known("alice")
+
+
+@dataclass
+class World:
+    """port: of the server. ends: the far ends of sessions, as they were opened; refusing: raised instead."""
+
+    port: int
+    identity: Identity | None
+    ends: queue.Queue[socket.socket] = field(default_factory=queue.Queue)
+    refusing: Exception | None = None
+
+    async def open(self, model: str, guest: str) -> socket.socket:
+        if self.refusing:
+            raise self.refusing
+        assert (model, guest) == ("m", "alice")
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(SECONDS)
+        self.ends.put(theirs)
+        return ours
+
+    def end(self) -> socket.socket:
+        """That of the session which was opened last."""
+        return self.ends.get(timeout=SECONDS)
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """Trusts the server's certificate alone."""
+        if self.identity is None:
+            return None
+        return ssl.create_default_context(cafile=self.identity.certificate)
+
+    def url(self, model: str = "m") -> str:
+        scheme = "wss" if self.identity else "ws"
+        return f"{scheme}://127.0.0.1:{self.port}/v1/two-party?model={model}"
+
+    def party(self, model: str = "m", token: str = TOKEN) -> Party:
+        """As a client dials."""
+        return dial(
+            self.url(model),
+            token=token,
+            ssl_context=self.context,
+            insecure_plain=self.identity is None,
+            timeout=SECONDS,
+            threads=1,
+        )
+
+    @contextlib.contextmanager
+    def bare(self, **more: Any) -> Iterator[ClientConnection]:
+        """A WebSocket without the protocol."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        options = {"compression": None, "max_size": FRAME_BYTES, "ssl": self.context, "proxy": None} | more
+        with connect(self.url(), additional_headers=headers, open_timeout=SECONDS, **options) as websocket:
+            yield websocket
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[socket.socket]:
+        """A connection that is a WebSocket and reads nothing, without TLS."""
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 10)
+            raw.settimeout(SECONDS)
+            raw.connect(("127.0.0.1", self.port))
+            raw.sendall("\r\n".join(UPGRADE).format(port=self.port).encode())
+            yield raw
+
+
+@contextlib.contextmanager
+def world(identity: Identity | None = None, patience: float = SECONDS, **options: Any) -> Iterator[World]:
+    """options: of uvicorn, where they are others than the service's."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)  # of each connection
+    made = World(listening.getsockname()[1], identity)
+    app = FastAPI()
+    app.include_router(router(made.open, permitted, patience))
+    if identity:
+        options |= {"ssl_certfile": identity.certificate, "ssl_keyfile": identity.key}
+    config = uvicorn.Config(app, log_config=None, lifespan="off", **{**UVICORN, **options})
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield made
+    finally:
+        server.should_exit = True
+        thread.join(SECONDS)
+        listening.close()
+        while not made.ends.empty():
+            made.ends.get().close()
+    assert not thread.is_alive()

@@ -32,6 +32,8 @@ FOLDER = Path(__file__).parents[1] / "vectors" / "program"
 CASES: Mapping[str, dict[str, Any]] = {
     "gelu-pooler": {"activation": "gelu"},
     "relu-mean": {"activation": "relu", "pooling": "mean"},
+    "relu2-cls": {"activation": "relu2", "pooling": "cls"},
+    "silu-cls": {"activation": "silu", "pooling": "cls"},
 }
 TEXTS = ("A fine film", "The plot is never boring, very good.")
 # what normalisers, pre-tokenisers and WordPiece treat in a way of their own

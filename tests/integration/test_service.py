@@ -231,3 +231,26 @@ def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> 
             assert service.classify("a waste of time", scheme="bumblebee").label == "negative"
             with pytest.raises(RefusedError, match="1 text"):
                 service.classify("a waste of time", scheme="bumblebee")
+
+
+def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> None:
+    words = ["demo-service", "--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = [sys.executable, "-m", "tacita", *words]
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert "thor: 'a film of quiet beauty' is positive" in done.stdout
+    assert "bumblebee: 'a waste of time' is negative" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = ["bench", "service", "--clients", "2", "--callers", "6", "--no-thor", "--json", str(report)]
+    run = [sys.executable, "-m", "tacita", *words]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert found["many"]["right"] == found["many"]["texts"] == 8
+    assert found["turns"]["in_turn"] and found["turns"]["requests"] == 20
+    assert set(found["hostile"]["tries"].values()) != {0}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cluster.actors import Actors
 from tacita.cluster.connect import Cluster, connected
 from tacita.cluster.evaluator import Bytes, kit_of, weights_of
-from tacita.cluster.flight import in_order, spread
+from tacita.cluster.flight import Done, Lost, in_order, spread
 from tacita.cluster.where import where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.plan import Plan
@@ -45,6 +45,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+A = TypeVar("A", bound=Actors)
 TOY: dict[str, Any] = {"tokens": 8, "preset": "insecure_toy_n10"}
 TEXTS = ["a fine film", "the plot is dull", "never boring", "very good", "bad", "a film", "dull", "fine"]
 STORE = 200 << 20  # bytes of each node's object store
@@ -126,10 +127,10 @@ def require_nothing_left(mark: str) -> None:
     assert not left, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
 
 
-def pool_of(cluster: Cluster, asked: Asked) -> Actors:
+def pool_of(cluster: Cluster, asked: Asked, kind: type[A] = Actors) -> A:  # type: ignore[assignment]
     kit = kit_of(asked.plan, asked.model, 12.0, allow_insecure=True, folder=cluster.folder)
     weights = np.frombuffer(weights_of(asked.model), np.uint8)
-    return Actors(cluster.ray, cluster.sites, kit, asked.keys, weights)
+    return kind(cluster.ray, cluster.sites, kit, asked.keys, weights)
 
 
 def raylet_of(cluster: Cluster, mark: str) -> int:
@@ -163,21 +164,39 @@ def test_two_nodes_give_the_bytes_of_one_machine(asked: Asked, mark: str) -> Non
     assert not Path(cluster.folder).exists()
 
 
+class Watched(Actors):
+    """Notes who has answered, and how many evaluators were lost."""
+
+    def __init__(self, *given: Any) -> None:
+        self.answered, self.lost = set[str](), 0
+        super().__init__(*given)
+
+    def event(self, *, wait: bool) -> Any:
+        found = super().event(wait=wait)
+        if isinstance(found, Done):
+            self.answered.add(found.at)
+        self.lost += isinstance(found, Lost)
+        return found
+
+
 def test_a_node_that_dies_in_the_middle_loses_nothing(asked: Asked, mark: str) -> None:
     before = signal.getsignal(signal.SIGTERM)
+    requests, responses = asked.requests * 4, asked.responses * 4
     with connected(where_of("local", nodes=2), store=STORE) as cluster:
-        pool = pool_of(cluster, asked)
+        pool = pool_of(cluster, asked, Watched)
         found: dict[int, bytes] = {}
-        for number, reply in spread(asked.requests, pool):
+        killed = False
+        for number, reply in spread(requests, pool):
             found[number] = reply.response.tobytes()
-            if len(found) == 2:  # most are on their way yet
+            if len(pool.answered) == 2 and not killed:  # both work, and most requests are on their way yet
                 raylet = raylet_of(cluster, mark)
-                for pid in (raylet, *children(raylet)):
+                for pid in (*children(raylet), raylet):
                     os.kill(pid, signal.SIGKILL)
-        assert pool.size == 1
+                killed = True
+        assert killed and pool.lost
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
-    assert [found[number] for number in range(len(TEXTS))] == asked.responses
+    assert [found[number] for number in range(len(requests))] == responses
     require_nothing_left(mark)
 
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from fake_api import fake_service
 from fake_service import SECONDS, TEXTS, TOKEN, Fake, expected
+from interrupts import interrupts
 from test_cli import run
 
 from tacita.cli.ask.token import token_of
@@ -106,7 +108,8 @@ def test_keys_are_removed_here_when_the_service_is_gone(fake: Fake, reach: list[
 def test_ctrl_c_cancels_the_request_at_the_service(fake: Fake, reach: list[str]) -> None:
     fake.go.clear()
     command = [sys.executable, "-m", "tacita", "classify", TEXTS[0], *reach, "--allow-insecure"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with interrupts(), subprocess.Popen(command, **quiet) as process:
         assert fake.watched.wait(SECONDS)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)

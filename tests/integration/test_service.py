@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -168,6 +169,11 @@ def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
         (worker,) = (pid for pid in family(server.process.pid) if pid != server.process.pid)
         os.kill(worker, signal.SIGKILL)
         assert status.id == id and caller.answer(id)
+        operator = Caller(server, server.token("prometheus", "--operator"), folder)
+        stages = re.findall(
+            r"^tacita_stage_(?:estimated_)?seconds_total\{", operator.get("/metrics").text, re.M
+        )
+        assert len(stages) > 10, "seconds of stages beside their estimates"
 
 
 def test_both_schemes_by_one_call(folder: Path, tmp_path: Path) -> None:

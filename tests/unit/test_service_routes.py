@@ -319,6 +319,17 @@ def test_a_server_that_ends_takes_nothing_new(there: World) -> None:
     assert there.call("GET", "/healthz", token="").status_code == 200
 
 
+def test_a_server_without_a_worker_is_not_ready(there: World) -> None:
+    assert there.call("GET", "/readyz", token="").status_code == 200
+    there.supervisor.there = False
+    problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
+
+
+def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None:
+    there.supervisor.watcher.failed(asked, "resources", "the disk is full", "later")
+    assert there.call("GET", f"/v1/requests/{asked}").json()["problem"]["status"] == 507
+
+
 def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
     there.supervisor.answer(asked)
     there.service.jobs.sweep(kept=1000.0)
@@ -332,7 +343,11 @@ def test_metrics_are_for_operators(there: World, asked: str) -> None:
     problem(there.call("GET", "/metrics"), 403, "not-operator")
     text = there.call("GET", "/metrics", token=there.client("prometheus", operator=True)).text
     assert 'tacita_requests_total{model="sst2-tiny",scheme="thor",state="done"} 1.0' in text
-    assert 'tacita_stage_seconds_total{model="sst2-tiny",scheme="thor",stage="attention"} 1.0' in text
+    lane, first = 'model="sst2-tiny",scheme="thor"', plan().stages[0].name
+    assert f'tacita_stage_seconds_total{{{lane},stage="{first}"}} 1.0' in text
+    planned = plan().prediction.stage_seconds[0]
+    assert f'tacita_stage_estimated_seconds_total{{{lane},stage="{first}"}} {planned!r}' in text
+    assert f"tacita_spilled_bytes_total{{{lane}}} 5e+08" in text
     assert "tacita_keys_kept 1.0" in text
 
 

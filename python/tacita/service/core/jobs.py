@@ -6,21 +6,19 @@ server starts. So a request survives kill -9 of the server, and goes on from its
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacita.errors import TacitaError
-from tacita.protocol.files import Workdir
+from tacita.protocol.files import Workdir, sha256_of
 from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
 from tacita.run.executor import Progress
 from tacita.service.core.board import Board
 from tacita.service.core.offers import Offers
-from tacita.service.dispatch.base import Job
+from tacita.service.dispatch.base import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout, whole
 from tacita.service.ledger import Ledger, requests, usage
@@ -30,9 +28,9 @@ from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
 
 WORDS = {
-    "deadline": (504, "its deadline has passed", "ask again with a later one"),
-    "worker": (500, "its worker died too often", "the operator's log says why"),
-    "internal": (500, "the evaluation failed", "the operator's log says why"),
+    DEADLINE: (504, "its deadline has passed", "ask again with a later one"),
+    WORKER: (500, "its worker died too often", "the operator's log says why"),
+    INTERNAL: (500, "the evaluation failed", "the operator's log says why"),
 }
 
 
@@ -68,7 +66,7 @@ class Jobs:
             try:
                 self._submit(row)
             except TacitaError as error:
-                self.failed(row.id, "refused", str(error), error.hint)
+                self.failed(row.id, REFUSED, str(error), error.hint)
         return len(rows)
 
     async def cancel(self, row: RequestRow) -> None:
@@ -122,7 +120,7 @@ class Jobs:
         if row is None:  # cancelled at the last moment
             return self.layout.drop_request(id)
         path = Workdir(self.layout.request(id)).response
-        response = _hashed(path)
+        response = sha256_of(path)
         signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
         said = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
@@ -135,7 +133,7 @@ class Jobs:
         row = requests.by_id(self.ledger, id)
         if row is None:
             return
-        status, told, better = WORDS.get(code, (422, detail, hint))
+        status, told, better = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
         problem = wire.Problem(
             title="not answered",
             status=status,
@@ -174,12 +172,12 @@ class Jobs:
         )
 
     def _charged(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
-        offered = self.offers.of(row.model, row.scheme)
-        texts, planned = (offered.plan.batch, offered.offer.seconds) if offered else (1, 0.0)
-        usage.charge(self.ledger, row.client, texts=texts, seconds=seconds)
+        plan = self.offers.named[row.model, row.scheme].files
+        usage.charge(self.ledger, row.client, texts=plan.batch, seconds=seconds)
         self.metrics.ended(row.model, row.scheme, State.done)
-        self.metrics.evaluated(row.model, row.scheme, seconds, planned, figures)
-        logs.say("answered", request=row.id, seconds=round(seconds, 3), planned=round(planned, 3))
+        self.metrics.evaluated((row.model, row.scheme), seconds, figures, plan)
+        planned = round(plan.predicted_seconds(), 3)
+        logs.say("answered", request=row.id, seconds=round(seconds, 3), planned=planned)
 
 
 def _running(id: str, now: Progress | None) -> wire.Status:
@@ -193,8 +191,3 @@ def _running(id: str, now: Progress | None) -> wire.Status:
         total=now.total,
         seconds_left=max(0.0, now.left),
     )
-
-
-def _hashed(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

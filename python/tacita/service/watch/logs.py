@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from typing import Any
 
 NAME = "tacita.service"
@@ -15,7 +16,8 @@ FIELDS = "tacita_fields"
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))  # as workers write it
+        line: dict[str, Any] = {"at": now, "level": record.levelname.lower()}
         line |= {"event": record.getMessage()} | getattr(record, FIELDS, {})
         if record.exc_info and record.exc_info[0]:
             line["error"] = record.exc_info[0].__name__

@@ -7,6 +7,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from tacita.plans.plan import Plan
+from tacita.run.resources import GB
+from tacita.service.workers.figures import SPILL_WRITTEN, STAGE
+
 SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 LANE = ("model", "scheme")
 
@@ -21,6 +25,8 @@ class Metrics:
         self._seconds = Histogram("evaluate_seconds", "Of a request.", LANE, buckets=SECONDS, **named)
         self._estimate = Counter("evaluate_estimated_seconds", "As planned.", LANE, **named)
         self._stage = Counter("stage_seconds", "By stage, summed.", [*LANE, "stage"], **named)
+        stages = ("stage_estimated_seconds", "As planned, of the same.", [*LANE, "stage"])
+        self._stage_estimate = Counter(*stages, **named)
         self._spilled = Counter("spilled_bytes", "Written to disk for want of memory.", LANE, **named)
         self._bytes = Counter("bytes", "Of keys, requests, responses, sessions.", ["what", "way"], **named)
         self._texts = Counter("two_party_texts", "Answered in sessions.", ["model"], **named)
@@ -38,15 +44,18 @@ class Metrics:
         self._requests.labels(model, scheme, state).inc()
 
     def evaluated(
-        self, model: str, scheme: str, seconds: float, planned: float, figures: Mapping[str, float]
+        self, lane: tuple[str, str], seconds: float, figures: Mapping[str, float], plan: Plan
     ) -> None:
-        """One that was answered. figures: of the worker; names with "stage " in front are stages' seconds."""
-        self._seconds.labels(model, scheme).observe(seconds)
-        self._estimate.labels(model, scheme).inc(planned)
-        self._spilled.labels(model, scheme).inc(max(0.0, figures.get("spilled_gb", 0.0)) * 1e9)
+        """One that was answered. lane: model and scheme. figures: of the worker, see `workers.figures`."""
+        self._seconds.labels(*lane).observe(seconds)
+        self._estimate.labels(*lane).inc(plan.predicted_seconds())
+        self._spilled.labels(*lane).inc(max(0.0, figures[SPILL_WRITTEN]) * GB)
+        planned = zip(plan.stages, plan.prediction.stage_seconds, strict=True)
+        estimates = {stage.name: estimate for stage, estimate in planned}
         for name, value in figures.items():
-            if name.startswith("stage "):
-                self._stage.labels(model, scheme, name.removeprefix("stage ")).inc(max(0.0, value))
+            if name.startswith(STAGE) and (stage := name.removeprefix(STAGE)) in estimates:
+                self._stage.labels(*lane, stage).inc(max(0.0, value))
+                self._stage_estimate.labels(*lane, stage).inc(estimates[stage])
 
     def carried(self, what: str, way: str, count: int) -> None:
         """Bytes of one kind, "in" or "out"."""

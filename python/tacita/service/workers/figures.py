@@ -10,6 +10,7 @@ from tacita.run.resources import peak_memory_gb
 from tacita.server.session import Usage
 
 STAGE = "stage_seconds."  # before a stage's name
+SPILL_WRITTEN = "spill_written_gb"
 
 
 def figures(
@@ -26,7 +27,7 @@ def figures(
         "resumed_stages": float(usage.resumed),
         "ciphertext_gb": usage.ciphertexts,
         "spilled_gb": usage.disk,
-        "spill_written_gb": usage.written,
+        SPILL_WRITTEN: usage.written,
         "spill_read_gb": usage.read,
         "peak_memory_gb": peak_memory_gb(),
         **{STAGE + a.stage: b.seconds - a.seconds for a, b in pairwise(passed)},

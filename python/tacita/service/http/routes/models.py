@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter, Header, Response
 
+from tacita.protocol.files import sha256_of
 from tacita.protocol.http.wire import API, Models
 from tacita.protocol.public_folder import MANIFEST
 from tacita.service.http.auth import At, Caller
@@ -69,5 +69,4 @@ def _file(path: Path, known: str) -> Response:
 @lru_cache(maxsize=64)
 def _hashed(path: Path, changed: int, size: int) -> str:
     """Once a file, and again when it is another."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -17,10 +17,12 @@ async def health() -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-@router.get("/readyz", summary="200 while requests are taken, else 503")
+@router.get("/readyz", summary="200 while requests are taken and workers are there, else 503")
 async def ready(service: At) -> PlainTextResponse:
-    if not service.ready:
-        raise Fault(503, "not-ready", "the server starts or ends", "ask again", {"Retry-After": "1"})
+    if not (service.ready and service.supervisor.ready()):
+        raise Fault(
+            503, "not-ready", "the server or a worker of it starts or ends", "ask again", {"Retry-After": "1"}
+        )
     return PlainTextResponse("ready\n")
 
 

@@ -1,4 +1,5 @@
-"""The error for a command whose packages were not installed with this one: extras of `pip install`."""
+"""The error for a command or a call whose packages were not installed with this one: extras of
+`pip install`."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from tacita.errors import InputError
 
 @contextmanager
 def needing(extra: str, command: str) -> Iterator[None]:
-    """Around the imports of a command. extra: the name in pyproject.toml that brings what they import.
-    Raises InputError where it is not installed."""
+    """Around the imports of a command or a call. extra: the name in pyproject.toml that brings what they
+    import. Raises InputError where it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

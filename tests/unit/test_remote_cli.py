@@ -18,8 +18,8 @@ from interrupts import interrupts
 from test_cli import run
 
 from tacita.cli.ask.token import token_of
-from tacita.cli.service.extra import needing
 from tacita.errors import InputError
+from tacita.extras import needing
 from tacita.remote.store import Store, default_folder
 
 CLOSE = 0.02

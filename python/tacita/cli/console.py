@@ -20,6 +20,8 @@ from tacita.errors import FileError, TacitaError
 from tacita.protocol.files import write_text
 from tacita.run.executor import Progress
 
+UNTRUSTED = 1  # exit status when a decoded result must not be trusted
+
 
 class Screen(Console):
     """A console whose reader may leave, as `head` does: the rest of the output goes nowhere, the command goes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -73,6 +74,12 @@ def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's content, hex; a second or two for gigabytes. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require(path: Path, made_by: str) -> Path:

@@ -6,13 +6,11 @@ What HTTP and signatures need is an extra of this package, and imported only her
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tacita.errors import InputError
+from tacita.extras import needing
 from tacita.remote.http.address import address_of
 from tacita.run.executor import Progress
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from tacita.remote.threads import Report
 
 TIMEOUT = 120.0
-EXTRA = "pip install 'tacita[client]'"
 
 
 class How(TypedDict, total=False):
@@ -78,7 +75,7 @@ def connect(url: str, **how: Unpack[How]) -> Service:
     Raises InputError for an address or options that cannot be, or where the extra `client` is not installed,
     TypeError for a keyword that there is not.
     """
-    with needed():
+    with needing("client", "connect"):
         from tacita.remote.blocking import Service
     return Service(connect_async(url, **how))
 
@@ -90,7 +87,7 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     given: dict[str, Any] = {"token": None, "trust": None, "fingerprint": None, "data": None, **how}
     insecure = bool(given.get("allow_insecure", False))
     address = address_of(url, allow_insecure=insecure)
-    with needed():
+    with needing("client", "connect"):
         from tacita.remote.cost import Meter
         from tacita.remote.http.channel import Channel, client_of
         from tacita.remote.http.retries import Patience
@@ -105,17 +102,6 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
     dial = WebSockets(token, context if address.secure else None, timeout, given.get("threads", 0))
     options = Options(dial, given.get("progress") or _silent, insecure)
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
-
-
-@contextmanager
-def needed() -> Iterator[None]:
-    """Around imports. Raises InputError where a package of the extra is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if not error.name or error.name.startswith("tacita"):
-            raise
-        raise InputError(f"connect: {error.name} is not installed", hint=EXTRA) from error
 
 
 def _silent(_: Progress) -> None:

@@ -7,7 +7,6 @@ Ciphertexts stay within a memory limit, and a killed run goes on from its last r
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from tacita.placement.predict import file_bytes
 from tacita.planning.circuit import circuit_of, require_model
 from tacita.plans.plan import Plan, TensorInfo
 from tacita.protocol import compiled, engine, envelope
-from tacita.protocol.files import Workdir, require
+from tacita.protocol.files import Workdir, require, sha256_of
 from tacita.run import executor
 from tacita.run.executor import Progress
 from tacita.run.resources import GB, require_disk, threads
@@ -236,8 +235,7 @@ def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[
 def _digest(path: Path) -> str:
     """sha256 of a file, hex."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be read ({error})", hint="is it the request file?") from error
 

@@ -21,11 +21,10 @@ from tacita.cli.ask.in_the_clear import Answered, answered_locally
 from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
 from tacita.cli.ask.lines import report_problems
 from tacita.cli.asked import Asked, asking
-from tacita.cli.console import duration, out, progress, reporting, several
+from tacita.cli.console import UNTRUSTED, duration, out, progress, reporting, several
 from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
-from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.plans.plan import Plan

@@ -21,11 +21,10 @@ from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs
 from tacita.cli.ask.running import Running
 from tacita.cli.ask.spread import by_ray, require_spread
 from tacita.cli.asked import Asked
-from tacita.cli.console import out, progress, reporting
+from tacita.cli.console import UNTRUSTED, out, progress, reporting
 from tacita.cli.options import BackendName
 from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
-from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party import connect as connection
 from tacita.errors import InputError
 from tacita.front.embed import Text

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from tacita.cli.ask.columns import PAIR, Columns, columns_of, is_header
-from tacita.cli.console import err, shown
+from tacita.cli.console import UNTRUSTED, err, shown
 from tacita.errors import InputError
 from tacita.front.embed import Text, length_of
 from tacita.front.front import Embedder
@@ -62,6 +64,23 @@ def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
     """The same lines, those over `tokens` tokens or the model's positions, or without a known word with a
     problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
+
+
+def admitted(
+    model: Embedder, tokens: int, lines: Sequence[Line], file: Path | None
+) -> tuple[list[Line], bool]:
+    """Lines that fit a server's plan, and whether others were left out: of a file those are named, of the
+    command line they are an error. Raises InputError, and typer.Exit where nothing of a file is left."""
+    if file is None:
+        for line in lines:
+            if (count := length_of(model, line.text)) > tokens:
+                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
+        return list(lines), False
+    lines = checked(model, lines, tokens)
+    spoiled = report_problems(file, lines)
+    if not (good := [line for line in lines if not line.problem]):
+        raise typer.Exit(UNTRUSTED)
+    return good, spoiled
 
 
 def report_problems(path: Path, lines: Sequence[Line]) -> bool:

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from tacita.cli.answers import said, text_of
-from tacita.cli.ask.lines import Line, checked, report_problems
+from tacita.cli.ask.lines import Line, admitted
 from tacita.cli.ask.token import token_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
-from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connect import Asking
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError
-from tacita.front.embed import length_of
+from tacita.front.front import Embedder
 from tacita.remote.connect import connect
 from tacita.remote.cost import Cost, Meter
 from tacita.run.resources import peak_memory_gb
@@ -73,7 +70,7 @@ def ask(
     with how.connect() as service:
         session, opening = _opened(service, question, named(service, folder), scheme)
         question.suits(session.plan.name, "")
-        good, spoiled = _fitting(session, question.lines, question.file)
+        good, spoiled = admitted(_front(session), session.plan.tokens, question.lines, question.file)
         results = _answered(session, good, opening, json, began)
         figures = report(session, results, opening, time.monotonic() - began)
         bad = {line.number for line in question.lines} - {line.number for line in good}
@@ -134,22 +131,11 @@ def _opened(
     return session, meter.cost
 
 
-def _fitting(session: BlockingSession, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
-    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an
-    error."""
-    front, tokens = session.front, session.plan.tokens
-    if front is None:
+def _front(session: BlockingSession) -> Embedder:
+    """Raises InputError for a model that has none."""
+    if session.front is None:
         raise InputError("the model starts from hidden states", hint="ask it from Python")
-    if file is None:
-        for line in lines:
-            if (count := length_of(front, line.text)) > tokens:
-                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
-        return list(lines), False
-    lines = checked(front, lines, tokens)
-    spoiled = report_problems(file, lines)
-    if not (good := [line for line in lines if not line.problem]):
-        raise typer.Exit(UNTRUSTED)
-    return good, spoiled
+    return session.front
 
 
 def _answered(

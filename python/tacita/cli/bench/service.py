@@ -8,7 +8,7 @@ import typer
 
 from tacita.cli.console import out, reporting
 from tacita.cli.options import Json
-from tacita.cli.service.extra import needing
+from tacita.extras import needing
 
 TEXTS = (
     ("a film of quiet beauty", "positive"),

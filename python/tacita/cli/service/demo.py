@@ -11,7 +11,7 @@ import typer
 
 from tacita.cli.console import duration, out, progress, size
 from tacita.cli.options import PRESET_DEFAULT, TOKENS_DEFAULT, Insecure, Preset, Tokens
-from tacita.cli.service.extra import needing
+from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE
 
 if TYPE_CHECKING:

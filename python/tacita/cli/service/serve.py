@@ -15,11 +15,11 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
-from tacita.cli.service.extra import needing
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connection import address
 from tacita.cli.two_party.identity import beyond_loopback
 from tacita.errors import InputError
+from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.protocol.party import Identity, fingerprint
 from tacita.server.session import MEMORY_GB

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from tacita.cli.console import out, shown
 from tacita.cli.options import option
-from tacita.cli.service.extra import needing
 from tacita.errors import FileError
+from tacita.extras import needing
 
 if TYPE_CHECKING:
     from tacita.service.ledger import Ledger

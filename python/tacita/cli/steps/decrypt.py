@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacita.cli.answers import numbers, said
-from tacita.cli.console import err, out, shown
+from tacita.cli.console import UNTRUSTED, err, out, shown
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Pair, Public, Work, option
 from tacita.cli.steps.encrypt import fitting, one_text
 from tacita.cli.steps.step import step
@@ -18,7 +18,6 @@ from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.tasks.next import Chosen
 
-UNTRUSTED = 1  # exit status when a decoded result must not be trusted
 SHOWN = 16  # numbers of an answer
 
 Count = Annotated[

@@ -14,7 +14,7 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.asked import Asked, asking
-from tacita.cli.console import out, reporting, shown
+from tacita.cli.console import UNTRUSTED, out, reporting, shown
 from tacita.cli.options import Insecure, Json, Threads
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
@@ -26,7 +26,6 @@ SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
     "two hours of my life that i will never get back",
 )
-UNTRUSTED = 1
 PUBLIC = "public"  # what the client gets, inside the demo's folder
 MAKING = ("plan", "publish")  # steps whose arguments are options
 

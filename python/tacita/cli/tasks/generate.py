@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask.running import connecting
-from tacita.cli.console import err, out, progress, shown, write_report
+from tacita.cli.console import UNTRUSTED, err, out, progress, shown, write_report
 from tacita.cli.options import (
     PRESET_DEFAULT,
     BackendName,
@@ -27,7 +27,6 @@ from tacita.cli.options import (
     option,
     read_texts,
 )
-from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connect import Connection
 from tacita.cli.two_party.connection import cost_line
 from tacita.cli.two_party.writing import Written

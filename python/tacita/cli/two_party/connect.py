@@ -9,19 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import typer
-
 from tacita.cli.answers import said, text_of
-from tacita.cli.ask.lines import Line, checked, report_problems
+from tacita.cli.ask.lines import Line, admitted
 from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
-from tacita.cli.steps.decrypt import UNTRUSTED
 from tacita.cli.two_party.connection import address, cost_line, expectation, show_profile, watching
 from tacita.cli.two_party.renewable import RenewableSession
 from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import InputError, PeerError, TacitaError
-from tacita.front.embed import length_of
+from tacita.errors import PeerError, TacitaError
 from tacita.protocol.party import Identity, Party, dial
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
@@ -91,7 +87,9 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
         plan = session.client.plan
         require_kind(question.verb, plan, *question.others)
         question.suits(plan.name, "")
-        good, spoiled = _fitting(session.client, question.lines, question.file)
+        good, spoiled = admitted(
+            session.client.part.front, session.client.plan.tokens, question.lines, question.file
+        )
         results = _classified(session, good, json, began)
         with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
             session.client.end()
@@ -140,22 +138,6 @@ def greeted(party: Party) -> TwoPartyClient:
     )
     out.print(f"expected: {expectation(plan)}", soft_wrap=True)
     return client
-
-
-def _fitting(client: TwoPartyClient, lines: Sequence[Line], file: Path | None) -> tuple[list[Line], bool]:
-    """Texts that fit the plan. Of a file the others are named and left out, of the command line they are an
-    error."""
-    front, tokens = client.part.front, client.plan.tokens
-    if file is None:
-        for line in lines:
-            if (count := length_of(front, line.text)) > tokens:
-                raise InputError(f"the text has {count} tokens, the server takes {tokens}", hint="shorten it")
-        return list(lines), False
-    lines = checked(front, lines, tokens)
-    spoiled = report_problems(file, lines)
-    if not (good := [line for line in lines if not line.problem]):
-        raise typer.Exit(UNTRUSTED)
-    return good, spoiled
 
 
 def _classified(

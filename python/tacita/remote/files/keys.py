@@ -21,6 +21,7 @@ from tacita.client.session import Client
 from tacita.errors import PeerError
 from tacita.placement.predict import file_bytes
 from tacita.plans.strict_json import printable
+from tacita.protocol.files import sha256_of
 from tacita.protocol.http.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, KeyState, Offer
 from tacita.remote.http.channel import Channel, Reply
 from tacita.remote.store import About, PlanFolder, private
@@ -125,7 +126,7 @@ def _locked(file: TextIO) -> bool:
 
 async def _upload(owner: Owner, key: str, state: KeyState | None, report: Report) -> None:
     path, total = owner.folder.evaluation_keys, owner.folder.evaluation_keys.stat().st_size
-    whole = await in_thread(lambda _: _sha256(path))
+    whole = await in_thread(lambda _: sha256_of(path))
     clock, clashes, at = owner.channel.patience.clock, 0, _received(state, total)
     began, first = clock(), at
     while not (state and state.complete):
@@ -197,8 +198,3 @@ def _piece(path: Path, at: int, count: int) -> bytes:
     with path.open("rb") as file:
         file.seek(at)
         return file.read(count)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,12 +9,10 @@ once.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from tacita.client.answer import Answer
 from tacita.client.session import Client, embedded
@@ -23,6 +21,7 @@ from tacita.front.embed import Text
 from tacita.front.front import Embedder
 from tacita.plans.plan import Plan
 from tacita.protocol.envelope import most_bytes
+from tacita.protocol.files import sha256_of
 from tacita.protocol.http import receipt
 from tacita.protocol.http.wire import PLAN, SHA256, Offer, State, Status
 from tacita.remote.cost import Meter
@@ -137,7 +136,7 @@ class Ciphertexts:
         with meter.step("receive"):
             most = most_bytes("response", self.plan)
             await download(channel, f"/requests/{status.id}/response", work.response, most)
-            request, response = await in_thread(lambda _: (_sha256(work.request), _sha256(work.response)))
+            request, response = await in_thread(lambda _: (sha256_of(work.request), sha256_of(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}
             receipt.check(status.receipt, self._signer, **hashes)
             await _dropped(channel, status.id)
@@ -154,7 +153,7 @@ def _encrypted(client: Client, work: Errand, texts: Sequence[Text]) -> str:
     """Writes request.ct; its sha256."""
     client.encrypt_batch(texts)
     work.request.chmod(0o600)
-    return _sha256(work.request)
+    return sha256_of(work.request)
 
 
 def _progress(status: Status, seconds: float) -> Progress:
@@ -163,8 +162,3 @@ def _progress(status: Status, seconds: float) -> Progress:
         before = f", {status.place} before this" if status.place else ""
         return Progress(f"waiting{before}", 0, 1, seconds, left)
     return Progress(status.stage or status.state.value, status.done or 0, status.total or 1, seconds, left)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,13 +7,13 @@ the count, which the next one overwrites. So an upload goes on after a lost conn
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tacita.errors import FileError
+from tacita.protocol.files import sha256_of
 from tacita.service.files.bodies import Pace, receive
 from tacita.service.files.layout import Layout, part, whole
 from tacita.service.ledger import Ledger
@@ -70,5 +70,4 @@ async def _completed(row: KeyRow, folder: Path, ledger: Ledger) -> KeyRow:
 
 def _hashed(path: Path, count: int) -> str:
     os.truncate(path, count)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -8,9 +8,7 @@ no token, no store and no network. A thread for each session; the end of the con
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import sys
 import threading
@@ -27,11 +25,11 @@ from tacita.server.admission import Admission, Caps
 from tacita.server.limits import limits_of
 from tacita.server.publication import texts_of_a_key
 from tacita.server.two_party import Served, TwoPartyServer
+from tacita.service.child import die_with_parent, ignore_signals
 from tacita.service.two_party import control
 from tacita.service.two_party.control import Begin, Failed, Finished, Message, Open, Ready, SoFar
 
 HERE = "127.0.0.1"  # every client's address is the relay's; the supervisor counts sessions
-PR_SET_PDEATHSIG = 1
 FAILED = "failed"
 
 
@@ -111,10 +109,8 @@ def plan_of(path: Path, sha256: str) -> TwoPartyPlan:
 
 
 def end_with(parent: int) -> None:
-    """From now on this process is killed when its parent dies; where the system knows that. Elsewhere the end
-    of the control socket ends it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """From now on this process is killed when its parent dies."""
+    die_with_parent()
     if os.getppid() != parent:  # it died before
         os._exit(1)
 
@@ -140,8 +136,7 @@ def serve(speaking: socket.socket) -> None:
 
 def main() -> None:
     """Signals of a terminal or of a service's end are for the supervisor, which drains first."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    ignore_signals()
     serve(socket.socket(fileno=int(sys.argv[1])))
     sys.stderr.flush()
     os._exit(0)  # sessions that run are over: their steps in the engine would be waited for

@@ -6,9 +6,9 @@ import os
 import sys
 
 from tacita.errors import PeerError
+from tacita.service.child import die_with_parent, ignore_signals
 from tacita.service.workers.channel import take_standard
 from tacita.service.workers.duty import BAD, Duty
-from tacita.service.workers.parent import die_with_parent, ignore_signals
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from tacita.front.front import FrontConfig
 
 Value = int | float | bool | str | None | tuple[int, ...]
 HINT = "it was made by another release, or the copy is damaged"
-MOST_REGISTERS, MOST_STEPS, MOST_SIZE = 1 << 16, 1 << 16, 1 << 28
+MOST_REGISTERS, MOST_STEPS = 1 << 16, 1 << 16
 MANY = -1  # results, as many as the parameters say
 
 

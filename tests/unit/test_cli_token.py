@@ -67,6 +67,7 @@ SECURED = ("--new-certificate", "tls")
         (["--https", "127.0.0.1:0", "--data", "d", "--schemes", "thor,thorn", *SECURED], "no scheme 'thorn'"),
         (["--https", "127.0.0.1:0", "--data", "d", "--once", *SECURED], "--once is not for --https"),
         (["--https", "127.0.0.1:0", "--data", "d", "--scheme", "thor", *SECURED], "--scheme is not for"),
+        (["--https", "127.0.0.1:0", "--data", "d", "--pooling", "mean", *SECURED], "--pooling is not for"),
         (["--https", "0.0.0.0:0", "--data", "d", "--insecure-plain-tcp"], "plain HTTP would carry tokens"),
         (["--https", "127.0.0.1:0", "--data", "d"], "say how the connection is secured"),
     ],

@@ -131,8 +131,14 @@ def run(
     """Serve a model by the two-party protocol, or with --https by any scheme: it sees neither the texts nor
     the answers."""
     if service is not None:
-        bare = {"--client-ca": client_ca, "--max-texts": max_texts, "--once": once, "--profile": profile}
-        _require_none(bare | {"--hidden-embeddings": not public_embeddings, "--scheme": asked.wish.scheme})
+        bare: dict[str, object] = {
+            "--client-ca": client_ca,
+            "--max-texts": max_texts,
+            "--once": once,
+            "--profile": profile,
+        }
+        bare |= {"--hidden-embeddings": not public_embeddings, "--scheme": asked.wish.scheme}
+        _require_none(bare | {"--documents": asked.documents, "--pooling": asked.pooling})
         own = identity(
             service.address[0],
             identity_of(certificate, key),

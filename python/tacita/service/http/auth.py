@@ -22,7 +22,6 @@ from tacita.service.ledger.rows import Who
 WRONG_PER_MINUTE = 30
 SUBPROTOCOL = "tacita.bearer."
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
-NOBODY = Fault(401, "no-token", "this server answers those who have a token", "tacita token add", CHALLENGE)
 
 
 def service_of(connection: HTTPConnection) -> Service:
@@ -62,13 +61,13 @@ def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
     scheme, _, token = _shown(connection).partition(" ")
     if not token:
         if service.anybody is None:
-            raise NOBODY
+            raise _nobody()
         return service.anybody
     who = tokens.known(service.ledger, token.strip()) if scheme.lower() == "bearer" else None
     if who is None:
         service.metrics.refused("token")
         _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
-        raise NOBODY
+        raise _nobody()
     return who
 
 
@@ -79,6 +78,11 @@ def _shown(connection: HTTPConnection) -> str:
         if name.startswith(SUBPROTOCOL):
             return f"Bearer {_decoded(name.removeprefix(SUBPROTOCOL))}"
     return connection.headers.get("authorization", "")
+
+
+def _nobody() -> Fault:
+    """A new one each time: an exception that is kept keeps every frame in which it was raised."""
+    return Fault(401, "no-token", "this server answers those who have a token", "tacita token add", CHALLENGE)
 
 
 def _decoded(text: str) -> str:

@@ -4,6 +4,7 @@ client's."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,6 +116,20 @@ def test_who_calls_too_often_waits(there: World) -> None:
     response = there.call("GET", "/v1/models", token=token)
     problem(response, 429, "too-often")
     assert 0 < int(response.headers["retry-after"]) <= 30
+
+
+def test_calls_are_counted_where_nobody_else_counts(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the event loop's thread, so that calls at the same time cannot lose each other's."""
+    found = set[int]()
+    wait = there.service.rates.wait
+
+    def noted(name: str, per_minute: int) -> float:
+        found.add(threading.get_ident())
+        return wait(name, per_minute)
+
+    monkeypatch.setattr(there.service.rates, "wait", noted)
+    assert there.call("GET", "/v1/models").status_code == 200
+    assert found == {threading.get_ident()}
 
 
 def test_guessing_tokens_is_slowed_down(there: World) -> None:

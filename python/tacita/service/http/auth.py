@@ -1,6 +1,7 @@
 """Who calls: a bearer token, hashed and looked up; how often they may; what they may still take today.
 
-A call of nobody is answered before its body is read. Wrong tokens of one address are counted, so that
+All of it is in the event loop's thread, where counting needs no locks: a dependency that is no coroutine
+would run in others. A call of nobody is answered before its body is read. Wrong tokens of one address are counted, so that
 guessing (which 256 bits make hopeless) costs the guesser and not the server.
 """
 
@@ -24,16 +25,16 @@ SUBPROTOCOL = "tacita.bearer."
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-def service_of(connection: HTTPConnection) -> Service:
+async def service_of(connection: HTTPConnection) -> Service:
     """The service of the app."""
     found = connection.app.state.service
     assert isinstance(found, Service)
     return found
 
 
-def caller(connection: HTTPConnection) -> Who:
+async def caller(connection: HTTPConnection) -> Who:
     """Who calls. Raises Fault: 401, or 429 for one who calls too often."""
-    service = service_of(connection)
+    service = await service_of(connection)
     address = _address(connection)
     _require_rate(service, f"address {address}", service.settings.address_per_minute)
     who = _known(service, connection, address)
@@ -42,9 +43,9 @@ def caller(connection: HTTPConnection) -> Who:
     return who
 
 
-def operator(connection: HTTPConnection) -> Who:
+async def operator(connection: HTTPConnection) -> Who:
     """An operator. Raises Fault."""
-    who = caller(connection)
+    who = await caller(connection)
     if not who.operator:
         raise Fault(403, "not-operator", "metrics are for operators", "tacita token add NAME --operator")
     return who

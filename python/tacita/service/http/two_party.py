@@ -28,7 +28,7 @@ def router(service: Service) -> APIRouter:
 
     async def permitted(websocket: WebSocket, model: str) -> Entered:
         try:
-            return Entered(f"{_who(service, websocket, model)} {model}")
+            return Entered(f"{await _who(service, websocket, model)} {model}")
         except Fault as fault:
             headers = dict(fault.headers)
             raise DeniedError(
@@ -42,9 +42,9 @@ def router(service: Service) -> APIRouter:
     return route(opened, permitted)
 
 
-def _who(service: Service, websocket: WebSocket, model: str) -> str:
+async def _who(service: Service, websocket: WebSocket, model: str) -> str:
     """The client's id. Raises Fault."""
-    who = caller(websocket)
+    who = await caller(websocket)
     try:
         service.require_open()
     except TacitaError as error:

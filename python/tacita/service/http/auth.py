@@ -1,8 +1,8 @@
 """Who calls: a bearer token, hashed and looked up; how often they may; what they may still take today.
 
 All of it is in the event loop's thread, where counting needs no locks: a dependency that is no coroutine
-would run in others. A call of nobody is answered before its body is read. Wrong tokens of one address are counted, so that
-guessing (which 256 bits make hopeless) costs the guesser and not the server.
+would run in others. A call of nobody is answered before its body is read. Wrong tokens of one address are
+counted, so that guessing (which 256 bits make hopeless) costs the guesser and not the server.
 """
 
 from __future__ import annotations

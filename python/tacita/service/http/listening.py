@@ -1,13 +1,15 @@
 """uvicorn, set up for callers that nobody knows: TLS 1.3, and no connection that only sits there.
 
-uvicorn closes a connection that is idle after an answer; one that never asks anything it keeps. Here such a
-one is closed after `GREETING` seconds, so that idle connections cost their sender more than the server.
+uvicorn closes a connection that is idle after an answer; one that never asks anything, or sends a head byte
+by byte, it keeps. Here such a one is closed after `GREETING` seconds, so that idle connections cost their
+sender more than the server.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
+from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,7 @@ from tacita.errors import InputError
 from tacita.protocol.party import Identity
 from tacita.service.two_party.options import UVICORN
 
-GREETING = 20.0  # seconds that a connection may take to send a whole head
+GREETING = 20.0  # seconds that a connection may take to send a whole head, the first or another
 KEEP_ALIVE = 30  # seconds between two calls of a connection
 HEAD_BYTES = 32 << 10
 BACKLOG = 512
@@ -27,25 +29,50 @@ GRACE = 5  # seconds that answers on the way get once workers have drained
 
 
 class Patient(H11Protocol):
-    """Closes a connection whose first head does not come."""
+    """Closes a connection that has no call under way and does not begin one: silent from the start, slow with
+    a head, or still sending a body that was refused. uvicorn itself closes one that is silent after an
+    answer."""
 
     def connection_made(self, transport: Any) -> None:
         """A timer begins."""
         super().connection_made(transport)
-        self._greeting = self.loop.call_later(GREETING, self._give_up)
+        self._giving_up: TimerHandle | None = None
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It ends with the connection."""
-        self._greeting.cancel()
+        self._stop()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """It ends with a whole head, and bytes outside of a call begin it: none of them prolongs it."""
+        super().data_received(data)
+        self._watch()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         """The head has come, and the connection is another protocol's from now on."""
-        self._greeting.cancel()
         super().handle_websocket_upgrade(event)
+        self._upgraded = True
+
+    _upgraded = False
+
+    def _watch(self) -> None:
+        if self._upgraded or self._busy():
+            self._stop()
+        elif self._giving_up is None:
+            self._giving_up = self.loop.call_later(GREETING, self._give_up)
+
+    def _stop(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+    def _busy(self) -> bool:
+        cycle: Any = self.cycle  # None before the first call
+        return cycle is not None and not cycle.response_complete
 
     def _give_up(self) -> None:
-        if getattr(self, "cycle", None) is None:  # no call has begun
+        if not self._busy():
             self.transport.close()
 
 

@@ -12,7 +12,6 @@ from tacita.service.dispatch.base import Job, Lane, Watcher
 from tacita.service.dispatch.station import Limits, Station
 from tacita.service.dispatch.worker import Start, start
 
-
 HERE = "here"  # the one place of a service of one machine
 
 

@@ -140,7 +140,9 @@ class Plan:
     fifth of it that is as far above (see `logit_step` and docs/threat-model.md).
     population: how often texts leave the calibrated intervals. gap: where the client
     gets the likeliest word and no logits, the distance from which two logits are told apart; 0 where it gets
-    the logits. salt: opens the commitment to the weights; no part of the file, and empty at a client.
+    the logits. kept: of a text that is asked row by row, what the server keeps of one request for the next,
+    at the level at which every step takes it and leaves it; none where a request is a whole text.
+    salt: opens the commitment to the weights; no part of the file, and empty at a client.
     """
 
     model: ModelInfo
@@ -161,6 +163,7 @@ class Plan:
     prediction: Prediction
     population: Population = UNKNOWN
     gap: float = field(default=0.0, metadata=AT_DEFAULT)
+    kept: tuple[TensorInfo, ...] = field(default=(), metadata=AT_DEFAULT)
     salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
@@ -222,8 +225,8 @@ class Plan:
 
     @property
     def packing(self) -> str:
-        """Of the circuit: that of its layouts."""
-        return self.layout.request.tag
+        """Of the circuit: that of its answer. A step's request has a layout of its own."""
+        return self.layout.response.tag
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of the server's evaluation of a request and, over a link, of sending request and response."""

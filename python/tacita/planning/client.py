@@ -33,10 +33,11 @@ Slots = NDArray[np.float64]
 def described(plan: Plan) -> bytes:
     """The description as canonical JSON. Takes milliseconds, packs two samples.
 
-    request: of each tensor its level, what it is made of (hidden states by rows, divided by `bound`, or 1/n at
-    n real tokens), and of each ciphertext runs (first slot, count, first number, stride); other slots are zero.
-    response: (ciphertext, slot) of the numbers, of their copies and of half the norm check. Raises PlanError
-    for what a page does not read: batches, images, answers for every token, vectors, products in coefficients.
+    request: of each tensor its level, what it is made of (hidden states by rows, divided by `bound`, or 1/n
+    at n real tokens), and of each ciphertext runs (first slot, count, first number, stride); other slots are
+    zero. response: (ciphertext, slot) of the numbers, of their copies and of half the norm check. Raises
+    PlanError for what a page does not read: batches, images, answers for every token, vectors, products in
+    coefficients.
     """
     request, response = plan.layout.request, plan.layout.response
     embeddings = plan.model.embeddings

@@ -1,6 +1,7 @@
 /** The engine of ciphertexts: a client's steps, each false when it failed, which was told. */
 import { ENDED } from "../ring.js";
 import { Host } from "../host.js";
+import type { Link } from "../host.js";
 import type { EngineTold } from "./told.js";
 
 interface Exports {
@@ -27,7 +28,7 @@ export class FilesEngine {
     tell: (told: EngineTold) => void,
   ): Promise<FilesEngine> {
     const out = { send: (_: Uint8Array<ArrayBuffer>): void => undefined };
-    const link = { send: (bytes: Uint8Array<ArrayBuffer>) => out.send(bytes), receive: () => ENDED };
+    const link: Link = { send: (bytes) => out.send(bytes), receive: () => ENDED };
     return new FilesEngine(await Host.load<Exports>(code, link, tell), out);
   }
 

@@ -44,7 +44,7 @@ async def program(
 
 
 @router.get(
-    "/models/{model}/public/client.json", summary="What a client without packings encrypts, and reads"
+    "/models/{model}/public/client.json", summary="What a page encrypts and reads"
 )
 async def client(
     service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")

@@ -43,9 +43,7 @@ async def program(
     return _file(found.program, if_none_match)
 
 
-@router.get(
-    "/models/{model}/public/client.json", summary="What a page encrypts and reads"
-)
+@router.get("/models/{model}/public/client.json", summary="What a page encrypts and reads")
 async def client(
     service: At, who: Caller, model: str, scheme: SchemeName, if_none_match: str = Header("")
 ) -> Response:

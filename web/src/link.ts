@@ -1,5 +1,5 @@
 /** The computing thread's end of the link: bytes out as messages, bytes in from a ring that it waits for. */
-import type { Link } from "./engine.js";
+import type { Link } from "./host.js";
 import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";
 import type { Out } from "./told.js";

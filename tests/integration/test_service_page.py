@@ -84,9 +84,7 @@ def driven(address: str, *texts: str, **how: str) -> Any:
     script = ROOT / "web" / "test" / "page.mjs"
     command = [str(NODE), str(script), str(CHROMIUM), address, *texts]
     named = {**os.environ, **how}
-    done = subprocess.run(
-        command, env=named, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["unnamed"] == []
@@ -113,12 +111,12 @@ def test_a_browser_asks_by_keys_that_it_makes_and_drops(server: Started, tmp_pat
     found = driven(f"{server.url}/?allow-insecure", *TEXTS, WAY="thor", BREAK="3")
     assert all("ERR_FAILED" in each for each in found["complaints"]) and len(found["complaints"]) == 3
     assert "of keys are made here and sent, once" in found["price"]
-    with tacita.Service(server.url, store=tmp_path, allow_insecure=True) as service:
+    with tacita.connect(server.url, data=tmp_path, allow_insecure=True) as service:
         expected = service.classify(list(TEXTS), scheme="thor")
     for shown, answer in zip(found["answers"], expected, strict=True):
         assert shown["label"] == answer.label
         share = float(dict(shown["scores"])[answer.label].removesuffix(" %"))
-        assert share == pytest.approx(100 * max(answer.probabilities), abs=0.2)
+        assert share == pytest.approx(100 * answer.scores[0].score, abs=0.2)
     keys = httpx2.get(f"{server.url}/v1/keys").json()["keys"]
     assert len(keys) == 1  # the Python client's: the page's went with it
     require_no_text(server)

@@ -3,7 +3,7 @@ import type { Filled } from "./ring.js";
 
 /** What the engine's bytes go to, and come from. */
 export interface Link {
-  /** The bytes are the receiver's to keep. */
+  /** The bytes are there until it returns. */
   send(bytes: Uint8Array<ArrayBuffer>): void;
   receive(target: Uint8Array): Filled;
 }
@@ -30,7 +30,7 @@ export class Host<E> {
       new Uint8Array((host as Host<E>).exports.memory.buffer as ArrayBuffer, at >>> 0, length >>> 0);
     const tacita = {
       send(at: number, length: number): number {
-        link.send(bytes(at, length).slice());
+        link.send(bytes(at, length));
         return 1;
       },
       receive: (at: number, length: number): Filled => link.receive(bytes(at, length)),

@@ -19,7 +19,7 @@ export function linkOver(port: Port, ring: SharedArrayBuffer): Link {
   return {
     send(bytes: Uint8Array<ArrayBuffer>): void {
       for (let at = 0; at < bytes.length; at += FRAME_BYTES) {
-        const piece = bytes.length <= FRAME_BYTES ? bytes : bytes.slice(at, at + FRAME_BYTES);
+        const piece = bytes.slice(at, at + FRAME_BYTES);
         port.postMessage(piece.buffer, [piece.buffer]);
       }
     },

@@ -3,7 +3,7 @@ import type { Offer } from "./service.js";
 import { about, bytes } from "./words.js";
 
 const LINKS = [20, 100]; // megabits a second of upload that a price is told for
-const SLOWER = 10; // times the native client's seconds that a page takes to make keys
+const SLOWER = 4; // times the native client's seconds that a page takes to make keys
 
 export function nameOf(offer: Offer): string {
   return offer.connected

@@ -1,9 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
-// uploads of keys off. MEASURE=1 tells when each step began, in seconds, and the most memory in MB that each of
-// the browser's processes of the page had (Linux).
-import { readdirSync, readFileSync } from "node:fs";
+// uploads of keys off.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -41,36 +39,6 @@ async function asked(text) {
   return { status, label, saw, scores: await cells("scores"), cost: await cells("cost") };
 }
 
-if (process.env.MEASURE) {
-  await page.evaluate(() => {
-    const status = document.getElementById("status");
-    window.steps = [];
-    const note = () => {
-      const words = status.textContent.replace(/[:,].*/, "");
-      const now = performance.now();
-      if (words !== window.steps.at(-1)?.[1]) window.steps.push([now, words, now]);
-      else window.steps.at(-1)[2] = now;
-    };
-    new MutationObserver(note).observe(status, { childList: true, characterData: true, subtree: true });
-  });
-}
-
-/** Of each renderer that this process started, its largest resident memory so far, in MB. */
-function peaks() {
-  const read = (id, file) => {
-    try {
-      return readFileSync(`/proc/${id}/${file}`, "utf8");
-    } catch {
-      return ""; // it has gone
-    }
-  };
-  const ids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  const parent = new Map(ids.map((id) => [id, /PPid:\s+(\d+)/.exec(read(id, "status"))?.[1]]));
-  const ours = (id) => id !== undefined && (id === String(process.pid) || ours(parent.get(id)));
-  const renderers = ids.filter((id) => ours(id) && read(id, "cmdline").includes("--type=renderer"));
-  return renderers.map((id) => Math.round(/VmHWM:\s+(\d+)/.exec(read(id, "status"))?.[1] / 1000)).sort((a, b) => b - a);
-}
-
 const answers = [];
 let price = null;
 try {
@@ -90,9 +58,6 @@ const unnamed = await page.evaluate(() =>
     (e) => !e.labels?.length && !e.ariaLabel,
   ).map((e) => e.id),
 );
-const steps = process.env.MEASURE && (await page.evaluate(() => window.steps));
-const measured = steps
-  ? { renderers_mb: peaks(), steps: steps.map(([from, words, to]) => [Math.round(from) / 1e3, Math.round(to) / 1e3, words]) }
-  : {};
-console.log(JSON.stringify({ answers, price, complaints, unnamed, ...measured }));
+await page.goto("about:blank"); // leaving drops the keys
+console.log(JSON.stringify({ answers, price, complaints, unnamed }));
 await browser.close();

@@ -44,7 +44,7 @@ export class FilesEngine {
     return this.host.exports.files_check() === 1;
   }
 
-  /** Makes keys; send: called with their bytes, in order, and may wait. */
+  /** Makes keys; send: called with their bytes, in order, which are there until it returns; it may wait. */
   keys(send: (bytes: Uint8Array<ArrayBuffer>) => void): boolean {
     this.out.send = send;
     return this.host.exports.files_keys() === 1;
@@ -53,7 +53,7 @@ export class FilesEngine {
   /** The bytes of a request, or null. */
   encrypt(text: string): Uint8Array<ArrayBuffer> | null {
     let request: Uint8Array<ArrayBuffer> | null = null;
-    this.out.send = (bytes) => (request = bytes);
+    this.out.send = (bytes) => (request = bytes.slice());
     this.host.put(UTF8.encode(text));
     return this.host.exports.files_encrypt() === 1 ? request : null;
   }

@@ -120,6 +120,11 @@ impl Description {
         }
     }
 
+    /// Columns of the input.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
     fn problem(&self) -> Option<&'static str> {
         let bounded = |bound: f64| bound.is_finite() && bound > 0.0;
         let (reading, response) = (&self.reading, &self.response);

@@ -18,6 +18,7 @@ from tacita.errors import PlanError
 from tacita.front.front import FrontConfig
 from tacita.packings.one_text.request import OneTextRequest
 from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.request import Request
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import canonical
 from tacita.tasks.task import TEXT
@@ -94,7 +95,7 @@ def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
 def _tensors(plan: Plan, request: OneTextRequest) -> list[dict[str, Any]]:
     """Of each tensor, in alphabetical order. Raises PlanError where runs do not say what the packing does."""
     states, keep = _numbered(request)
-    packed = request.pack([(states * request.bound, keep)])
+    packed = plan.layout.request.pack([(states * request.bound, keep)])
     levels = {tensor.name: tensor.level for tensor in plan.request}
     found = []
     for name, vectors in sorted(packed.items()):
@@ -102,7 +103,7 @@ def _tensors(plan: Plan, request: OneTextRequest) -> list[dict[str, Any]]:
         scale = keep.sum() if source == MASK else 1.0
         runs = [_runs(np.rint(np.asarray(vector) * scale)) for vector in vectors]
         found.append({"name": name, "level": levels[name], "source": source, "vectors": runs})
-    _check(request, found)
+    _check(plan.layout.request, request, found)
     return found
 
 
@@ -134,12 +135,12 @@ def _found(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
         at = end
 
 
-def _check(request: OneTextRequest, tensors: list[dict[str, Any]]) -> None:
+def _check(packing: Request, request: OneTextRequest, tensors: list[dict[str, Any]]) -> None:
     generator = np.random.default_rng(1)
     states = generator.uniform(-1.0, 1.0, (request.tokens, request.size)) * request.bound
     keep = (np.arange(request.tokens) < max(1, request.tokens // 3)).astype(np.float64)
     numbers = {HIDDEN: (states / request.bound).reshape(-1), MASK: keep / keep.sum()}
-    packed = request.pack([(states, keep)])
+    packed = packing.pack([(states, keep)])
     for tensor in tensors:
         for runs, vector in zip(tensor["vectors"], packed[tensor["name"]], strict=True):
             if not np.array_equal(_filled(runs, numbers[tensor["source"]], request.slots), vector):

@@ -13,7 +13,7 @@ import pytest
 
 import tacita
 from tacita.errors import PlanError
-from tacita.packings.one_text.request import OneTextRequest
+from tacita.packings.rows.request import RowsRequest
 from tacita.planning import client
 from tacita.planning.client import described
 from tacita.plans.plan import Plan
@@ -40,7 +40,7 @@ def test_a_request_is_packed_by_it_as_by_the_packing() -> None:
     plan = plan_of("thor")
     said: dict[str, Any] = json.loads(described(plan))
     generator = np.random.default_rng(5)
-    states, keep = generator.normal(size=(16, plan.hidden)), (np.arange(16) < 7) * 1.0
+    states, keep = generator.normal(size=(16, plan.hidden)), (np.arange(16) < 7).astype(np.float64)
     numbers = {"hidden": (states / said["bound"]).reshape(-1), "mask": keep / 7}
     packed = plan.layout.request.pack([(states, keep)])
     assert [each["name"] for each in said["request"]] == sorted(packed)
@@ -85,12 +85,12 @@ def test_what_pages_have_no_form_for_is_refused() -> None:
 
 def test_a_packing_that_does_more_than_moving_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("thor")
-    pack = type(plan.layout.request).pack
+    pack = RowsRequest.pack
 
-    def squared(request: OneTextRequest, inputs: Any) -> Any:
+    def squared(request: RowsRequest, inputs: Any) -> Any:
         return {name: [v * v for v in vectors] for name, vectors in pack(request, inputs).items()}
 
-    monkeypatch.setattr(type(plan.layout.request), "pack", squared)
+    monkeypatch.setattr(RowsRequest, "pack", squared)
     monkeypatch.setattr(client, "_runs", lambda numbers: [])
     with pytest.raises(PlanError, match="more than numbers"):
         described(plan)

@@ -2,7 +2,7 @@
 import type { Chunk } from "./told.js";
 
 export const CHUNK_BYTES = 8 << 20; // as `tacita.protocol.http.wire` says
-const AHEAD = 6; // pieces that wait to be sent, after which the maker waits too
+const AHEAD = 3; // pieces that wait to be sent, after which the maker waits too
 
 /** Shared by the thread that makes and the one that sends: how many pieces were sent. */
 export function makeCount(): SharedArrayBuffer {

@@ -171,10 +171,13 @@ def test_what_cannot_be_combined() -> None:
         tacita.plan(tokens=16, preset=TOY, texts=TEXTS, cache=True)
 
 
-def test_whole_texts_are_refused(case: Any) -> None:
+def test_whole_texts_are_refused(case: Any, tmp_path: Path) -> None:
     model, plan = case
     with pytest.raises(InputError, match="a whole text on a plan that keeps rows"):
         classify_locally(plan, model, TEXT)
+    client = Client(public_of(planned(model), model), tmp_path)
+    with pytest.raises(InputError, match="a request that follows another"):
+        client.encrypt(TEXT, after="0" * 64)
 
 
 class Killed(Exception):

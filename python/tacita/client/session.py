@@ -58,7 +58,10 @@ class Client:
 
         Of a plan that keeps rows (`Plan.kept`) the request holds the last row alone, and the server must
         have those before it. after: sha256 of the request before it in this text, empty for the first.
+        Raises InputError for one under another plan.
         """
+        if after and not self.plan.kept:
+            raise InputError("encrypt: a request that follows another", hint="the plan asks whole texts")
         return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)], after)
 
     def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:

@@ -21,8 +21,8 @@ from tacita.plans.decimals import CHOICE_DECIMALS, decimals_for
 from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import UNKNOWN, Population
 from tacita.plans.quiet import MOST
+from tacita.run.steps import RESPONSE as RESPONSE
 
-RESPONSE = "answer"  # the live tensor after the last stage
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from websockets.typing import Subprotocol
 import tacita
 from tacita.data import WEB
 from tacita.measure.service.started import PATIENCE, Started, started
+from tacita.tasks.classes import Classes
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TEXTS = {"a film of quiet beauty": "positive", "a waste of time, truly bad": "negative"}
 
 
-def in_browser(test: Callable[..., None]) -> Callable[..., None]:
+def in_browser(test: Any) -> Any:
     """Where there is no browser, or no page, the test is skipped."""
     built = NODE is not None and (WEB / "index.html").is_file() and (ROOT / "web" / "node_modules").exists()
     reason = "node, playwright-core, the page: make web; Chromium: make setup-browser"
@@ -114,7 +115,7 @@ def test_a_browser_asks_by_keys_that_it_makes_and_drops(server: Started, tmp_pat
     with tacita.connect(server.url, data=tmp_path, allow_insecure=True) as service:
         expected = service.classify(list(TEXTS), scheme="thor")
     for shown, answer in zip(found["answers"], expected, strict=True):
-        assert shown["label"] == answer.label
+        assert isinstance(answer, Classes) and shown["label"] == answer.label
         share = float(dict(shown["scores"])[answer.label].removesuffix(" %"))
         assert share == pytest.approx(100 * answer.scores[0].score, abs=0.2)
     keys = httpx2.get(f"{server.url}/v1/keys").json()["keys"]

@@ -16,14 +16,16 @@ from tacita.errors import PlanError
 from tacita.packings.rows.request import RowsRequest
 from tacita.planning import client
 from tacita.planning.client import described
+from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
 
-TOY = {"tokens": 16, "preset": "insecure_toy_n11", "texts": ["a film of quiet beauty", "a waste of time"]}
+TEXTS = ["a film of quiet beauty", "a waste of time"]
 
 
 @cache
 def plan_of(scheme: str) -> Plan:
-    plan = tacita.plan(scheme=scheme, **TOY)
+    wish = Wish(scheme=scheme, tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    plan = tacita.plan(tacita.load(), wish)
     assert isinstance(plan, Plan)
     return plan
 

@@ -68,14 +68,6 @@ def test_the_public_part_is_whole_and_cached(there: World, tmp_path: Path) -> No
     assert open_public(folder).sha256 == offers().models[0].offers[0].public
 
 
-def test_the_description_of_a_client_is_public_and_cached(there: World) -> None:
-    path = "/v1/models/sst2-tiny/public/client.json"
-    found = there.call("GET", path, params={"scheme": "thor"})
-    assert found.json()["plan"] == plan().hash
-    headers = {"If-None-Match": found.headers["etag"]}
-    assert there.call("GET", path, params={"scheme": "thor"}, headers=headers).status_code == 304
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -154,23 +146,6 @@ def test_keys_come_in_pieces_and_go_on_where_they_stood(there: World) -> None:
     assert last.status_code == 201 and last.json()["complete"]
     assert there.put_keys(begin=9000).json()["complete"]  # again is no harm
     assert len(there.call("GET", "/v1/keys").json()["keys"]) == 1
-
-
-def test_the_hash_of_the_whole_may_come_with_the_last_piece(there: World) -> None:
-    """Of a client that makes keys while it sends them."""
-    piece = {"Content-Range": f"bytes 0-8999/{len(KEYS)}", wire.SHA256: sha256(KEYS[:9000])}
-    headers = {**piece, wire.PLAN: plan().hash}
-    first = there.call("PUT", f"/v1/keys/{KEY}", params=ASKED, content=KEYS[:9000], headers=headers)
-    assert first.json()["received"] == 9000
-    rest = {"Content-Range": f"bytes 9000-{len(KEYS) - 1}/{len(KEYS)}", wire.SHA256: sha256(KEYS[9000:])}
-    headers = {**rest, wire.PLAN: plan().hash}
-    last = there.call("PUT", f"/v1/keys/{KEY}", params=ASKED, content=KEYS[9000:], headers=headers)
-    problem(last, 400, "bad-call")
-    assert there.put_keys(begin=9000, **{wire.WHOLE_SHA256: "0" * 64}).status_code == 422
-    assert there.call("GET", f"/v1/keys/{KEY}").json()["received"] == 0
-    problem(there.put_keys(end=9000), 409, "other-keys")  # what it was told last stands
-    there.call("DELETE", f"/v1/keys/{KEY}")
-    assert there.put_keys().json()["complete"]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ function told(event: Told): void {
     case "uploaded":
       measured(event.done, event.total);
       held = event.done === event.total;
-      say(`making and sending keys: ${bytes(event.done)} of ${bytes(event.total)}, ${about(event.left)} left`);
+      say(uploaded(event.done, event.total, event.left));
       break;
     case "evaluated":
       evaluated(event);
@@ -91,6 +91,10 @@ function told(event: Told): void {
     case "closed":
       if (!button.disabled) leave(); // between two texts: the next one connects again
   }
+}
+
+function uploaded(done: number, total: number, left: number): string {
+  return `making and sending keys: ${bytes(done)} of ${bytes(total)}, ${about(left)} left`;
 }
 
 function evaluated({ stage, done, total, left }: Evaluated): void {
@@ -155,7 +159,8 @@ async function ask(): Promise<void> {
 
 function described(found: Model): HTMLOptionElement {
   const most = Math.max(...offersOf(found).map((offer) => offer.tokens));
-  return new Option(`${found.name} (${found.labels.join(", ") || found.task}, up to ${most} tokens)`, found.name);
+  const labels = found.labels.join(", ") || found.task;
+  return new Option(`${found.name} (${labels}, up to ${most} tokens)`, found.name);
 }
 
 function listWays(): void {

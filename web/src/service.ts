@@ -56,8 +56,8 @@ export async function program(model: string, offer: Offer, token: string): Promi
   return body(await asked(published(model, offer, "/program.json"), token), MOST_PROGRAM);
 }
 
-/** What a client of ciphertexts is made of: its description, the tokenizer, the tables. The last two are those
- * that the offer's hash stands for. */
+/** What a client of ciphertexts is made of: its description, the tokenizer, the tables. The last two are
+ * those that the offer's hash stands for. */
 export async function parts(model: string, offer: Offer, token: string): Promise<ArrayBuffer[]> {
   const get = async (file: string, most: number): Promise<ArrayBuffer> =>
     body(await asked(published(model, offer, file), token), most);

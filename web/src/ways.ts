@@ -21,8 +21,8 @@ export function price(offer: Offer, held: boolean): string {
   const links = LINKS.map((rate) => `${about((8 * offer.keys_bytes) / (1000 * rate))} at ${rate} Mbit/s`);
   return (
     `First ${bytes(offer.keys_bytes)} of keys are made here and sent, once: about ${made} to make them, ` +
-    `or as long as sending takes (${links.join(", ")}). ${each} The secret key stays in this page's memory and ` +
-    "is gone when you leave it; the server then drops the keys."
+    `or as long as sending takes (${links.join(", ")}). ${each} The secret key stays in this page's memory ` +
+    "and is gone when you leave it; the server then drops the keys."
   );
 }
 

@@ -1,7 +1,7 @@
-// What the page costs its browser: node measure.mjs CHROMIUM URL SCHEME TEXT... (Linux). Prints one line of JSON:
-// when each step began and ended, in seconds; the largest resident memory of each renderer process, in MB. Drives
-// Chromium by its protocol without listening to the network, since a driver that listens has the browser keep a
-// copy of everything that is sent.
+// What the page costs its browser: node measure.mjs CHROMIUM URL SCHEME TEXT... (Linux). Prints one line of
+// JSON: when each step began and ended, in seconds; the largest resident memory of each renderer process, in
+// MB. Drives Chromium by its protocol without listening to the network, since a driver that listens has the
+// browser keep a copy of everything that is sent.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -74,7 +74,7 @@ function look() {
   const kinds = ours.filter((id) => read(id, "cmdline").includes("--type=renderer"));
   for (const id of kinds) {
     const said = read(id, "status").matchAll(/Vm(?:HWM|RSS):\s+(\d+)/g);
-    peaks.set(id, Math.max(peaks.get(id) ?? 0, ...[...said].map((each) => each[1] / 1000)));
+    peaks.set(id, Math.max(peaks.get(id) ?? 0, ...[...said].map((each) => each[1] * 1.024e-3)));
   }
 
   function parents(id) {

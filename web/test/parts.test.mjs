@@ -6,9 +6,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }] = await Promise.all(
-  ["ring", "session", "words", "ways", "files/chunks", "files/upload"].map(part),
-);
+const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload"];
+const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }] =
+  await Promise.all(names.map(part));
 const { Chunker, makeCount, counted: taken } = chunks;
 
 const counted = (from, length) => Uint8Array.from({ length }, (_, i) => (from + i) % 251);

@@ -81,8 +81,8 @@ impl KeySpec {
     }
 }
 
-/// The keys of a plan: those that every client makes (`bootstrap::required_keys`) and a rotation by each of the
-/// steps, up to a user level.
+/// The keys of a plan: those that every client makes (`bootstrap::required_keys`) and a rotation by each of
+/// the steps, up to a user level.
 ///
 /// # Errors
 /// [`CkksError::Shape`] for a level above the top.

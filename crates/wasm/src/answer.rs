@@ -30,8 +30,8 @@ pub fn opened(values: &[u64], format: Format) -> Vec<f64> {
     values.iter().map(|&v| ring.signed(v) as f64 * unit).collect()
 }
 
-/// Reads the numbers as the plan says. sound: whether they passed the checks that they came with. A model that
-/// answers for every token, or with a vector, gives its numbers alone.
+/// Reads the numbers as the plan says. sound: whether they passed the checks that they came with. A model
+/// that answers for every token, or with a vector, gives its numbers alone.
 pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
     let logits: Vec<f64> = values.iter().map(|&v| rounded(v, reading.decimals)).collect();
     let largest = values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));

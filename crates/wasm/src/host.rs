@@ -1,6 +1,6 @@
 //! The page's side of WebAssembly: bytes by two functions that block, randomness, and texts both ways. One
-//! session or client at a time, in one thread. Here is the session of two parties; [`files`] has the client of
-//! ciphertexts.
+//! session or client at a time, in one thread. Here is the session of two parties; [`files`] has the client
+//! of ciphertexts.
 //!
 //! Texts and programs come in through [`tacita_room`]: the page writes into what it returns. Answers and
 //! events go out through `event`. The page's functions may not call back.

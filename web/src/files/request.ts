@@ -37,7 +37,7 @@ export async function ended(asking: Asking, id: string, tell: (status: Status) =
     const streamed = await streamedEnd(asking, id, tell).catch(() => null);
     asking.signal.throwIfAborted();
     if (streamed) return streamed;
-    const response = await again(asking, () => asked(`/v1/requests/${id}`, asking.token, { signal: asking.signal }));
+    const response = await again(asking, () => get(asking, `/v1/requests/${id}`));
     const status = (await response.json()) as Status;
     tell(status);
     if (FINAL.includes(status.state)) return status;
@@ -47,12 +47,16 @@ export async function ended(asking: Asking, id: string, tell: (status: Status) =
 
 export async function fetchResponse(asking: Asking, id: string): Promise<ArrayBuffer> {
   const path = `/v1/requests/${id}/response`;
-  return again(asking, async () => body(await asked(path, asking.token, { signal: asking.signal }), MOST_RESPONSE));
+  return again(asking, async () => body(await get(asking, path), MOST_RESPONSE));
 }
 
 /** Removes what the server has of something, whether or not that succeeds: also while the page goes away. */
 export function forget(path: string, token: string): Promise<unknown> {
   return call(path, token, { method: "DELETE", keepalive: true }).catch(() => null);
+}
+
+function get({ token, signal }: Asking, path: string): Promise<Response> {
+  return asked(path, token, { signal });
 }
 
 /** What is tried again where it did not reach the server. */
@@ -73,7 +77,7 @@ async function streamedEnd(
   id: string,
   tell: (status: Status) => void,
 ): Promise<Status | null> {
-  const response = await asked(`/v1/requests/${id}/events`, asking.token, { signal: asking.signal });
+  const response = await get(asking, `/v1/requests/${id}/events`);
   if (!response.body) return null;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = ""; ; ) {

@@ -14,8 +14,8 @@ import { send } from "./upload.js";
 const ENGINE = "tacita.wasm";
 const LOST = [404, 409, 410, 412]; // of a request: the server has lost the keys
 
-/** What is asked, and of whom. signer: the key of the server's receipts. insecure: whether parameters for tests
- * are admitted. */
+/** What is asked, and of whom. signer: the key of the server's receipts. insecure: whether parameters for
+ * tests are admitted. */
 export interface Place {
   readonly model: string;
   readonly offer: Offer;
@@ -130,14 +130,17 @@ class FilesClient {
   private async upload(chunk: Chunk): Promise<void> {
     const { model, offer, token } = this.place;
     const { signal } = this.aborter;
-    const upload = { model, scheme: offer.scheme, plan: offer.plan, token, id: this.key, total: this.total, signal };
+    const { scheme, plan } = offer;
+    const upload = { model, scheme, plan, token, id: this.key, total: this.total, signal };
     await send(upload, chunk).catch((error: unknown) => {
       this.uploadFailed(error);
       throw error;
     });
-    this.sent += chunk.bytes.length;
+    const { length, buffer } = chunk.bytes;
+    buffer.transfer(0); // given back now, not when somebody collects garbage
+    this.sent += length;
     counted(this.sentPieces);
-    const done = chunk.begin + chunk.bytes.length;
+    const done = chunk.begin + length;
     const left = ((performance.now() - this.began) * (this.total - done)) / done;
     this.tell({ kind: "uploaded", done, total: this.total, left });
   }

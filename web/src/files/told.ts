@@ -1,5 +1,5 @@
-/** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page say
- * to each other. */
+/** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page
+ * say to each other. */
 import type { Answer, Failed } from "../told.js";
 
 /** From the engine. keys: bytes of the evaluation keys. security: bits. */

@@ -1,5 +1,5 @@
-/** Keys to the server, piece by piece. A piece that got lost with its connection is sent again, from where the
- * server says that it stands. */
+/** Keys to the server, piece by piece. A piece that got lost with its connection is sent again, from where
+ * the server says that it stands. */
 import { call, pause, refusal, sha256 } from "../http.js";
 import type { Chunk } from "./told.js";
 
@@ -49,8 +49,8 @@ function put(upload: Upload, chunk: Chunk, hash: string): Promise<Response> {
 }
 
 /** Whether a piece came after all. Rejects where the server stands at neither of its ends. */
-async function arrived(upload: Upload, chunk: Chunk): Promise<boolean> {
-  const response = await call(`/v1/keys/${upload.id}`, upload.token, { signal: upload.signal }).catch(() => null);
+async function arrived({ id, token, signal }: Upload, chunk: Chunk): Promise<boolean> {
+  const response = await call(`/v1/keys/${id}`, token, { signal }).catch(() => null);
   if (!response?.ok) return false;
   const { received, complete } = (await response.json()) as { received: number; complete: boolean };
   if (complete || received === chunk.begin + chunk.bytes.length) return chunk.whole === null || complete;

@@ -1,5 +1,5 @@
-//! request.ct and response.ct (`tacita.protocol.envelope`): named tensors of ciphertexts, bound to a plan and a
-//! key, with a hash over all.
+//! request.ct and response.ct (`tacita.protocol.envelope`): named tensors of ciphertexts, bound to a plan and
+//! a key, with a hash over all.
 use crate::error::{damaged, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

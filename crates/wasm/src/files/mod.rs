@@ -1,8 +1,8 @@
-//! The client of a plan on ciphertexts (`tacita.client.session`): keys that are made once and uploaded, a text
-//! encrypted, an answer decrypted.
+//! The client of a plan on ciphertexts (`tacita.client.session`): keys that are made once and uploaded, a
+//! text encrypted, an answer decrypted.
 //!
-//! What the plan wants of its client comes as a [`Description`], as public as the plan: which keys, which slot
-//! holds which number, where the answer is. So there is no second definition of a packing here.
+//! What the plan wants of its client comes as a [`Description`], as public as the plan: which keys, which
+//! slot holds which number, where the answer is. So there is no second definition of a packing here.
 mod answer;
 mod client;
 mod description;

@@ -1,5 +1,5 @@
-//! The client of ciphertexts, step by step. What it writes leaves by `send`, as a session's bytes do; the page
-//! says in which step it is.
+//! The client of ciphertexts, step by step. What it writes leaves by `send`, as a session's bytes do; the
+//! page says in which step it is.
 use super::{failed, send, tell, Told, ROOM};
 use crate::files::{Client, Receipt};
 use crate::ClientError;

@@ -136,8 +136,7 @@ class FilesClient {
       this.uploadFailed(error);
       throw error;
     });
-    const { length, buffer } = chunk.bytes;
-    buffer.transfer(0); // given back now, not when somebody collects garbage
+    const { length } = chunk.bytes;
     this.sent += length;
     counted(this.sentPieces);
     const done = chunk.begin + length;

@@ -1,10 +1,13 @@
 /** Keys to the server, piece by piece. A piece that got lost with its connection is sent again, from where
  * the server says that it stands. */
 import { call, pause, refusal, sha256 } from "../http.js";
+import { CHUNK_BYTES } from "./chunks.js";
 import type { Chunk } from "./told.js";
 
 const WAITS = [1000, 2000, 4000, 8000, 16_000]; // milliseconds before a piece is tried again
 const FINAL = [400, 401, 403, 404, 411, 413, 422]; // statuses that trying again does not change
+
+const UNTOUCHED = 8 * CHUNK_BYTES;
 
 /** Where an upload goes. id: the key's. total: bytes of all pieces. */
 export interface Upload {
@@ -23,12 +26,20 @@ export async function send(upload: Upload, chunk: Chunk, waits: readonly number[
   for (const wait of [...waits, null]) {
     const response = await put(upload, chunk, hash).catch(() => null);
     upload.signal.throwIfAborted();
+    collectSoon();
     if (response?.ok) return;
     if (response && FINAL.includes(response.status)) throw await refusal(response);
     if (wait === null) throw response ? await refusal(response) : new Error("the server cannot be reached");
     await pause(wait, upload.signal);
     if (await arrived(upload, chunk)) return;
   }
+}
+
+/** Browsers keep their copy of a body until they collect garbage, and do not count it as a reason to.
+ * What they count is an allocation, also of pages that nobody touches and that so take no memory. Without
+ * this, 2 GB of keys took up to 2.5 GB in Chromium, with it 0.6. */
+function collectSoon(): void {
+  void new ArrayBuffer(UNTOUCHED);
 }
 
 function put(upload: Upload, chunk: Chunk, hash: string): Promise<Response> {

@@ -195,7 +195,7 @@ impl Client {
         let params = self.params();
         let read = CiphertextReader::new(ct, params, Some(secret.owner)).and_then(|mut reader| {
             let first = reader.next().transpose()?;
-            Ok(first.filter(|_| matches!(reader.next(), None)))
+            Ok(first.filter(|_| reader.next().is_none()))
         });
         let Ok(Some(ct)) = read else {
             return damaged("response", "not a ciphertext of these keys");

@@ -125,16 +125,16 @@ lint-rust:
 	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
 lint-python: setup
-	$(BIN)/ruff check python tests evaluation fuzz training docs/examples
-	$(BIN)/ruff format --check python tests evaluation fuzz training docs/examples
+	$(BIN)/ruff check python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff format --check python tests evaluation fuzz training deploy docs/examples
 	$(BIN)/mypy
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
 
 fmt: $(DEPS)
 	$(CARGO) fmt --all
-	$(BIN)/ruff check --fix python tests evaluation fuzz training docs/examples
-	$(BIN)/ruff format python tests evaluation fuzz training docs/examples
+	$(BIN)/ruff check --fix python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff format python tests evaluation fuzz training deploy docs/examples
 
 bench: setup
 	mkdir -p $(BUILD_DIR)

@@ -82,6 +82,9 @@ class PlayedSupervisor:
     def resident(self) -> Mapping[tuple[str, str], int]:
         return {}
 
+    def workers(self) -> Mapping[tuple[str, str], int]:
+        return {(MODEL, SCHEME): int(self.there)}
+
     def answer(self, id: str, response: bytes = b"an answer") -> None:
         """As a worker that is done."""
         Workdir(self.jobs.pop(id).folder).response.write_bytes(response)

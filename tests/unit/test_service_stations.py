@@ -14,7 +14,7 @@ from service_dispatch import PATIENCE, Book, Puppet, settled
 
 from tacita.errors import InputError, RefusedError, TacitaError
 from tacita.protocol.refusal import Reason
-from tacita.service.dispatch import station
+from tacita.service.dispatch import post, station
 from tacita.service.dispatch.base import Job, Lane
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.dispatch.worker import Worker
@@ -288,7 +288,7 @@ def test_a_job_under_which_workers_die_fails_at_last() -> None:
 
 
 def test_a_worker_that_cannot_be_replaced_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(station, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(post, "LONGEST_PAUSE", 0.0)
 
     async def test(stage: Stage, supervisor: Supervisor) -> None:
         stage.unable = 3

@@ -15,9 +15,10 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import zip_longest
 from typing import Any
 
@@ -44,11 +45,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Cluster:
-    """ray: the module, connected. folder: for the evaluators' files; empty where nodes have their own."""
+    """ray: the module, connected. folder: for the evaluators' files; empty where nodes have their own.
+    address: HOST:PORT of the cluster."""
 
     ray: Any
     sites: tuple[Site, ...]
     folder: str = ""
+    address: str = ""
 
     @property
     def nodes(self) -> int:
@@ -61,10 +64,14 @@ def imported() -> Any:
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
-        raise InputError("--ray: Ray is not installed", hint="pip install 'tacita[ray]'") from error
+        raise _missing() from error
     if ray.is_initialized():
         raise InputError("--ray: this process is connected to Ray already", hint="ray.shutdown() first")
     return ray
+
+
+def _missing() -> InputError:
+    return InputError("--ray: Ray is not installed", hint="pip install 'tacita[ray]'")
 
 
 @contextmanager
@@ -85,14 +92,41 @@ def connected(where: Where, *, threads: int = 0, store: int = LEAST_STORE) -> It
             yield from _joined(ray, where, str(where.address), "")
 
 
+@contextmanager
+def member(address: str) -> Iterator[Any]:
+    """Ray's module, connected to a cluster that was found before. Raises InputError, PeerError as
+    `connected`."""
+    ray = imported()
+    with _environment(QUIET), _handler(), ExitStack() as stack:
+        if address.startswith(f"{LOOPBACK}:"):
+            stack.enter_context(_loopback())
+        stack.enter_context(_session(ray, address))
+        yield ray
+
+
+def require_reachable(where: Where) -> None:
+    """Before anything long begins. Raises InputError where Ray is not installed, PeerError where nobody
+    listens at the address."""
+    if find_spec("ray") is None:
+        raise _missing()
+    if where.address is not None:
+        _require_somebody(where.address)
+
+
 def _joined(ray: Any, where: Where, address: str, folder: str) -> Iterator[Cluster]:
+    with _session(ray, address):
+        yield Cluster(ray, sites_of(where, ray.nodes()), folder, address)
+
+
+@contextmanager
+def _session(ray: Any, address: str) -> Iterator[None]:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, namespace="tacita")
     except (ConnectionError, RuntimeError, OSError, ValueError) as error:
         ray.shutdown()
         raise PeerError(f"--ray {address}: no cluster of ours ({_line(error)})", hint=HINT) from error
     try:
-        yield Cluster(ray, sites_of(where, ray.nodes()), folder)
+        yield
     finally:
         ray.shutdown()
 

@@ -91,10 +91,8 @@ class Evaluator:
         """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the
         keys' size of disk until it is done."""
         began = time.monotonic()
-        if kit.version != __version__:
-            return Failed(
-                f"the node has release {__version__}, the client {kit.version}", "install one release"
-            )
+        if refused := release_refused(kit):
+            return refused
         try:
             self._server = self._started(kit, keys, weights)
         except TacitaError as error:
@@ -128,21 +126,32 @@ class Evaluator:
     def _started(self, kit: Kit, keys: Bytes, weights: Bytes) -> Server:
         self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
         folder = self._held[1]
-        plan = parse(kit.plan, "the client's plan", kit.salt)
-        standing = Standing(
-            plan,
-            _model(kit, weights),
-            folder,
-            threads=self._cores,
-            memory=kit.memory,
-            resume=False,  # what is lost with this machine is evaluated on another one
-            allow_insecure=kit.allow_insecure,
-        )
+        standing = standing_of(kit, weights, folder, self._cores)
         server = standing.server(folder)
         keys.tofile(server.work.evaluation_keys)
         server.load_keys()
         server.work.evaluation_keys.unlink()  # they are in memory, and in Ray's store
         return server
+
+
+def standing_of(kit: Kit, weights: Bytes, folder: Path, cores: int) -> Standing:
+    """The server of the plan, with its circuit built. Raises what a plan or weights that do not fit raise."""
+    return Standing(
+        parse(kit.plan, "the client's plan", kit.salt),
+        _model(kit, weights),
+        folder,
+        threads=cores,
+        memory=kit.memory,
+        resume=False,  # what is lost with this machine is evaluated on another one
+        allow_insecure=kit.allow_insecure,
+    )
+
+
+def release_refused(kit: Kit) -> Failed | None:
+    """Where the node has another release than who asks."""
+    if kit.version == __version__:
+        return None
+    return Failed(f"the node has release {__version__}, the client {kit.version}", "install one release")
 
 
 def own_folder(below: Path) -> tuple[int, Path]:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tacita.errors import PlanError
 from tacita.front.front import FrontConfig
-from tacita.packings.one_text.request import OneTextRequest
+from tacita.packings.multidiagonal.request import DiagonalRequest
 from tacita.packings.one_text.response import OneTextResponse
-from tacita.packings.request import Request
+from tacita.packings.rows.request import RowsRequest
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import canonical
 from tacita.tasks.task import TEXT
@@ -29,6 +29,7 @@ HIDDEN, MASK = "hidden", "mask"
 HINT = "use the Python client: tacita ask"
 Runs = list[tuple[int, int, int, int]]
 Slots = NDArray[np.float64]
+Whole = RowsRequest | DiagonalRequest  # of one text, whole
 
 
 def described(plan: Plan) -> bytes:
@@ -44,7 +45,7 @@ def described(plan: Plan) -> bytes:
     embeddings = plan.model.embeddings
     if embeddings is None or embeddings.image is not None or plan.backwards or plan.task != TEXT:
         raise PlanError("client: an input or an answer that pages have no form for", hint=HINT)
-    if not isinstance(request, OneTextRequest) or not isinstance(response, OneTextResponse):
+    if not isinstance(request, Whole) or not isinstance(response, OneTextResponse):
         raise PlanError(f"client: packing {plan.packing}", hint=HINT)
     if response.rows != 1 or plan.normalise or plan.coefficients is not None:
         raise PlanError("client: vectors, or keys of coefficient products", hint=HINT)
@@ -92,10 +93,10 @@ def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
     }
 
 
-def _tensors(plan: Plan, request: OneTextRequest) -> list[dict[str, Any]]:
+def _tensors(plan: Plan, request: Whole) -> list[dict[str, Any]]:
     """Of each tensor, in alphabetical order. Raises PlanError where runs do not say what the packing does."""
     states, keep = _numbered(request)
-    packed = plan.layout.request.pack([(states * request.bound, keep)])
+    packed = request.pack([(states * request.bound, keep)])
     levels = {tensor.name: tensor.level for tensor in plan.request}
     found = []
     for name, vectors in sorted(packed.items()):
@@ -103,11 +104,11 @@ def _tensors(plan: Plan, request: OneTextRequest) -> list[dict[str, Any]]:
         scale = keep.sum() if source == MASK else 1.0
         runs = [_runs(np.rint(np.asarray(vector) * scale)) for vector in vectors]
         found.append({"name": name, "level": levels[name], "source": source, "vectors": runs})
-    _check(plan.layout.request, request, found)
+    _check(request, found)
     return found
 
 
-def _numbered(request: OneTextRequest) -> tuple[Slots, Slots]:
+def _numbered(request: Whole) -> tuple[Slots, Slots]:
     """Hidden states and mask whose entries are their numbers, from 1 on."""
     count, tokens = request.tokens * request.size, request.tokens
     return np.arange(1.0, count + 1.0).reshape(tokens, request.size), np.arange(1.0, tokens + 1.0)
@@ -135,12 +136,12 @@ def _found(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
         at = end
 
 
-def _check(packing: Request, request: OneTextRequest, tensors: list[dict[str, Any]]) -> None:
+def _check(request: Whole, tensors: list[dict[str, Any]]) -> None:
     generator = np.random.default_rng(1)
     states = generator.uniform(-1.0, 1.0, (request.tokens, request.size)) * request.bound
     keep = (np.arange(request.tokens) < max(1, request.tokens // 3)).astype(np.float64)
     numbers = {HIDDEN: (states / request.bound).reshape(-1), MASK: keep / keep.sum()}
-    packed = packing.pack([(states, keep)])
+    packed = request.pack([(states, keep)])
     for tensor in tensors:
         for runs, vector in zip(tensor["vectors"], packed[tensor["name"]], strict=True):
             if not np.array_equal(_filled(runs, numbers[tensor["source"]], request.slots), vector):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from socket import socket
@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacita.checkpoint import Checkpoint
+from tacita.cli.ask.spread import RAY
 from tacita.cli.asked import Asked, standing_for
 from tacita.cli.console import duration, out, progress, shown, size
 from tacita.cli.options import PRESET_DEFAULT, Insecure, Preset, option
+from tacita.cli.service.machines import machines, require_machines
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connection import address
 from tacita.cli.two_party.identity import beyond_loopback
+from tacita.cluster.where import Where, where_of
 from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
@@ -60,7 +63,7 @@ Drain = Annotated[
 
 @dataclass(frozen=True)
 class Serving:
-    """What `--https` and the options beside it say."""
+    """What `--https` and the options beside it say. where: the machines that evaluate; None for this one."""
 
     https: str
     data: Path
@@ -70,6 +73,7 @@ class Serving:
     memory: float
     allow_insecure: bool
     preset: str
+    where: Where | None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -86,6 +90,7 @@ DECLARED = (
     ("memory", Memory, MEMORY_GB),
     ("allow_insecure", Insecure, False),
     ("preset", Preset, PRESET_DEFAULT),
+    *RAY,
 )
 
 
@@ -101,19 +106,30 @@ def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sess
         raise InputError(
             "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
         )
+    if service.where is not None:
+        require_machines(service.where, service.schemes, BUMBLEBEE)
     with needing("service", "serve"):
-        from tacita.service.core.service import Service
         from tacita.service.http.listening import listening_socket
         from tacita.service.watch import logs
     logs.start()
     with listening_socket(host, port) as listener:
         offers = _offers(asked, service, asked.load())
-        found = Service(offers, _settings(service, threads, sessions))
-        where = host, listener.getsockname()[1]
-        asyncio.run(_serve(found, listener, own, lambda: _announce(offers, *where, own)))
+        settings = _settings(service, threads, sessions)
+        asyncio.run(_serve(offers, settings, service.where, listener, host, own))
 
 
 async def _serve(
+    offers: Offers, settings: Settings, where: Where | None, listener: socket, host: str, own: Identity | None
+) -> None:
+    async with machines(where, offers, settings.threads, settings.memory) as fleet:
+        from tacita.service.core.service import Service
+
+        found = Service(offers, settings, fleet)
+        port = listener.getsockname()[1]
+        await _listen(found, listener, own, lambda: _announce(offers, host, port, own))
+
+
+async def _listen(
     service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
 ) -> None:
     from tacita.service.app import app_of
@@ -140,7 +156,17 @@ def _built(given: dict[str, Any]) -> Serving | None:
     if own["data"] is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     own["schemes"] = _schemes(own["schemes"])
+    own["where"] = _where(own)
     return Serving(**{field.name: own[field.name] for field in fields(Serving)})
+
+
+def _where(given: Mapping[str, Any]) -> Where | None:
+    nodes, cores = given["ray_nodes"], given["ray_cores"]
+    if given["ray"] is None:
+        if nodes or cores:
+            raise InputError("serve: --ray-nodes or --ray-cores without --ray", hint="--ray local")
+        return None
+    return where_of(given["ray"], nodes, cores)
 
 
 def _schemes(given: str | None) -> tuple[str, ...]:

@@ -131,7 +131,11 @@ def offers_of(
         named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
     first = next(iter(named.values())).plan
     told = wire.Model(
-        name=name, task=first.task, labels=first.labels, offers=tuple(o.offer for o in named.values())
+        name=name,
+        task=first.task,
+        problem=first.problem,
+        labels=first.labels,
+        offers=tuple(o.offer for o in named.values()),
     )
     return Offers(named, (told,))
 

@@ -21,6 +21,7 @@ from tacita.service.core.rates import Rates
 from tacita.service.core.settings import Settings
 from tacita.service.core.signer import signing_key
 from tacita.service.dispatch.base import Lane
+from tacita.service.dispatch.fleet import Fleet
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout
 from tacita.service.ledger import Ledger, keys, requests, tokens, usage
@@ -34,10 +35,11 @@ SWEEP_SECONDS = 60.0
 
 
 class Service:
-    """offers: see `core.offers`. Made in any thread; started, used and stopped in one event loop."""
+    """offers: see `core.offers`. fleet: machines that evaluate, opened and closed by the caller; None for
+    this one alone. Made in any thread; started, used and stopped in one event loop."""
 
-    def __init__(self, offers: Offers, settings: Settings) -> None:
-        self.offers, self.settings = offers, settings
+    def __init__(self, offers: Offers, settings: Settings, fleet: Fleet | None = None) -> None:
+        self.offers, self.settings, self.fleet = offers, settings, fleet
         self.ledger = Ledger(settings.data, settings.clock)
         self.layout, self.board, self.metrics, self.rates = Layout(settings.data), Board(), Metrics(), Rates()
         signer = signing_key(settings.data)
@@ -50,7 +52,7 @@ class Service:
         self.ready, self.ending = False, False
         self.uploads: set[tuple[str, str]] = set()
         self.streams: dict[str, int] = {}
-        self._sweeping: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Workers and sessions are there afterwards, and what an earlier server left is queued. Raises what
@@ -59,10 +61,14 @@ class Service:
         if swept := self.layout.sweep(*known):
             logs.warn("swept", folders=swept)
         self._watch()
+        if self.fleet:
+            self.supervisor.spread(self.fleet.starts())
         await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._tasks = [asyncio.create_task(self._sweep())]
+        if self.fleet:
+            self._tasks.append(asyncio.create_task(self._follow(self.fleet)))
         self.ready = True
 
     def close_doors(self) -> None:
@@ -74,8 +80,8 @@ class Service:
         """Running requests may end within `settings.drain` seconds; what does not goes on after the next
         start."""
         self.close_doors()
-        if self._sweeping:
-            self._sweeping.cancel()
+        for task in self._tasks:
+            task.cancel()
         drain = self.settings.drain
         sessions = asyncio.gather(*(each.drain(drain) for each in self.sessions.values()))
         left = await self.supervisor.drain(drain)
@@ -102,12 +108,16 @@ class Service:
     def _watch(self) -> None:
         for model, scheme in ((lane.model, lane.scheme) for lane in self._lanes()):
             waiting = partial(requests.waiting, self.ledger, model, scheme)
-            self.metrics.watch_lane(model, scheme, waiting, partial(self._resident, model, scheme))
+            states = partial(self._resident, model, scheme), partial(self._workers, model, scheme)
+            self.metrics.watch_lane(model, scheme, waiting, *states)
         counts = {model: each.count for model, each in self.sessions.items()}
         self.metrics.watch(lambda: keys.count(self.ledger), counts)
 
     def _resident(self, model: str, scheme: str) -> int:
         return self.supervisor.resident().get((model, scheme), 0)
+
+    def _workers(self, model: str, scheme: str) -> int:
+        return self.supervisor.workers().get((model, scheme), 0)
 
     def _sessions(self) -> Mapping[str, Sessions]:
         settings = self.settings
@@ -127,6 +137,12 @@ class Service:
         self.metrics.carried("two-party", "out", session.bytes_sent)
         told = {"texts": session.texts, "bytes": carried, "ending": session.ending}
         logs.say("session", client=client, model=model, seconds=round(session.seconds, 3), **told)
+
+    async def _follow(self, fleet: Fleet) -> None:
+        """Machines that come and go."""
+        while True:
+            await fleet.changed()
+            self.supervisor.spread(fleet.starts())
 
     async def _sweep(self) -> None:
         """Answers that nobody fetched."""

@@ -12,9 +12,12 @@ from tacita.service.dispatch.base import Job, Lane, Watcher
 from tacita.service.dispatch.station import Limits, Station
 from tacita.service.dispatch.worker import Start, start
 
+HERE = "here"  # the one place of a service of one machine
+
 
 class Supervisor:
-    """One worker process a lane, each with one job at a time; clients take turns in each lane.
+    """Worker processes of lanes, each with one job at a time; clients take turns in each lane. A lane has one
+    worker, here, unless `spread` says otherwise.
 
     waiting: jobs that may wait in a lane beside the one that runs. attempts: worker processes that may die
     under a job before it fails. save_every: seconds between resume points. clock: unix seconds, for
@@ -34,7 +37,8 @@ class Supervisor:
         start: Start = start,
     ) -> None:
         limits = Limits(waiting, attempts, save_every)
-        self._stations = {lane.name: Station(lane, watcher, limits, start, clock) for lane in lanes}
+        here = {HERE: start}
+        self._stations = {lane.name: Station(lane, watcher, limits, here, clock) for lane in lanes}
         if len(self._stations) < len(lanes):
             raise InputError("two lanes of one model and scheme", hint="name each once")
 
@@ -52,6 +56,12 @@ class Supervisor:
             await asyncio.gather(*opening, return_exceptions=True)
             await self.stop()
             raise
+
+    def spread(self, starts: Mapping[str, Start]) -> None:
+        """From now on each lane has a worker at each of these places, and nowhere else; also before `start`.
+        What runs at a place that is no more runs again at another."""
+        for station in self._stations.values():
+            station.spread(starts)
 
     def submit(self, job: Job) -> int:
         """Its place: the jobs before it, the one that runs included. The watcher hears of it after the
@@ -90,12 +100,16 @@ class Supervisor:
 
     def ready(self) -> bool:
         """Whether every lane has a worker; one that died is replaced in the time that its model takes."""
-        return None not in self.pids().values()
+        return all(self.workers().values())
 
     def pids(self) -> Mapping[tuple[str, str], int | None]:
-        """Lane -> process of its worker; None while there is none."""
-        return {name: station.pid for name, station in self._stations.items()}
+        """Lane -> process of its first worker; None while there is none."""
+        return {name: next(iter(station.pids), None) for name, station in self._stations.items()}
+
+    def workers(self) -> Mapping[tuple[str, str], int]:
+        """Lane -> workers that are there."""
+        return {name: len(station.pids) for name, station in self._stations.items()}
 
     def resident(self) -> Mapping[tuple[str, str], int]:
-        """Lane -> clients' keys in its worker's memory, as last told."""
+        """Lane -> clients' keys in its workers' memory, as last told."""
         return {name: station.resident for name, station in self._stations.items()}

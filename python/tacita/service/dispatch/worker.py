@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
@@ -100,13 +101,26 @@ class ProcessWorker:
 
 
 async def start(lane: Lane, save_every: float) -> Worker:
-    """A worker that is ready. Call it in the thread that lives as long as the service: the process ends with
-    it. Cost: a second, and the loading of the model.
+    """A worker on this machine that is ready. Cost and errors: see `started`."""
+    return await started(COMMAND, lane, save_every)
+
+
+async def started(
+    command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str] | None = None
+) -> Worker:
+    """A worker that is ready, by the command of its process. environment: what is other than here. Call it in
+    the thread that lives as long as the service: the process ends with it. Cost: a second, and the loading of
+    the model.
 
     Raises TacitaError naming the lane for a process that cannot serve it, or says nothing for READY_SECONDS.
     """
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, stdin=PIPE, stdout=PIPE, limit=MOST_BYTES, start_new_session=True
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=MOST_BYTES,
+        start_new_session=True,
+        env={**os.environ, **(environment or {})},
     )
     worker = ProcessWorker(process)
     try:

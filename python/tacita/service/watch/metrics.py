@@ -35,7 +35,8 @@ class Metrics:
         )
         self._refused = Counter("refused", "Calls by why they were refused.", ["why"], **named)
         self._queue = Gauge("queue", "Requests that wait.", LANE, **named)
-        self._resident = Gauge("keys_resident", "Clients' keys in memory.", LANE, **named)
+        self._resident = Gauge("keys_resident", "Clients' keys in memory, once a worker.", LANE, **named)
+        self._workers = Gauge("workers", "Ready, or at work.", LANE, **named)
         self._kept = Gauge("keys_kept", "Clients' keys on disk.", **named)
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
 
@@ -71,11 +72,17 @@ class Metrics:
         self._refused.labels(why).inc()
 
     def watch_lane(
-        self, model: str, scheme: str, waiting: Callable[[], int], resident: Callable[[], int]
+        self,
+        model: str,
+        scheme: str,
+        waiting: Callable[[], int],
+        resident: Callable[[], int],
+        workers: Callable[[], int],
     ) -> None:
-        """A queue's state."""
+        """The state of a queue and of its workers."""
         self._queue.labels(model, scheme).set_function(waiting)
         self._resident.labels(model, scheme).set_function(resident)
+        self._workers.labels(model, scheme).set_function(workers)
 
     def watch(self, kept: Callable[[], int], sessions: Mapping[str, Callable[[], int]]) -> None:
         """The rest of the state."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacita.checkpoint import load
+from tacita.checkpoint import Checkpoint, load
 from tacita.errors import CheckpointError, FileError, InputError, ResourceError, TacitaError
 from tacita.plans.plan import Plan
 from tacita.protocol import envelope
@@ -55,9 +55,9 @@ class Bench:
             return Failed(job.id, INTERNAL, f"the evaluation failed ({kind})", "", len(self.keys))
 
 
-def opened(setup: Setup, log: Log) -> Bench:
-    """Loads model and plan, builds the circuit: once a process. Raises TacitaError for what cannot be
-    served, CheckpointError for another model than the one that is expected."""
+def loaded(setup: Setup) -> tuple[Plan, Checkpoint]:
+    """Plan and model. Raises TacitaError for what cannot be served, CheckpointError for another model than
+    the one that is expected."""
     plan = Plan.load(require(Workdir(Path(setup.plan)).plan, "plan"))
     model = load(setup.folder, pooling=plan.model.pooling, embeddings=plan.model.embeddings is not None)
     if model.sha256 != setup.sha256:
@@ -65,6 +65,12 @@ def opened(setup: Setup, log: Log) -> Bench:
             f"{setup.folder}: sha256 {model.sha256}, expected {setup.sha256}",
             hint="were the files changed while the service ran? start it again",
         )
+    return plan, model
+
+
+def opened(setup: Setup, log: Log) -> Bench:
+    """Loads plan and model, builds the circuit: once a process. Raises as `loaded`, and PlanError."""
+    plan, model = loaded(setup)
     standing = Standing(
         plan,
         model,

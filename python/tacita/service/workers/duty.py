@@ -5,33 +5,48 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
+from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.run.executor import Progress
-from tacita.service.workers.bench import Bench, EndedError, opened
+from tacita.service.workers.bench import EndedError, Report, opened
 from tacita.service.workers.channel import Channel
 from tacita.service.workers.log import Log, where
 from tacita.service.workers.messages import (
     MOST_TEXT,
+    Done,
     Evaluate,
+    Failed,
     Order,
     Passed,
     Ready,
     Setup,
     Stop,
+    Stopped,
     Unable,
 )
 
 BAD = 2  # exit status for orders that are none
 
 
-class Duty:
-    """stopped: the job that is to end before its next stage."""
+class Answering(Protocol):
+    """What answers jobs, one after the other."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._jobs, self._stopped = channel, SimpleQueue[Evaluate](), ""
+    def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+        """Evaluates; whatever is wrong with a job is its answer. What `report` raises ends the job."""
+
+
+Open = Callable[[Setup, Log], Answering]
+
+
+class Duty:
+    """open: what answers the jobs, made once. stopped: the job that is to end before its next stage."""
+
+    def __init__(self, channel: Channel, open: Open = opened) -> None:
+        self._channel, self._open = channel, open
+        self._jobs, self._stopped = SimpleQueue[Evaluate](), ""
 
     def serve(self) -> int:
         """Until the other end of the channel is closed, which ends the process at once, whatever it does:
@@ -45,12 +60,12 @@ class Duty:
             return 1
         threading.Thread(target=self._listen, args=(orders, log), daemon=True).start()
         while True:
-            self._answer(bench, self._jobs.get())
+            self._answer(bench, self._jobs.get(), log)
 
-    def _opened(self, setup: Setup, log: Log) -> Bench | None:
+    def _opened(self, setup: Setup, log: Log) -> Answering | None:
         began = time.monotonic()
         try:
-            bench = opened(setup, log)
+            bench = self._open(setup, log)
         except TacitaError as error:
             log("unable", kind=type(error).__name__)
             self._channel.tell(Unable(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT]))
@@ -65,10 +80,10 @@ class Duty:
         self._channel.tell(Ready(seconds))
         return bench
 
-    def _answer(self, bench: Bench, job: Evaluate) -> None:
-        bench.log("begins", job=job.id)
+    def _answer(self, bench: Answering, job: Evaluate, log: Log) -> None:
+        log("begins", job=job.id)
         answer = bench.answer(job, lambda now: self._report(job.id, now))
-        bench.log(answer.tag, job=job.id, keys=answer.resident)
+        log(answer.tag, job=job.id, keys=answer.resident)
         self._channel.tell(answer)
 
     def _report(self, id: str, now: Progress) -> None:

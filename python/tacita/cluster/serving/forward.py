@@ -134,11 +134,8 @@ def mark_of(path: Path) -> str:
 
 def _actor(ray: Any, spot: Spot) -> Any:
     there = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-    made = ray.remote(Node).options(
-        num_cpus=spot.share,
-        concurrency_groups={WATCH: 1},
-        scheduling_strategy=there(spot.node, soft=False),
-    )
+    kind = ray.remote(concurrency_groups={WATCH: 1})(Node)
+    made = kind.options(num_cpus=spot.share, scheduling_strategy=there(spot.node, soft=False))
     return made.remote(spot.cores)
 
 

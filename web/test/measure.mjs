@@ -1,15 +1,16 @@
 // What the page costs its browser: node measure.mjs CHROMIUM URL SCHEME TEXT... (Linux). Prints one line of
 // JSON: when each step began and ended, in seconds; the largest resident memory of each renderer process, in
 // MB. Drives Chromium by its protocol without listening to the network, since a driver that listens has the
-// browser keep a copy of everything that is sent.
+// browser keep a copy of everything that is sent. SCREENSHOT=FILE.png keeps what it looked like at the end.
 import { spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const [chromium, url, scheme, ...texts] = process.argv.slice(2);
 const folder = mkdtempSync(join(tmpdir(), "tacita-page-"));
-const options = ["--headless", "--no-sandbox", "--remote-debugging-pipe", `--user-data-dir=${folder}`];
+const driven = ["--headless", "--window-size=900,1300", "--no-sandbox", "--remote-debugging-pipe"];
+const options = [...driven, `--user-data-dir=${folder}`];
 const stdio = ["ignore", "ignore", "ignore", "pipe", "pipe"];
 const browser = spawn(chromium, [...options, "about:blank"], { stdio });
 const waiting = new Map();
@@ -27,14 +28,19 @@ function command(method, params = {}, sessionId = undefined) {
   return reply;
 }
 
-/** A function that runs an expression in the page. */
+/** Functions that run an expression in the page, and that keep what it looks like. */
 async function opened() {
   const { targetId } = await command("Target.createTarget", { url });
   const { sessionId } = await command("Target.attachToTarget", { targetId, flatten: true });
-  return async (expression) => {
+  const run = async (expression) => {
     const params = { expression, awaitPromise: true, returnByValue: true };
     return (await command("Runtime.evaluate", params, sessionId))?.result?.value;
   };
+  const keep = async (file) => {
+    const { data } = await command("Page.captureScreenshot", { captureBeyondViewport: true }, sessionId);
+    writeFileSync(file, Buffer.from(data, "base64"));
+  };
+  return { run, keep };
 }
 
 const WATCH = `(async () => {
@@ -85,10 +91,11 @@ function look() {
 
 const looking = setInterval(look, 500);
 try {
-  const run = await opened();
+  const { run, keep } = await opened();
   while (!(await run(WATCH))); // what was there before the page goes away under it
   const answers = [];
   for (const text of texts) answers.push(await run(ask(text)));
+  if (process.env.SCREENSHOT) await keep(process.env.SCREENSHOT);
   look();
   const renderers_mb = [...peaks.values()].map(Math.round).sort((a, b) => b - a);
   const steps = (await run("steps")).map(([from, to, words]) => [from.toFixed(1), to.toFixed(1), words]);

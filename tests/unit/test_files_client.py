@@ -75,6 +75,12 @@ def test_it_says_whose_it_is_and_what_numbers_mean() -> None:
     assert described(plan) == described(plan)
 
 
+def test_a_page_rounds_as_finely_as_the_plan_allows() -> None:
+    plan = replace(plan_of("thor"), noise=2.0**-7, decimals=0)  # half numbers: see `plans.quiet.between`
+    said = json.loads(described(plan))["reading"]
+    assert (said["decimals"], said["parts"]) == (0, 2)
+
+
 def test_what_pages_have_no_form_for_is_refused() -> None:
     plan = plan_of("thor")
     with pytest.raises(PlanError, match="input or an answer"):

@@ -33,7 +33,7 @@ pub fn opened(values: &[u64], format: Format) -> Vec<f64> {
 /// Reads the numbers as the plan says. sound: whether they passed the checks that they came with. A model
 /// that answers for every token, or with a vector, gives its numbers alone.
 pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
-    let logits: Vec<f64> = values.iter().map(|&v| rounded(v, reading.decimals)).collect();
+    let logits: Vec<f64> = values.iter().map(|&v| shown(v, reading)).collect();
     let largest = values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     let doubt = match sound {
         false => Some("the response fails its own checks".to_owned()),
@@ -69,6 +69,13 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
     }
 }
 
+/// A multiple of the last decimal's unit or of a part of it.
+fn shown(value: f64, reading: &Reading) -> f64 {
+    let parts = f64::from(reading.parts);
+    let multiple = rounded(value * parts, reading.decimals) / parts;
+    rounded(multiple, reading.decimals + 1)
+}
+
 /// By the decimal expansion, as Python rounds; no negative zero.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse::<f64>().unwrap_or(value) + 0.0
@@ -79,4 +86,38 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     let powers: Vec<f64> = logits.iter().map(|v| (v - largest).exp()).collect();
     let sum: f64 = powers.iter().sum();
     powers.iter().map(|power| power / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(decimals: usize, parts: u8) -> Reading {
+        Reading {
+            name: "a".into(),
+            task: "text".into(),
+            problem: "single_label".into(),
+            labels: vec!["L0".into(), "L1".into()],
+            decimals,
+            parts,
+            bound: 10.0,
+            normalise: false,
+        }
+    }
+
+    #[test]
+    fn numbers_are_multiples_of_a_part_of_the_last_decimal() {
+        let logits = |decimals, parts| told(&reading(decimals, parts), &[1.3, -1.234], true).logits;
+        assert_eq!(logits(0, 2), [1.5, -1.0]);
+        assert_eq!(logits(1, 5), [1.3, -1.24]);
+        assert_eq!(logits(2, 1), [1.3, -1.23]);
+    }
+
+    #[test]
+    fn of_equal_rounded_numbers_the_first_wins() {
+        let found = told(&reading(0, 2), &[1.24, 1.26], true);
+        assert_eq!(found.label.as_deref(), Some("L1"));
+        let found = told(&reading(0, 2), &[1.26, 1.4], true);
+        assert_eq!(found.label.as_deref(), Some("L0"));
+    }
 }

@@ -76,6 +76,7 @@ def _reading(plan: Plan) -> dict[str, Any]:
     return {
         **said,
         "decimals": plan.decimals,
+        "parts": round(10.0**-plan.decimals / plan.logit_step),
         "bound": float(plan.answer),
         "normalise": plan.normalise,
     }

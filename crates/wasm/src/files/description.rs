@@ -13,6 +13,7 @@ const VERSION: u32 = 1;
 const MOST_TOKENS: usize = 1 << 12;
 const MOST_WIDTH: usize = 1 << 16;
 const MOST_ROTATIONS: usize = 1 << 12;
+const MOST_DECIMALS: usize = 3; // as for every client: docs/threat-model.md
 const MOST_TENSORS: usize = 16;
 const MOST_VECTORS: usize = 256;
 const MOST_NUMBERS: usize = 1 << 16;
@@ -144,7 +145,10 @@ impl Description {
                 "bound",
             ),
             (self.rotations.len() <= MOST_ROTATIONS, "rotations"),
-            (reading.decimals <= 9 && !reading.normalise, "decimals"),
+            (
+                reading.decimals <= MOST_DECIMALS && [1, 2, 5].contains(&reading.parts) && !reading.normalise,
+                "decimals",
+            ),
             (
                 reading.task == "text" && !self.front.backwards,
                 "a task that a page does not read",

@@ -53,8 +53,15 @@ pub struct Reading {
     pub problem: String,
     pub labels: Vec<String>,
     pub decimals: usize,
+    /// Of the last decimal's unit, 1, 2 or 5: of such parts what is told is a multiple.
+    #[serde(default = "whole")]
+    pub parts: u8,
     pub bound: f64,
     pub normalise: bool,
+}
+
+fn whole() -> u8 {
+    1
 }
 
 /// A checked program.
@@ -119,7 +126,7 @@ impl Program {
             ((1..=MOST_TOKENS).contains(&self.tokens), "tokens"),
             ((1..=MOST_WIDTH).contains(&self.hidden), "width"),
             ([self.entered, self.answered].iter().all(|f| fits(*f)), "formats"),
-            (self.reading.decimals <= 9, "decimals"),
+            (self.reading.decimals <= 9 && self.reading.parts == 1, "decimals"),
             (
                 self.reading.bound.is_finite() && self.reading.bound > 0.0,
                 "bound",

@@ -7,7 +7,7 @@
 #   make bench   engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md
 #   make two-party  the same for the two-party mode
-#   make web     the page of the two-party client, into the package; needs node, npm and, for `make wasm`,
+#   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
@@ -29,7 +29,7 @@ CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := $(BUILD_DIR)/tools/bin/cargo-fuzz
 ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
 
-# The two-party client for browsers. Debian's Rust builds it too, from its sources of the standard library:
+# The clients for browsers. Debian's Rust builds it too, from its sources of the standard library:
 # make wasm WASM_CARGO=/usr/bin/cargo WASM_OPTIONS="-Z build-std=std,panic_abort" with RUSTC=/usr/bin/rustc,
 # RUSTC_BOOTSTRAP=1 and CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=/usr/lib/llvm-19/bin/wasm-ld set.
 WASM_CARGO ?= $(CARGO)
@@ -125,16 +125,16 @@ lint-rust:
 	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
 lint-python: setup
-	$(BIN)/ruff check python tests evaluation fuzz training docs/examples
-	$(BIN)/ruff format --check python tests evaluation fuzz training docs/examples
+	$(BIN)/ruff check python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff format --check python tests evaluation fuzz training deploy docs/examples
 	$(BIN)/mypy
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
 
 fmt: $(DEPS)
 	$(CARGO) fmt --all
-	$(BIN)/ruff check --fix python tests evaluation fuzz training docs/examples
-	$(BIN)/ruff format python tests evaluation fuzz training docs/examples
+	$(BIN)/ruff check --fix python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff format python tests evaluation fuzz training deploy docs/examples
 
 bench: setup
 	mkdir -p $(BUILD_DIR)

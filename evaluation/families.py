@@ -111,7 +111,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     return {
         **{"model": _named(folder), "backend": backend, "task": plan.task, "tokens": tokens},
         "inputs": len(asked),
-        "step": None if plan.normalise else 10.0**-plan.decimals,
+        "step": None if plan.normalise else plan.logit_step,
         "warnings": sum(bool(run.answer.warnings) for run in runs),
         **compared(plan, model, runs, wanted, asked, index),
         **costs(plan, runs),

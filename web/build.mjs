@@ -12,14 +12,17 @@ async function page(folder, engine) {
   mkdirSync(folder, { recursive: true });
   const entryPoints = ["page.ts", "worker.ts", "socket.ts", "style.css"].map((name) => join(source, name));
   await build({ ...usual, entryPoints, outdir: folder, minify: true });
+  const files = { files: join(source, "files", "worker.ts") };
+  await build({ ...usual, entryPoints: files, outdir: folder, minify: true });
   for (const name of ["index.html", "headers.json"]) copyFileSync(join(source, name), join(folder, name));
   copyFileSync(engine, join(folder, "tacita.wasm"));
 }
 
 async function parts(folder) {
-  const names = ["engine.ts", "link.ts", "ring.ts", "session.ts", "words.ts"];
+  const own = ["chunks", "engine", "request", "upload"].map((name) => `files/${name}.ts`);
+  const names = ["engine.ts", "link.ts", "ring.ts", "session.ts", "ways.ts", "words.ts", ...own];
   const entryPoints = names.map((name) => join(source, name));
-  await build({ ...usual, entryPoints, outdir: folder, platform: "node" });
+  await build({ ...usual, entryPoints, outdir: folder, outbase: source, platform: "node" });
 }
 
 const [first, second] = process.argv.slice(2);

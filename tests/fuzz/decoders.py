@@ -20,11 +20,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import service_decoders
 import tiny
+from promises import tacita_errors
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint.formats import pickles
-from tacita.errors import PeerError, TacitaError
+from tacita.errors import PeerError
 from tacita.front.front import table_shapes
 from tacita.front.tensors import to_bytes
 from tacita.planning.check_circuit import require_circuit
@@ -83,8 +85,8 @@ def client_greeting(data: bytes) -> None:
         handshake.greet(link, NO_CACHE)
         handshake.ask(link)
 
-    _tacita_errors(ask)
-    _tacita_errors(handshake.ask, Scripted(data))
+    tacita_errors(ask)
+    tacita_errors(handshake.ask, Scripted(data))
 
 
 def server_greeting(data: bytes) -> None:
@@ -96,38 +98,38 @@ def server_greeting(data: bytes) -> None:
         while handshake.asked(link):
             pass
 
-    _tacita_errors(serve)
+    tacita_errors(serve)
 
 
 def public_parts(data: bytes) -> None:
     """A public part, with the tokenizer that the client builds from it."""
-    _tacita_errors(lambda: public_part.decode(data).front)
+    tacita_errors(lambda: public_part.decode(data).front)
 
 
 def public_list(data: bytes) -> None:
     """The list of a public folder, as it is and under its right hash; the files behind it have targets of
     their own."""
-    _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), data)
+    tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), data)
     fields = _parsed(data)
     if (
         isinstance(fields, dict)
         and (body := _spelled({k: v for k, v in fields.items() if k != "sha256"})) is not None
     ):
         sealed = json.dumps({**fields, "sha256": hashlib.sha256(body).hexdigest()}).encode()
-        _tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), sealed)
+        tacita_errors(public_folder.parse_manifest, Path(public_folder.MANIFEST), sealed)
 
 
 def embedding_tables(data: bytes) -> None:
     """The embedding tables of a public folder."""
     config = CHECKPOINT.config
-    _tacita_errors(public_folder.parse_tables, "tables", data, table_shapes(config, config.hidden))
+    tacita_errors(public_folder.parse_tables, "tables", data, table_shapes(config, config.hidden))
 
 
 def two_party_plan(data: bytes) -> None:
     """A server's two-party plan, as it is and in its one spelling."""
-    _tacita_errors(parse_plan, data)
+    tacita_errors(parse_plan, data)
     if (spelled := _respelled(data)) is not None and spelled != data:
-        _tacita_errors(parse_plan, spelled)
+        tacita_errors(parse_plan, spelled)
 
 
 def ckks_plan(data: bytes) -> None:
@@ -136,9 +138,9 @@ def ckks_plan(data: bytes) -> None:
     text = data.decode("utf-8", errors="replace")
     fields = _parsed(text)
     if (hashed := _rehashed(fields)) is not None:
-        _tacita_errors(_checked, hashed)
+        tacita_errors(_checked, hashed)
     if hashed is None or _spelled(fields) != data:
-        _tacita_errors(_checked, text)
+        tacita_errors(_checked, text)
 
 
 def _checked(text: str) -> None:
@@ -148,28 +150,28 @@ def _checked(text: str) -> None:
 
 def request_file(data: bytes) -> None:
     """The envelope of a request; the ciphertexts in it are Rust's targets."""
-    _tacita_errors(envelope.read, File(data), "request", PLAN, KEY)
+    tacita_errors(envelope.read, File(data), "request", PLAN, KEY)
     sealed = data[:-32] + hashlib.sha256(data[:-32]).digest()
-    _tacita_errors(envelope.read, File(sealed), "request", PLAN, KEY)
+    tacita_errors(envelope.read, File(sealed), "request", PLAN, KEY)
 
 
 def response_file(data: bytes) -> None:
     """The envelope of a response."""
-    _tacita_errors(envelope.read, File(data), "response", PLAN, KEY)
+    tacita_errors(envelope.read, File(data), "response", PLAN, KEY)
     sealed = data[:-32] + hashlib.sha256(data[:-32]).digest()
-    _tacita_errors(envelope.read, File(sealed), "response", PLAN, KEY)
+    tacita_errors(envelope.read, File(sealed), "response", PLAN, KEY)
 
 
 def resume_manifest(data: bytes) -> None:
     """The manifest of a resume point, as it is and under its right checksum."""
-    _tacita_errors(resume.find, Store(data), RUN)
+    tacita_errors(resume.find, Store(data), RUN)
     if (sealed := _resealed(data)) is not None:
-        _tacita_errors(resume.find, Store(sealed), RUN)
+        tacita_errors(resume.find, Store(sealed), RUN)
 
 
 def asked_line(data: bytes) -> None:
     """What an asker says to a server that stays."""
-    _tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
+    tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
 
 
 def torch_pickle(data: bytes) -> None:
@@ -181,7 +183,7 @@ def torch_pickle(data: bytes) -> None:
             assert math.prod(tensor.shape) <= room
             assert not all(tensor.shape) or tensor.offset + sum((n - 1) * s for n, s in reach) < room
 
-    _tacita_errors(read)
+    tacita_errors(read)
 
 
 DECODERS: dict[str, Callable[[bytes], None]] = {
@@ -197,6 +199,7 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
     "resume_manifest": resume_manifest,
     "asked_line": asked_line,
     "torch_pickle": torch_pickle,
+    **service_decoders.DECODERS,
 }
 
 # Whose lines are counted as covered, by target.
@@ -213,11 +216,14 @@ MODULES: dict[str, list[str]] = {
     "resume_manifest": ["server/resume.py"],
     "asked_line": ["protocol/lines.py"],
     "torch_pickle": ["checkpoint/formats/pickles.py"],
+    **service_decoders.MODULES,
 }
 
 
 def seeds(name: str) -> list[bytes]:
     """Honest inputs of a target: where its corpus begins."""
+    if name in service_decoders.DECODERS:
+        return service_decoders.seeds(name, TWO_PARTY_PLAN)
     if name == "client_greeting":
         head = handshake.WELCOME.pack(handshake.MAGIC, handshake.VERSION, 0, bytes(32))
         refusal = handshake.WELCOME.pack(handshake.REFUSAL, 1, 5, bytes(32))
@@ -308,13 +314,6 @@ class Store:
         if len(self._data) > most:
             raise ValueError(f"over {most} bytes")
         return self._data.decode("utf-8")
-
-
-def _tacita_errors(decode: Callable[..., Any], *arguments: Any) -> None:
-    try:
-        decode(*arguments)
-    except TacitaError as error:
-        str(error)
 
 
 def _fitted(which: int, script: bytes) -> bytes:

@@ -13,18 +13,24 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
-INSTRUMENTED = ("protocol", "plans", "server", "checkpoint", "front")
+INSTRUMENTED = ("protocol", "plans", "server", "checkpoint", "front", "remote", "service", "two_party")
 EVERY = {
     "two_party_plan": 2,
     "ckks_plan": 4,
     "resume_manifest": 2,
     "public_list": 2,
+    "program": 2,
+    "http_bodies": 2,
+    "receipt": 2,
+    "control": 2,
 }  # of so many mutations one is a tree's
 LONGEST = {
     "public_part": 1 << 15,
     "two_party_plan": 1 << 12,
     "ckks_plan": 1 << 14,
     "embedding_tables": 1 << 14,
+    "program": 1 << 14,
+    "http_bodies": 1 << 11,
 }
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import decoders
 import pytest
+import service_decoders
 import trees
 
 CORPUS = Path(__file__).parent / "corpus"
 MOST_BYTES = 1 << 20
+JSON = ("two_party_plan", "ckks_plan", "program", "http_bodies", "receipt", "control")
 
 
 @pytest.mark.parametrize("name", decoders.DECODERS)
@@ -20,7 +22,7 @@ def test_corpus(name: str) -> None:
         decoders.DECODERS[name](data)
 
 
-@pytest.mark.parametrize("name", [name for name in decoders.DECODERS if name.endswith("_plan")])
+@pytest.mark.parametrize("name", JSON)
 def test_a_thousand_changed_documents(name: str) -> None:
     """A short run of what `make fuzz` does for longer."""
     honest = decoders.seeds(name)
@@ -39,6 +41,12 @@ def test_the_honest_inputs_are_accepted() -> None:
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
         assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind
+    program = decoders.seeds("program")[0]
+    assert service_decoders.encoding.decode(program).plan == decoders.TWO_PARTY_PLAN.hash
+    for message in decoders.seeds("control"):
+        assert service_decoders.control.encode(service_decoders.control.decode(message)) == message
+    for read, body in zip(("Models", "Keys", "KeyState"), decoders.seeds("http_bodies"), strict=False):
+        assert getattr(service_decoders, read).model_validate_json(body)
     manifest = decoders.Store(decoders.seeds("resume_manifest")[0])
     assert decoders.resume.find(manifest, decoders.RUN) is not None
 

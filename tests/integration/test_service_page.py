@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,8 +18,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+import tacita
 from tacita.data import WEB
 from tacita.measure.service.started import PATIENCE, Started, started
+from tacita.tasks.classes import Classes
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -27,10 +30,18 @@ CHROMIUM = os.environ.get("TACITA_CHROMIUM") or shutil.which("chromium")
 TEXTS = {"a film of quiet beauty": "positive", "a waste of time, truly bad": "negative"}
 
 
+def in_browser(test: Any) -> Any:
+    """Where there is no browser, or no page, the test is skipped."""
+    built = NODE is not None and (WEB / "index.html").is_file() and (ROOT / "web" / "node_modules").exists()
+    reason = "node, playwright-core, the page: make web; Chromium: make setup-browser"
+    return pytest.mark.skipif(not (built and CHROMIUM), reason=reason)(test)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("page")
-    options = ("--schemes", "bumblebee", "--tokens", "16", "--anybody", "--drain", "0")
+    toy = ("--preset", "insecure_toy_n11", "--allow-insecure")
+    options = ("--schemes", "bumblebee,thor", "--tokens", "16", "--anybody", "--drain", "0", *toy)
     with (folder / "log").open("w") as log, started(folder, *options, log=log, plain=True) as found:
         yield found
 
@@ -38,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 def test_the_program_of_the_two_party_client_is_public(server: Started) -> None:
     path = f"{server.url}/v1/models/sst2-tiny/public/program.json"
     found = httpx2.get(path, params={"scheme": "bumblebee"}, timeout=PATIENCE)
-    (offer,) = httpx2.get(f"{server.url}/v1/models").json()["models"][0]["offers"]
+    offer, _ = httpx2.get(f"{server.url}/v1/models").json()["models"][0]["offers"]
     assert found.json()["plan"] == offer["plan"]
     again = httpx2.get(path, params={"scheme": "bumblebee"}, headers={"If-None-Match": found.headers["etag"]})
     assert again.status_code == 304
@@ -69,16 +80,56 @@ def test_a_page_shows_its_token_as_a_subprotocol(server: Started, tmp_path: Path
         upgraded("tacita_" + "x" * 43)
 
 
-@pytest.mark.skipif(NODE is None or not (WEB / "index.html").is_file(), reason="node, or the page: make web")
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make setup-browser")
-@pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
-def test_a_browser_asks_and_the_server_sees_no_text(server: Started) -> None:
+def driven(address: str, *texts: str, **how: str) -> Any:
+    """What the page showed, driven by `web/test/page.mjs`."""
     script = ROOT / "web" / "test" / "page.mjs"
-    command = [str(NODE), str(script), str(CHROMIUM), server.url, *TEXTS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    command = [str(NODE), str(script), str(CHROMIUM), address, *texts]
+    named = {**os.environ, **how}
+    done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["complaints"], found["unnamed"]) == ([], [])
-    assert [each["label"] for each in found["answers"]] == list(TEXTS.values())
+    assert found["unnamed"] == []
+    return found
+
+
+def require_no_text(server: Started) -> None:
     files = [server.data.parent / "log", *filter(Path.is_file, server.data.rglob("*"))]
     assert not any(text.encode() in path.read_bytes() for text in TEXTS for path in files)
+
+
+@in_browser
+def test_a_browser_asks_and_the_server_sees_no_text(server: Started) -> None:
+    found = driven(server.url, *TEXTS)
+    assert found["complaints"] == []
+    assert [each["label"] for each in found["answers"]] == list(TEXTS.values())
+    require_no_text(server)
+
+
+@in_browser
+def test_a_browser_asks_by_keys_that_it_makes_and_drops(server: Started, tmp_path: Path) -> None:
+    """Three pieces of the upload break off, one of them after it came. The answers are those of the Python
+    client, within the noise of a toy ring."""
+    found = driven(f"{server.url}/?allow-insecure", *TEXTS, WAY="thor", BREAK="3")
+    assert all("ERR_FAILED" in each for each in found["complaints"]) and len(found["complaints"]) == 3
+    assert "of keys are made here and sent, once" in found["price"]
+    with tacita.connect(server.url, data=tmp_path, allow_insecure=True) as service:
+        expected = service.classify(list(TEXTS), scheme="thor")
+    for shown, answer in zip(found["answers"], expected, strict=True):
+        assert isinstance(answer, Classes) and shown["label"] == answer.label
+        share = float(dict(shown["scores"])[answer.label].removesuffix(" %"))
+        assert share == pytest.approx(100 * answer.scores[0].score, abs=0.2)
+    keys = httpx2.get(f"{server.url}/v1/keys").json()["keys"]
+    assert len(keys) == 1  # the Python client's: the page's went with it
+    require_no_text(server)
+
+
+@in_browser
+def test_a_browser_refuses_parameters_that_keep_nothing_secret(server: Started) -> None:
+    found = driven(server.url, "a film of quiet beauty", WAY="thor")
+    assert "keep nothing secret" in found["answers"][0]["status"]
+
+
+@in_browser
+def test_a_text_that_is_too_long_costs_no_keys(server: Started) -> None:
+    found = driven(f"{server.url}/?allow-insecure", "x " * 50, WAY="thor")
+    assert "text has 52 tokens" in found["answers"][0]["status"]

@@ -20,7 +20,7 @@ from tacita.planning.wish import Wish
 from tacita.plans.decimals import decimals_for, least_noise, stated_noise
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS
-from tacita.plans.quiet import MOST, QUIET, quiet
+from tacita.plans.quiet import MOST, QUIET, between, quiet
 
 
 def louder(factor: float) -> Checkpoint:
@@ -45,6 +45,19 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     assert math.log2(plan.noise) % 1 == 0
     assert plan.step == max(QUIET * plan.noise, 0.001)  # 1.95e-3 and not 0.01, say
     assert dataclasses.replace(plan, noise=0.0, decimals=12).step == 1e-12
+
+
+@pytest.mark.parametrize("noise", [2.0**-power for power in range(6, 16)])
+def test_logits_are_rounded_as_finely_as_is_quiet_at_1_2_or_5(noise: float) -> None:
+    step = between(noise, decimals_for(noise))
+    assert QUIET * noise <= step <= 10.0 ** -decimals_for(noise)
+    assert step < 2.5 * QUIET * noise or step == 10.0**-MOST
+
+
+def test_logits_at_a_half_are_shown_with_one_place() -> None:
+    plan = dataclasses.replace(real_plan(), noise=2.0**-7, decimals=0)
+    assert judge(plan, np.array((1.3, -1.2))).logits == (1.5, -1.0)
+    assert judge(dataclasses.replace(plan, gap=0.1), np.array((1.3, -1.2))).logits == (1.0, -1.0)
 
 
 def test_noise_is_the_deviation_of_the_noisiest_token():
@@ -99,6 +112,7 @@ class Head:
 
     decimals: int = 3
     step: float = 0.001
+    logit_step: float = 0.001
     answer: float = 10.0
     labels: tuple[str, ...] = ("L0", "L1")
     normalise: bool = False
@@ -129,12 +143,12 @@ def test_an_answer_is_doubted_by_its_size_its_checks_and_what_is_no_number() -> 
 
 
 def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
-    (coarse,) = judge(Head(decimals=0, answer=2.5), np.array((1.4, 0.4))).warnings
+    (coarse,) = judge(Head(logit_step=1.0, answer=2.5), np.array((1.4, 0.4))).warnings
     assert "rounded to multiples of 1, and no answer exceeds 2.5" in coarse
-    assert judge(Head(decimals=2, answer=2.5), np.array((1.4, 0.4))).warnings == ()
-    normalised = Head(decimals=0, step=1.0, answer=2.5, normalise=True, labels=())
+    assert judge(Head(logit_step=0.01, answer=2.5), np.array((1.4, 0.4))).warnings == ()
+    normalised = Head(step=1.0, answer=2.5, normalise=True, labels=())
     nothing = judge(normalised, np.array((0.4, 0.3, 0.4, -0.4)))  # a step of 1 leaves nothing of length 1
     assert set(nothing.logits) <= {0.0, 1.0, -1.0}
     assert "rounded to multiples of" in nothing.warnings[0] and "exceeds 0.5" in nothing.warnings[0]
-    longer = Head(decimals=0, step=1.0, answer=200.0, normalise=True, labels=())
+    longer = Head(step=1.0, answer=200.0, normalise=True, labels=())
     assert judge(longer, np.array((140.0, 40.0))).warnings == ()  # a long vector has finer steps

@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from pathlib import Path
+import shutil
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -17,60 +20,83 @@ from tacita.cli.app import app
 from tacita.service.watch.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+sys.path.insert(0, str(DEPLOY))
+
+from clean_root import dockerfile  # noqa: E402
+
+BUILD, LAST = dockerfile.stages((DEPLOY / "Dockerfile").read_text(encoding="utf-8"))
+LINTERS = {  # whatever of them is installed: npm's dockerfile-utils and dclint, Prometheus's own
+    "dockerfile-utils": ["lint", str(DEPLOY / "Dockerfile")],
+    "dclint": [str(DEPLOY / "compose.yaml")],
+    "promtool": ["check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
+}
 PINNED = re.compile(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z0-9.-]*")
 HIDDEN = re.compile(r"[\w.-]*\.(?:token|key|pem)$")
-
-
-def instructions() -> list[tuple[str, str]]:
-    """(word, rest) of each instruction of the Dockerfile, continued lines joined."""
-    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
-
-
-def stages() -> list[list[tuple[str, str]]]:
-    found: list[list[tuple[str, str]]] = []
-    for word, rest in instructions():
-        found += [[]] if word == "FROM" else []
-        found[-1].append((word, rest))
-    return found
 
 
 def compose() -> dict[str, Any]:
     return dict(yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
 
 
+@pytest.mark.parametrize("program", LINTERS)
+def test_a_linter_finds_nothing(program: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    found = subprocess.run([program, *LINTERS[program]], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_the_image_is_built_elsewhere_and_runs_without_root() -> None:
-    build, last = stages()
-    assert all(PINNED.fullmatch(rest.split()[0]) for stage in (build, last) for word, rest in stage[:1])
-    words = [word for word, _ in last]
-    (user,) = (rest for word, rest in last if word == "USER")
+    assert all(PINNED.fullmatch(stage.base) for stage in (BUILD, LAST))
+    words = [each.word for each in LAST.instructions]
+    (user,) = (each.rest for each in LAST.instructions if each.word == "USER")
     assert user.isdigit() and int(user) > 0
     assert words.index("USER") < words.index("ENTRYPOINT") and "ADD" not in words
-    assert not any("cargo" in rest or "build-essential" in rest for word, rest in last)
+    assert not any("cargo" in each.rest or "build-essential" in each.rest for each in LAST.instructions)
 
 
 def test_what_is_installed_is_pinned() -> None:
-    text = " ".join(rest for word, rest in instructions() if word == "RUN")
+    text = " ".join(each.rest for each in BUILD.instructions if each.word == "RUN")
     assert "-r requirements/service.txt" in text and "--locked" in text
     assert all("==" in name for name in re.findall(r"pip install --no-cache-dir ([\w=.]+)", text))
+    assert "| sh " not in text and text.count("curl ") == text.count("sha256sum --check") + 1  # by apt-get
 
 
 def test_the_command_of_the_image_exists() -> None:
-    last = dict(stages()[-1])
-    (program,) = json.loads(last["ENTRYPOINT"])
-    command, *words = json.loads(last["CMD"])
+    last = dockerfile.settings(LAST)
+    (program,), (command, *words), (volume,) = last.entrypoint, last.cmd, last.volumes
     parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
     options = {name for parameter in parameters for name in parameter.opts}
     assert program == "tacita" and {word for word in words if word.startswith("--")} <= options
     data = words[words.index("--data") + 1]
-    assert data.startswith(f"{last['VOLUME']}/")
+    assert data.startswith(f"{volume}/")
 
 
 def test_the_health_check_compiles_and_asks_what_is_served() -> None:
-    words = json.loads(dict(stages()[-1])["HEALTHCHECK"].partition(" CMD ")[2])
+    words = dockerfile.settings(LAST).health
     compile(words[2], "health", "exec")
-    assert "/readyz" in words[2] and words[:2] == ["python", "-c"]
+    assert "/readyz" in words[2] and words[:2] == ("python", "-c")
+
+
+def test_an_instruction_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="ADD x y: not an instruction"):
+        dockerfile.stages("FROM a\nADD x y\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "out"),
+    [
+        (".git", True),
+        ("target", True),
+        ("python/tacita/_native.abi3.so", True),
+        ("deploy/prometheus.token", True),
+        ("crates/ring/src/lib.rs", False),
+        ("python/tacita/data/models", False),
+    ],
+)
+def test_secrets_and_what_is_built_do_not_get_into_an_image(path: str, out: bool) -> None:
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    assert dockerfile.left_out(ignored, PurePosixPath(path)) is out
 
 
 @pytest.mark.parametrize("name", ["tacita", "prometheus", "grafana"])

@@ -23,7 +23,7 @@ NAMED = re.compile(
     r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])"
 )
 MADE = {"build/"}  # while it runs
-CODE = ("crates", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
+CODE = ("crates", "deploy", "docs", "evaluation", "fuzz", "python", "tests", "training", ".ci")
 KINDS = ("*.py", "*.pyi", "*.rs", "Cargo.toml", "run")
 BUILT = {"target", "__pycache__"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -82,7 +82,7 @@ class Said:
     logits: tuple[float, ...] = ()
     task: str = ""
     labels: tuple[str, ...] = ()
-    decimals: int = 3
+    logit_step: float = 0.001
     normalise: bool = False
 
     @property

@@ -50,7 +50,7 @@ def planned(model: Checkpoint, **how: Any) -> Plan:
 
 def near(plan: Plan) -> float:
     """How far an answer may be from floats: approximations and noise, and half a step of its rounding."""
-    return 0.02 + 0.5 * 10.0**-plan.decimals
+    return 0.02 + 0.5 * plan.logit_step
 
 
 @pytest.fixture(scope="module", params=["rows", "multidiagonal"])

@@ -302,8 +302,8 @@ def test_a_normalised_classifier_is_refused() -> None:
 class Steps:
     """As much of a plan as an answer is rounded by."""
 
-    decimals: int = 3
     step: float = 0.001
+    logit_step: float = 0.001
     normalise: bool = True
 
 

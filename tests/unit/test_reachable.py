@@ -15,6 +15,7 @@ ALONE = {
     "processes",
     "tacita.measure.two_party.cases.decoders": "`bench generate` names it in its orders to its processes",
     "tacita.service.workers.__main__": "the service starts it as a process that evaluates",
+    "tacita.cluster.serving.__main__": "the service starts it as a process that hands on to a node",
     "tacita.service.two_party.process": "the service starts it as a process of sessions",
 }
 

@@ -113,6 +113,30 @@ def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
     assert seconds_of(offer("moai", 1, 0.0, 0.0, 10**9), 1) == 8.0
 
 
+@pytest.mark.parametrize(
+    ("problem", "suits"),
+    [
+        ("single_label", {"classify"}),
+        ("multi_label", {"classify"}),
+        ("search", {"search"}),
+        ("dreams", set[str]()),
+        ("", {"classify", "search"}),  # a server of before, whose plan tells
+    ],
+)
+def test_a_search_is_told_from_labels_before_a_plan_is_fetched(problem: str, suits: set[str]) -> None:
+    told = {"scheme": "thor", "plan": PLAN, "connected": False, "batch": 1, "tokens": 16, "seconds": 1.0}
+    model = Model(
+        name="one", task="text", problem=problem, labels=("a", "b"), offers=(Offer.model_validate(told),)
+    )
+    found = Models(release="1", signer=SIGNER, models=(model,))
+    for verb in ("classify", "search", "embed"):
+        if verb in suits:
+            assert chosen(found, [verb], "one", None)[0] == model
+        else:
+            with pytest.raises(InputError, match=f"{verb}: the model answers with"):
+                chosen(found, [verb], "one", None)
+
+
 def test_a_model_is_the_only_one_or_named() -> None:
     def model(name: str, task: str = "text", labels: tuple[str, ...] = ("a", "b"), schemes: int = 2) -> Model:
         offers = [

@@ -39,7 +39,7 @@ class Head:
     task: str = "text"
     problem: str = "single_label"
     labels: tuple[str, ...] = ()
-    decimals: int = 3
+    logit_step: float = 0.001
     normalise: bool = False
     answer: float = 50.0
 

@@ -1,5 +1,5 @@
 /** The computing thread's end of the link: bytes out as messages, bytes in from a ring that it waits for. */
-import type { Link } from "./engine.js";
+import type { Link } from "./host.js";
 import { Reader } from "./ring.js";
 import type { Filled } from "./ring.js";
 import type { Out } from "./told.js";
@@ -19,7 +19,7 @@ export function linkOver(port: Port, ring: SharedArrayBuffer): Link {
   return {
     send(bytes: Uint8Array<ArrayBuffer>): void {
       for (let at = 0; at < bytes.length; at += FRAME_BYTES) {
-        const piece = bytes.length <= FRAME_BYTES ? bytes : bytes.slice(at, at + FRAME_BYTES);
+        const piece = bytes.slice(at, at + FRAME_BYTES);
         port.postMessage(piece.buffer, [piece.buffer]);
       }
     },

@@ -1,32 +1,35 @@
 /** The page: a form, an answer, and what the server saw of it. */
-import { models, offerOf, program } from "./service.js";
-import type { Model } from "./service.js";
+import { openFiles } from "./files/session.js";
+import { element, show } from "./result.js";
+import type { Cost } from "./result.js";
+import { models, offersOf, program } from "./service.js";
+import type { Model, Models, Offer } from "./service.js";
 import { open } from "./session.js";
 import type { Session } from "./session.js";
-import type { Answered, Told } from "./told.js";
-import { bytes, percent, seconds, step } from "./words.js";
-
-function element<E extends HTMLElement>(id: string, kind: new () => E): E {
-  const found = document.getElementById(id);
-  if (!(found instanceof kind)) throw new Error(`the page has no ${id}`);
-  return found;
-}
+import type { Answered, Evaluated, Told } from "./told.js";
+import { price, radios } from "./ways.js";
+import { about, bytes, step } from "./words.js";
 
 const form = element("ask", HTMLFormElement);
 const text = element("text", HTMLTextAreaElement);
 const token = element("token", HTMLInputElement);
 const access = element("access", HTMLElement);
 const model = element("model", HTMLSelectElement);
+const ways = element("ways", HTMLFieldSetElement);
 const button = element("go", HTMLButtonElement);
 const stopper = element("stop", HTMLButtonElement);
 const status = element("status", HTMLElement);
 const progress = element("progress", HTMLProgressElement);
 const result = element("result", HTMLElement);
+const NOTHING: Cost = { sent: 0, received: 0, rounds: 0 };
+const insecure = new URLSearchParams(location.search).has("allow-insecure");
 
+let offered: Models = { signer: "", models: [] };
 let session: Session | undefined;
+let held = false; // whether this page's keys are at the server
 let pending = "";
 let began = 0;
-let before = { sent: 0, received: 0, rounds: 0 };
+let before = NOTHING;
 
 function say(words: string, kind: "" | "problem" = ""): void {
   status.textContent = words;
@@ -37,36 +40,50 @@ function busy(yes: boolean): void {
   button.disabled = yes;
   stopper.hidden = !yes;
   progress.hidden = !yes;
+  ways.disabled = yes;
   form.setAttribute("aria-busy", String(yes));
+}
+
+function measured(done: number, total: number): void {
+  if (total === 0) progress.removeAttribute("value");
+  else Object.assign(progress, { max: total, value: done });
 }
 
 function over(words: string, again: boolean): void {
   if (!again) {
     session?.stop();
     session = undefined;
+    held = false;
   }
   busy(false);
+  priced();
   say(words, "problem");
 }
 
 function told(event: Told): void {
   switch (event.kind) {
     case "loaded":
-      progress.max = event.total;
-      progress.value = event.done;
+      measured(event.done, event.total);
       say(`loading the public part of the model: ${bytes(event.done)} of ${bytes(event.total)}`);
       break;
     case "ready":
-      progress.removeAttribute("value");
+      measured(0, 0);
       session?.ask(pending);
       break;
     case "node":
-      progress.removeAttribute("value");
+      measured(0, 0);
       say(step(event.name));
       break;
+    case "uploaded":
+      measured(event.done, event.total);
+      held = event.done === event.total;
+      say(uploaded(event.done, event.total, event.left));
+      break;
+    case "evaluated":
+      evaluated(event);
+      break;
     case "answer":
-      busy(false);
-      show(event);
+      answered(event);
       break;
     case "failed":
       over(event.message, event.again);
@@ -76,71 +93,90 @@ function told(event: Told): void {
   }
 }
 
-function cell(kind: "th" | "td", words: string): HTMLTableCellElement {
-  const made = document.createElement(kind);
-  made.textContent = words;
-  if (kind === "th") made.scope = "row";
-  return made;
+function uploaded(done: number, total: number, left: number): string {
+  return `making and sending keys: ${bytes(done)} of ${bytes(total)}, ${about(left)} left`;
 }
 
-function row(...words: [string, ...string[]]): HTMLTableRowElement {
-  const made = document.createElement("tr");
-  const [first, ...others] = words;
-  made.append(cell("th", first), ...others.map((each) => cell("td", each)));
-  return made;
+function evaluated({ stage, done, total, left }: Evaluated): void {
+  measured(done, total);
+  const rest = left === null ? "" : `, ${about(1000 * left)} left`;
+  say(`the server computes: ${step(stage)}${rest}`);
 }
 
-function show({ answer, sent, received, rounds }: Answered): void {
-  const label = answer.label ?? answer.logits.map(String).join(", ");
+function answered(event: Answered): void {
+  const { sent, received, rounds } = event;
   const cost = {
     sent: sent - before.sent,
     received: received - before.received,
-    rounds: rounds - before.rounds,
+    rounds: rounds === null ? null : rounds - (before.rounds ?? 0),
   };
   before = { sent, received, rounds };
-  element("label", HTMLElement).textContent = label;
-  element("scores", HTMLTableSectionElement).replaceChildren(
-    ...answer.scores.map((score) => row(score.label, percent(score.score))),
-  );
-  element("warnings", HTMLElement).textContent = answer.warnings.join(" ");
-  element("cost", HTMLTableSectionElement).replaceChildren(
-    row("Time", seconds(performance.now() - began)),
-    row("Sent", bytes(cost.sent)),
-    row("Received", bytes(cost.received)),
-    row("Messages waited for", String(cost.rounds)),
-  );
-  element("saw", HTMLElement).textContent =
-    `your address, the time, that you asked ${model.value} about one text, and ${bytes(cost.sent)} of ` +
-    "ciphertexts and numbers that look random to it";
+  busy(false);
+  const label = show(event, cost, performance.now() - began, model.value, chosen());
   result.hidden = false;
+  priced();
   say(`Answer: ${label}`);
 }
 
+function asked(): Model {
+  const found = offered.models.find((each) => each.name === model.value);
+  if (!found) throw new Error("no model is chosen");
+  return found;
+}
+
+/** The way that is chosen, of the model that is. */
+function chosen(): Offer {
+  const scheme = new FormData(form).get("way") ?? "";
+  const offers = offersOf(asked());
+  return offers.find((offer) => offer.scheme === scheme) ?? (offers[0] as Offer);
+}
+
+function priced(): void {
+  if (offered.models.length > 0) element("price", HTMLElement).textContent = price(chosen(), held);
+}
+
+async function opened(): Promise<Session> {
+  const [name, offer, shown] = [model.value, chosen(), token.value.trim()];
+  if (offer.connected) return open(name, shown, await program(name, offer, shown), told);
+  return openFiles({ model: name, offer, token: shown, signer: offered.signer, insecure }, told);
+}
+
 async function ask(): Promise<void> {
-  busy(true);
   result.hidden = true;
   began = performance.now();
   pending = text.value;
   if (session) {
+    busy(true);
     session.ask(pending);
     return;
   }
   say("connecting");
-  before = { sent: 0, received: 0, rounds: 0 };
-  session = open(model.value, token.value.trim(), await program(model.value, token.value.trim()), told);
+  before = NOTHING;
+  const opening = opened(); // which reads the form before it is disabled
+  busy(true);
+  session = await opening;
 }
 
 function described(found: Model): HTMLOptionElement {
-  const offer = offerOf(found);
-  const room = offer ? `, up to ${offer.tokens} tokens` : "";
-  return new Option(`${found.name} (${found.labels.join(", ") || found.task}${room})`, found.name);
+  const most = Math.max(...offersOf(found).map((offer) => offer.tokens));
+  const labels = found.labels.join(", ") || found.task;
+  return new Option(`${found.name} (${labels}, up to ${most} tokens)`, found.name);
+}
+
+function listWays(): void {
+  const offers = offersOf(asked());
+  ways.hidden = offers.length < 2;
+  ways.replaceChildren(ways.firstElementChild as Element, ...radios(offers));
+  priced();
 }
 
 async function list(): Promise<void> {
   try {
-    const found = await models(token.value.trim());
+    offered = await models(token.value.trim());
+    const found = offered.models;
     model.replaceChildren(...found.map(described));
     button.disabled = found.length === 0;
+    if (found.length) listWays();
     say(found.length ? "" : "this server has no model that a page can ask", found.length ? "" : "problem");
   } catch (error) {
     access.hidden = false;
@@ -152,6 +188,7 @@ async function list(): Promise<void> {
 function leave(): void {
   session?.end();
   session = undefined;
+  held = false;
 }
 
 form.addEventListener("submit", (event) => {
@@ -159,11 +196,19 @@ form.addEventListener("submit", (event) => {
   ask().catch((error: unknown) => over(error instanceof Error ? error.message : String(error), false));
 });
 stopper.addEventListener("click", () => over("stopped", false));
-model.addEventListener("change", leave);
+model.addEventListener("change", () => {
+  leave();
+  listWays();
+});
+ways.addEventListener("change", () => {
+  leave();
+  priced();
+});
 token.addEventListener("change", () => {
   leave();
   void list();
 });
 window.addEventListener("pagehide", leave);
+element("insecure", HTMLElement).hidden = !insecure;
 if (crossOriginIsolated) void list();
 else over("this page needs the headers COOP and COEP, over HTTPS or from this machine", false);

@@ -1,11 +1,18 @@
-/** What the page fetches of the service: the models, and the program of one. */
+/** What the page fetches of the service: the models, and what they publish for their clients. */
+import { asked, body, sha256 } from "./http.js";
 
 export interface Offer {
   readonly scheme: string;
+  readonly plan: string;
   readonly connected: boolean;
   readonly tokens: number;
   readonly traffic_bytes: number;
   readonly seconds: number;
+  readonly public: string | null;
+  readonly keys_bytes: number;
+  readonly request_bytes: number;
+  readonly response_bytes: number;
+  readonly keygen_seconds: number;
 }
 
 export interface Model {
@@ -15,33 +22,68 @@ export interface Model {
   readonly offers: readonly Offer[];
 }
 
-export const SCHEME = "bumblebee";
+/** signer: the key by which the server signs its answers. */
+export interface Models {
+  readonly signer: string;
+  readonly models: readonly Model[];
+}
+
+export const CONNECTED = "bumblebee";
+const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
 const MOST_PROGRAM = 8 << 20;
+const MOST_LIST = 1 << 16;
+const MOST_TOKENIZER = 64 << 20;
+const MOST_TABLES = 256 << 20;
 
-async function fetched(path: string, token: string): Promise<Response> {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const response = await fetch(path, { headers, credentials: "omit" });
-  if (response.ok) return response;
-  if (response.status === 401) throw new Error("the server asks for an access token");
-  const problem: unknown = await response.json().catch(() => null);
-  const detail = (problem as { detail?: unknown } | null)?.detail;
-  throw new Error(typeof detail === "string" && detail ? detail : `the server answers ${response.status}`);
+/** Models that a page can ask. */
+export async function models(token: string): Promise<Models> {
+  const found = (await (await asked("/v1/models", token)).json()) as Models;
+  return { ...found, models: found.models.filter((model) => offersOf(model).length > 0) };
 }
 
-/** Models that a page can ask: by the protocol that needs no files. */
-export async function models(token: string): Promise<Model[]> {
-  const found = (await (await fetched("/v1/models", token)).json()) as { models: Model[] };
-  return found.models.filter((model) => offerOf(model) !== undefined);
+/** Those that a page can ask by, connected ones first. */
+export function offersOf(model: Model): Offer[] {
+  const known = model.offers.filter((offer) => SCHEMES.includes(offer.scheme));
+  return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }
 
-export function offerOf(model: Model): Offer | undefined {
-  return model.offers.find((offer) => offer.scheme === SCHEME && offer.connected);
+function published(model: string, offer: Offer, file = ""): string {
+  return `/v1/models/${encodeURIComponent(model)}/public${file}?scheme=${offer.scheme}`;
 }
 
 /** The client's steps, as public as the plan. */
-export async function program(model: string, token: string): Promise<ArrayBuffer> {
-  const path = `/v1/models/${encodeURIComponent(model)}/public/program.json?scheme=${SCHEME}`;
-  const data = await (await fetched(path, token)).arrayBuffer();
-  if (data.byteLength > MOST_PROGRAM) throw new Error("the server's program is too large");
-  return data;
+export async function program(model: string, offer: Offer, token: string): Promise<ArrayBuffer> {
+  return body(await asked(published(model, offer, "/program.json"), token), MOST_PROGRAM);
+}
+
+/** What a client of ciphertexts is made of: its description, the tokenizer, the tables. The last two are
+ * those that the offer's hash stands for. */
+export async function parts(model: string, offer: Offer, token: string): Promise<ArrayBuffer[]> {
+  const get = async (file: string, most: number): Promise<ArrayBuffer> =>
+    body(await asked(published(model, offer, file), token), most);
+  const files = await listed(await get("", MOST_LIST), offer);
+  const named = async (file: string, most: number): Promise<ArrayBuffer> => {
+    const data = await get(`/${file}`, most);
+    if ((await sha256(data)) !== files[file]) throw new Error(`${file}: not what the server offers`);
+    return data;
+  };
+  return Promise.all([
+    get("/client.json", MOST_PROGRAM),
+    named("tokenizer.json", MOST_TOKENIZER),
+    named("embedding.safetensors", MOST_TABLES),
+  ]);
+}
+
+/** The hashes in the list of a public folder (`tacita.protocol.public_folder`), after its own was checked. */
+async function listed(data: ArrayBuffer, offer: Offer): Promise<Readonly<Record<string, string>>> {
+  const found = JSON.parse(new TextDecoder().decode(data)) as {
+    format: string;
+    version: number;
+    files: Record<string, string>;
+  };
+  const files = Object.fromEntries(Object.entries(found.files).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const spelled = JSON.stringify({ files, format: found.format, version: found.version });
+  const whole = await sha256(new TextEncoder().encode(spelled));
+  if (whole !== offer.public) throw new Error("the public folder is not the one that the server offers");
+  return files;
 }

@@ -1,4 +1,5 @@
-/** What the engine tells (`crates/wasm/src/host.rs`), and what threads say to each other. "closed": the
+/** What happens, as the engine tells it (`crates/wasm/src/host.rs`) or the client of ciphertexts, and what
+ * threads of two parties say to each other. "closed": the
  * connection is, which the engine tells too if it was computing. */
 
 export interface Score {
@@ -20,12 +21,22 @@ export interface Ready {
   readonly labels: readonly string[];
 }
 
+/** rounds: times that this side waited, of a session of two parties. */
 export interface Answered {
   readonly kind: "answer";
   readonly answer: Answer;
   readonly sent: number;
   readonly received: number;
-  readonly rounds: number;
+  readonly rounds: number | null;
+}
+
+/** Of a request at the server. left: seconds, where the server says. */
+export interface Evaluated {
+  readonly kind: "evaluated";
+  readonly stage: string;
+  readonly done: number;
+  readonly total: number;
+  readonly left: number | null;
 }
 
 /** again: whether the session goes on, since nothing was sent. */
@@ -38,6 +49,8 @@ export interface Failed {
 export type Told =
   | { readonly kind: "loaded"; readonly done: number; readonly total: number }
   | { readonly kind: "node"; readonly name: string }
+  | { readonly kind: "uploaded"; readonly done: number; readonly total: number; readonly left: number }
+  | Evaluated
   | Ready
   | Answered
   | Failed

@@ -2,11 +2,18 @@
 
 export function bytes(count: number): string {
   if (count < 1000) return `${count} bytes`;
-  return count < 1e6 ? `${(count / 1e3).toFixed(0)} kB` : `${(count / 1e6).toFixed(1)} MB`;
+  if (count < 1e6) return `${(count / 1e3).toFixed(0)} kB`;
+  return count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`;
 }
 
 export function seconds(milliseconds: number): string {
   return `${(milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0)} s`;
+}
+
+/** A duration that nobody reads to the second: "40 s", "4 min". */
+export function about(milliseconds: number): string {
+  const whole = Math.ceil(milliseconds / 1000);
+  return whole < 90 ? `${whole} s` : `${Math.ceil(whole / 60)} min`;
 }
 
 export function percent(score: number): string {

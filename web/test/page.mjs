@@ -1,5 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
+// WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER breaks so many
+// uploads of keys off.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -10,6 +12,15 @@ page.on("console", (message) => {
   if (["error", "warning"].includes(message.type())) complaints.push(message.text());
 });
 page.on("pageerror", (error) => complaints.push(String(error)));
+let broken = Number(process.env.BREAK ?? 0);
+if (broken > 0) {
+  await page.route(/\/v1\/keys\/[0-9a-f]{32}\?/, async (route) => {
+    if (broken === 0 || route.request().method() !== "PUT") return route.continue();
+    broken -= 1;
+    if (broken % 2 === 0) await route.fetch(); // it came, and its answer did not
+    await route.abort();
+  });
+}
 await page.goto(url);
 
 const contents = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
@@ -19,7 +30,7 @@ async function asked(text) {
   await page.getByLabel("Text", { exact: true }).fill(text);
   await page.getByRole("button", { name: "Classify" }).click();
   const over = page.locator("#ask[aria-busy=false]");
-  await over.waitFor({ timeout: 240_000 });
+  await over.waitFor({ timeout: Number(process.env.PATIENCE ?? 240_000) });
   const shown = await page.locator("#result").isVisible();
   const status = await page.getByRole("status").textContent();
   if (!shown) return { status };
@@ -29,8 +40,14 @@ async function asked(text) {
 }
 
 const answers = [];
+let price = null;
 try {
   await page.locator("#model option").first().waitFor({ state: "attached", timeout: 30_000 });
+  if (process.env.WAY) {
+    const choice = page.locator(`input[name=way][value=${process.env.WAY}]`);
+    if (await choice.isVisible()) await choice.check();
+    price = await page.locator("#price").textContent();
+  }
   for (const text of texts) answers.push(await asked(text));
 } catch (error) {
   complaints.push(String(error));
@@ -41,5 +58,6 @@ const unnamed = await page.evaluate(() =>
     (e) => !e.labels?.length && !e.ariaLabel,
   ).map((e) => e.id),
 );
-console.log(JSON.stringify({ answers, complaints, unnamed }));
+await page.goto("about:blank"); // leaving drops the keys
+console.log(JSON.stringify({ answers, price, complaints, unnamed }));
 await browser.close();

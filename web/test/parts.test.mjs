@@ -6,9 +6,10 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words] = await Promise.all(
-  ["ring", "session", "words"].map(part),
-);
+const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload"];
+const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }] =
+  await Promise.all(names.map(part));
+const { Chunker, makeCount, counted: taken } = chunks;
 
 const counted = (from, length) => Uint8Array.from({ length }, (_, i) => (from + i) % 251);
 
@@ -64,4 +65,71 @@ test("numbers and steps in words", () => {
   assert.deepEqual([1234, 12_345].map(words.seconds), ["1.2 s", "12 s"]);
   assert.equal(words.step("layer0.feed_forward"), "layer 1: feed forward");
   assert.equal(words.percent(0.9876), "98.8 %");
+});
+
+test("keys are cut into pieces, the last of which brings the hash of all", () => {
+  const found = [];
+  const count = makeCount();
+  const chunker = new Chunker(
+    count,
+    (chunk) => {
+      found.push(chunk);
+      taken(count);
+    },
+    10,
+  );
+  for (const length of [3, 17, 0, 20]) chunker.push(counted(0, length));
+  chunker.finish("hash");
+  assert.deepEqual(found.map(({ begin, bytes, whole }) => [begin, bytes.length, whole]), [
+    [0, 10, null],
+    [10, 10, null],
+    [20, 10, null],
+    [30, 10, "hash"],
+  ]);
+});
+
+/** A server that answers by this list, one each call; `calls` are those that came. */
+function played(answers) {
+  const calls = [];
+  globalThis.fetch = async (path, { method = "GET", headers = {} }) => {
+    calls.push([method, headers["Content-Range"] ?? path]);
+    const answer = answers.shift();
+    if (answer instanceof Error) throw answer;
+    const [status, body] = answer;
+    return new Response(JSON.stringify(body), { status });
+  };
+  return calls;
+}
+
+const upload = { model: "m", scheme: "thor", plan: "p", token: "", id: "i", total: 9 };
+const piece = { kind: "chunk", begin: 4, bytes: new Uint8Array(5), whole: "hash" };
+const sent = (answers) => {
+  const calls = played(answers);
+  const done = send({ ...upload, signal: new AbortController().signal }, piece, [0, 0]);
+  return done.then(() => calls);
+};
+const stands = (received, complete = false) => [200, { received, complete }];
+
+test("a piece that got lost is sent again, one that came is not", async () => {
+  const put = ["PUT", "bytes 4-8/9"];
+  const get = ["GET", "/v1/keys/i"];
+  const gone = new TypeError("connection");
+  assert.deepEqual(await sent([[201, {}]]), [put]);
+  assert.deepEqual(await sent([gone, stands(4), [201, {}]]), [put, get, put]);
+  assert.deepEqual(await sent([gone, stands(9, true)]), [put, get]);
+  assert.deepEqual(await sent([[503, {}], gone, [429, {}], stands(9, true)]), [put, get, put, get]);
+});
+
+test("an upload is given up where the server refuses, stays away, or stands elsewhere", async () => {
+  const gone = new TypeError("connection");
+  await assert.rejects(sent([[403, { detail: "at most 1" }]]), /at most 1/);
+  await assert.rejects(sent([gone, gone, gone, gone, gone]), /cannot be reached/);
+  await assert.rejects(sent([[409, {}], stands(0)]), /lost a part/);
+});
+
+test("a price is told by way, and another once the keys are there", () => {
+  const offer = { scheme: "thor", seconds: 12, keys_bytes: 2.1e9, request_bytes: 15e6, keygen_seconds: 12 };
+  assert.match(ways.price(offer, false), /2\.10 GB of keys .*14 min at 20 Mbit\/s, 3 min at 100 Mbit\/s/);
+  assert.match(ways.price(offer, true), /sends 15\.0 MB and takes the server about 12 s\. Your keys are/);
+  assert.match(ways.price({ connected: true, seconds: 3, traffic_bytes: 4e7 }, false), /40\.0 MB each text/);
 });

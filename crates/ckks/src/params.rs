@@ -208,6 +208,22 @@ impl CkksParameters {
     pub fn user_level(&self, native: usize) -> i64 {
         native as i64 - self.chain.bottom as i64
     }
+    /// The native level of a user level.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`], naming the operation, for one above the top.
+    pub fn native_level(&self, op: &'static str, level: usize) -> Result<usize, CkksError> {
+        let native = level.checked_add(self.bottom_level());
+        native
+            .filter(|&native| native <= self.top_level())
+            .ok_or_else(|| CkksError::Shape {
+                op,
+                detail: format!(
+                    "level {level} is above the top level {}; hint: levels are 0 to that",
+                    self.user_level(self.top_level())
+                ),
+            })
+    }
     /// Canonical scale at a native level up to [`Self::top_level`].
     pub fn scale(&self, native: usize) -> f64 {
         self.scales[native]

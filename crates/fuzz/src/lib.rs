@@ -10,6 +10,7 @@ mod files;
 mod frames;
 mod hostile;
 mod lattice;
+mod programs;
 mod protocols;
 mod seal;
 pub mod seeds;
@@ -40,7 +41,7 @@ impl Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     files::PARAMETERS,
     files::KEYS,
     files::COEFFICIENT_KEYS,
@@ -58,6 +59,7 @@ pub const TARGETS: [Target; 17] = [
     transfers::TRANSFERS,
     protocols::COMPARISONS,
     protocols::FUNCTIONS,
+    programs::PROGRAM,
 ];
 
 /// The target of this name. Panics for a name that is none.

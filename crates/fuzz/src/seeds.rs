@@ -34,6 +34,7 @@ pub fn seeds(name: &str) -> Vec<Vec<u8>> {
         "stream" => vec![stream()],
         "base_points" => vec![GENERATOR.to_vec(), vec![0; 32], vec![0xff; 32]],
         "ot_setup" => (0..3).map(|kind| filled(kind, 5000)).collect(),
+        "page_program" => vec![include_bytes!("../corpus/page_program/honest-0").to_vec()],
         "transfers" => (0..40).map(|kind| filled(kind, 300)).collect(),
         _ => (0..28).map(|first| filled(first, 400)).collect(),
     }

@@ -1,13 +1,13 @@
 //! Evaluation keys on the server's side.
 use crate::error;
-use crate::parameters::{hex, native_level, Parameters};
+use crate::parameters::{hex, Parameters};
 use crate::small_keys::SmallKeys;
 use pyo3::prelude::*;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
-use tacita_ckks::{keys, CkksParameters, KeyKind};
+use tacita_ckks::{keys, CkksParameters};
 use tacita_wire::Owner;
 
 /// Evaluation keys of one client, checked against the parameters.
@@ -95,24 +95,10 @@ pub fn specs(
     rotations: &[(i64, usize)],
     coefficients: Option<usize>,
 ) -> PyResult<Vec<KeySpec>> {
-    let mut all = tacita_ckks::bootstrap::required_keys(params);
-    for &(steps, level) in rotations {
-        let kind = KeyKind::Galois(keys::galois_of_rotation(params, steps));
-        let limbs = native_level("rotation keys", params, level)? + 1;
-        add(&mut all, KeySpec { kind, limbs });
-    }
+    let mut all = keys::of_plan(params, rotations).map_err(error::ckks)?;
     if coefficients.is_some() {
         let needed = tacita_coefficients::required_keys(params);
-        needed.into_iter().for_each(|spec| add(&mut all, spec));
+        needed.into_iter().for_each(|spec| keys::add(&mut all, spec));
     }
     Ok(all)
-}
-
-/// A key of each kind, as high as any needs it.
-fn add(all: &mut Vec<KeySpec>, spec: KeySpec) {
-    match all.iter_mut().find(|s| s.kind == spec.kind) {
-        Some(s) => s.limbs = s.limbs.max(spec.limbs),
-        None if spec.kind != KeyKind::Galois(1) => all.push(spec),
-        None => {}
-    }
 }

@@ -108,14 +108,8 @@ impl Parameters {
 }
 
 /// The native level of a user level. Raises TacitaError, naming the operation, for one above the top.
-pub fn native_level(op: &str, params: &CkksParameters, level: usize) -> PyResult<usize> {
-    let native = level.checked_add(params.bottom_level());
-    native.filter(|&l| l <= params.top_level()).ok_or_else(|| {
-        let top = params.user_level(params.top_level());
-        error::TacitaError::new_err(format!(
-            "{op}: level {level} is above the top level {top}; hint: levels are 0 to {top}"
-        ))
-    })
+pub fn native_level(op: &'static str, params: &CkksParameters, level: usize) -> PyResult<usize> {
+    params.native_level(op, level).map_err(error::ckks)
 }
 
 /// Lower-case hexadecimal.

@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
-/// Bytes of a large page, which every region starts on.
+/// Bytes of a large page, which every region starts on, where there are such pages.
 pub const PAGE: usize = 1 << 21;
 
 /// Bytes that begin on a large page.
@@ -128,8 +128,11 @@ mod system {
     use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
     use std::ptr::NonNull;
 
+    /// WebAssembly has no large pages, and an allocator that leaves a hole beside every block on one.
+    const BEGIN: usize = if cfg!(target_family = "wasm") { 64 } else { PAGE };
+
     fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, PAGE).expect("a region is smaller than the address space")
+        Layout::from_size_align(len, BEGIN).expect("a region is smaller than the address space")
     }
 
     pub fn map(len: usize) -> NonNull<u8> {

@@ -1,5 +1,5 @@
 //! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.client.answer`).
-use crate::program::{Format, Program};
+use crate::program::{Format, Reading};
 use serde::Serialize;
 use tacita_mpc::Ring;
 
@@ -30,19 +30,22 @@ pub fn opened(values: &[u64], format: Format) -> Vec<f64> {
     values.iter().map(|&v| ring.signed(v) as f64 * unit).collect()
 }
 
-/// Reads the numbers as the program says. A model that answers for every token, or with a vector, gives its
-/// numbers alone.
-pub fn told(program: &Program, values: &[f64]) -> Answer {
-    let reading = &program.reading;
+/// Reads the numbers as the plan says. sound: whether they passed the checks that they came with. A model
+/// that answers for every token, or with a vector, gives its numbers alone.
+pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
     let logits: Vec<f64> = values.iter().map(|&v| rounded(v, reading.decimals)).collect();
     let largest = values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-    let warnings = (largest > reading.bound).then(|| {
-        format!(
-            "outside the calibrated intervals: an answer of magnitude {largest:.1}, calibrated up to {:.1}; \
-            do not trust the answer",
-            reading.bound
-        )
-    });
+    let doubt = match sound {
+        false => Some("the response fails its own checks".to_owned()),
+        true => (largest > reading.bound).then(|| {
+            format!(
+                "an answer of magnitude {largest:.1}, calibrated up to {:.1}",
+                reading.bound
+            )
+        }),
+    };
+    let warnings =
+        doubt.map(|doubt| format!("outside the calibrated intervals: {doubt}; do not trust the answer"));
     let known = reading.task == "text" && reading.labels.len() == logits.len();
     let scores = match reading.problem.as_str() {
         "single_label" if known => softmax(&logits),

@@ -22,9 +22,19 @@ pub enum ClientError {
     /// The other side is not a server of this release.
     #[error("{0}")]
     Peer(String),
+    /// The engine, or what its bytes go to.
+    #[error("{0}")]
+    Engine(String),
     /// The channel or a protocol.
     #[error(transparent)]
     Protocol(#[from] MpcError),
+}
+
+impl ClientError {
+    /// What an engine's crate says.
+    pub(crate) fn engine(error: impl std::fmt::Display) -> Self {
+        Self::Engine(error.to_string())
+    }
 }
 
 /// Result of a step.

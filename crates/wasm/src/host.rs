@@ -1,8 +1,11 @@
 //! The page's side of WebAssembly: bytes by two functions that block, randomness, and texts both ways. One
-//! session at a time, in one thread.
+//! session or client at a time, in one thread. Here is the session of two parties; [`files`] has the client
+//! of ciphertexts.
 //!
 //! Texts and programs come in through [`tacita_room`]: the page writes into what it returns. Answers and
 //! events go out through `event`. The page's functions may not call back.
+mod files;
+
 use crate::framed::Transport;
 use crate::program::Program;
 use crate::session::{Event, Session};
@@ -44,6 +47,20 @@ enum Told<'a> {
         sent: u64,
         received: u64,
         rounds: u64,
+    },
+    Open {
+        tokens: usize,
+        security: u32,
+        keys: u64,
+    },
+    Key {
+        id: &'a str,
+    },
+    Made {
+        sha256: &'a str,
+    },
+    Read {
+        answer: &'a Answer,
     },
     Failed {
         message: String,

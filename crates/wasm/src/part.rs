@@ -1,5 +1,6 @@
 //! The public part: what a server publishes of its model (`tacita.protocol.public_part`).
 use crate::error::{damaged, Result};
+use crate::front::Tables;
 use crate::program::{FrontConfig, Program};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -22,12 +23,31 @@ pub struct PublicPart {
 
 /// Where a table lies in the part.
 #[derive(Clone, Debug)]
-struct Table {
-    at: usize,
-    rows: usize,
-    columns: usize,
+pub(crate) struct Table {
+    pub at: usize,
+    pub rows: usize,
+    pub columns: usize,
     /// Bytes an element: 2, 4 or 8.
-    size: usize,
+    pub size: usize,
+}
+
+impl Table {
+    /// A row of the table, which lies in `data`.
+    pub fn row(&self, data: &[u8], row: usize) -> Option<Vec<f64>> {
+        let from = self.at + row * self.columns * self.size;
+        let bytes = data.get(from..from + self.columns * self.size);
+        bytes
+            .filter(|_| row < self.rows)
+            .map(|bytes| bytes.chunks_exact(self.size).map(float).collect())
+    }
+}
+
+/// Whether all numbers of a table, which lies in `data`, are.
+pub(crate) fn finite(data: &[u8], table: &Table) -> bool {
+    let bytes = &data[table.at..table.at + table.rows * table.columns * table.size];
+    bytes
+        .chunks_exact(table.size)
+        .all(|element| float(element).is_finite())
 }
 
 /// The hash by which parts and plans are known.
@@ -99,18 +119,16 @@ impl PublicPart {
             Err(_) => damaged(WHAT, "a tokenizer that is not text"),
         }
     }
+}
 
-    /// A row of a table; `None` where there is no such table or row.
-    pub fn row(&self, table: &str, row: usize) -> Option<Vec<f64>> {
-        let table = self.tables.get(table).filter(|table| row < table.rows)?;
-        let from = table.at + row * table.columns * table.size;
-        let bytes = &self.data[from..from + table.columns * table.size];
-        Some(bytes.chunks_exact(table.size).map(float).collect())
+impl Tables for PublicPart {
+    fn row(&self, table: &str, row: usize) -> Option<Vec<f64>> {
+        self.tables.get(table)?.row(&self.data, row)
     }
 }
 
 /// Names and shapes of the tables, in alphabetical order (`tacita.front.front.table_shapes`).
-fn shapes(front: &FrontConfig, hidden: usize) -> BTreeMap<String, (usize, usize)> {
+pub(crate) fn shapes(front: &FrontConfig, hidden: usize) -> BTreeMap<String, (usize, usize)> {
     let size = if front.embedding_size > 0 {
         front.embedding_size
     } else {
@@ -168,22 +186,17 @@ impl<'a> Reader<'a> {
         let (true, Some(bytes)) = (matches!(size, 2 | 4 | 8), bytes) else {
             return damaged(WHAT, "a table of another size");
         };
-        let finite = self
-            .take(bytes)?
-            .chunks_exact(size)
-            .all(|element| float(element).is_finite());
-        if !finite {
+        self.take(bytes)?;
+        let table = Table {
+            at,
+            rows,
+            columns,
+            size,
+        };
+        if !finite(self.data, &table) {
             return damaged(WHAT, "a table that holds NaN or infinity");
         }
-        Ok((
-            name,
-            Table {
-                at,
-                rows,
-                columns,
-                size,
-            },
-        ))
+        Ok((name, table))
     }
 }
 

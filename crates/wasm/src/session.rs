@@ -99,7 +99,8 @@ impl Session {
             real
         };
         let numbers = opened(&sums, self.program.answered);
-        Ok(told(&self.program, &numbers[..numbers.len().min(rows * columns)]))
+        let shown = &numbers[..numbers.len().min(rows * columns)];
+        Ok(told(&self.program.reading, shown, true))
     }
 
     /// Says goodbye.

@@ -9,39 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.plans.head import Head
+from tacita.plans.quiet import above
 from tacita.tasks.embedding import LEAST_LENGTH, finished, length
+
+LARGEST = 1e280  # that is shown; dividing it by a step stays finite
 
 
 def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
-    """values: finite, (outputs,), as decrypted -> the answer, by the plan's `decimals` or, normalised, its
-    `step`, which is finer: no reader counts the decimals of a vector that is divided by its length.
+    """values: finite, (outputs,), as decrypted -> the answer, in multiples of `rounding_step`.
 
     Decryption leaves noise that depends on the key, and rounding covers it, so a step must stay as large
-    beside the noise as the plan made it. Normalising v to v / |v| divides the noise by |v| as well, up to the
-    part along v, which is no larger than an entry's. So the step is divided by |v|, rounded up to 1, 2 or 5
-    times a power of ten: of a vector of length 20 a step of 0.01 becomes 0.0005, of one of length 0.5 it
-    becomes 0.02. No digit that is shown is finer than the decrypted vector's were.
+    beside the noise as the plan made it: its `logit_step` or, normalised, its `step`. Normalising v to
+    v / |v| divides the noise by |v| as well, up to the part along v, which is no larger than an entry's. So
+    the step is divided by |v|, rounded up to 1, 2 or 5 times a power of ten: of a vector of length 20 a step
+    of 0.01 becomes 0.0005, of one of length 0.5 it becomes 0.02. No digit that is shown is finer than the
+    decrypted vector's were.
     """
-    if not plan.normalise:
-        return tuple(round(float(v), plan.decimals) + 0.0 for v in values)
     step = rounding_step(plan, values)
     places = max(0, -math.floor(math.log10(step)))
-    steps = np.round(finished(values, normalise=True) / step)
+    numbers = np.clip(finished(values, plan.normalise), -LARGEST, LARGEST)
+    steps = np.round(numbers / step)
     return tuple(round(float(v) * step, places) + 0.0 for v in steps)
 
 
 def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
     """That of `rounded`."""
-    return _above(plan.step / _size(values)) if plan.normalise else 10.0**-plan.decimals
+    return above(plan.step / _size(values)) if plan.normalise else plan.logit_step
 
 
 def _size(values: NDArray[np.float64]) -> float:
     """The length; of an overflown vector, whose answer is not trusted anyway, that of the largest."""
     return min(max(length(values), LEAST_LENGTH), 1.0 / LEAST_LENGTH)
-
-
-def _above(size: float) -> float:
-    """The least of 1, 2 and 5 times a power of ten that is no smaller."""
-    power = math.floor(math.log10(size))
-    steps = (float(f"{digit}e{power}") for digit in (1, 2, 5, 10))
-    return next(step for step in steps if step >= size * (1.0 - 1e-12))

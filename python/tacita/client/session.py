@@ -50,10 +50,19 @@ class Client:
         """Writes secret.key and evaluation.keys, replacing those of the folder."""
         keystore.generate(self.plan, self.work, allow_insecure=self.allow_insecure, progress=progress)
 
-    def encrypt(self, text: Text | None = None, *, hidden_states: Array | None = None) -> Path:
+    def encrypt(
+        self, text: Text | None = None, *, hidden_states: Array | None = None, after: str = ""
+    ) -> Path:
         """Writes request.ct from a text, or from hidden states (tokens, hidden) after the embedding
-        LayerNorm."""
-        return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)])
+        LayerNorm.
+
+        Of a plan that keeps rows (`Plan.kept`) the request holds the last row alone, and the server must
+        have those before it. after: sha256 of the request before it in this text, empty for the first.
+        Raises InputError for one under another plan.
+        """
+        if after and not self.plan.kept:
+            raise InputError("encrypt: a request that follows another", hint="the plan asks whole texts")
+        return self._encrypt([embedded(self.plan, self.public.front, text, hidden_states)], after)
 
     def encrypt_batch(self, texts: Sequence[Text] = (), *, hidden_states: Sequence[Array] = ()) -> Path:
         """Writes request.ct from 1 to plan.batch texts, or as many hidden states; raises InputError for more
@@ -98,7 +107,7 @@ class Client:
         answer = judge(self.plan, one.values, sound=one.sound(), real=real)
         return understood(self.plan, answer, front, text)
 
-    def _encrypt(self, samples: Sequence[tuple[Array, Array]]) -> Path:
+    def _encrypt(self, samples: Sequence[tuple[Array, Array]], after: str = "") -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""
         require_disk(self.work.path, file_bytes(self.plan)["request"], "the request")
         slots = self.plan.layout.request.pack(samples)
@@ -106,7 +115,7 @@ class Client:
         levels = {tensor.name: tensor.level for tensor in self.plan.request}
         tensors = {name: _encrypt(secret, vectors, levels[name]) for name, vectors in slots.items()}
         with engine.translated(InputError, "encrypt"):
-            envelope.write_stream(self.work.request, "request", self.plan, secret.key_id, tensors)
+            envelope.write_stream(self.work.request, "request", self.plan, secret.key_id, tensors, after)
         return self.work.request
 
 

@@ -5,7 +5,7 @@ client decrypts the logits and chooses.
     response:  the logits of the next token, or which token is the likeliest and nothing else
 
 Nothing is kept between two tokens, so each costs what the first does, and one request shape serves for any
-length. Rows of earlier tokens could be kept as ciphertexts; docs/decisions/0036 says what that would save.
+length. With a cache the server keeps rows of earlier tokens: `cached`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tacita.api import classify_locally
 from tacita.checkpoint import Checkpoint
 from tacita.front.embed import embedded
+from tacita.generation.cached import Ask, cached_in_the_clear, cached_privately
 from tacita.generation.choice import Choice
 from tacita.generation.request import Request
 from tacita.plans.plan import Plan
@@ -33,7 +34,6 @@ from tacita.schemes.registry import scheme_of
 from tacita.tasks.answer import Answer
 
 Array = NDArray[np.float64]
-Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,14 @@ class Encrypted:
 
 @contextmanager
 def asking(plan: Plan, model: Checkpoint, asked: Request, shown: Shown) -> Iterator[Ask]:
-    """One text after another on the plan's circuit, of ckks in a temporary folder. Raises ResourceError."""
+    """One text after another on the plan's circuit, of ckks in a temporary folder. With a cache each begins
+    with the one before it. Raises ResourceError."""
     if asked.backend in CLEAR:
-        yield partial(_in_the_clear, plan, model, asked.backend)
+        yield (
+            cached_in_the_clear(plan, model, asked.backend)
+            if plan.kept
+            else partial(_in_the_clear, plan, model, asked.backend)
+        )
         return
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         place = Place(Path(folder), allow_insecure=asked.allow_insecure, bar=shown.bar)
@@ -96,6 +101,8 @@ def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
     server = scheme.server(plan, model, files, **options)
     with place.bar("keygen") as report:
         client.keygen(report)
+    if plan.kept:
+        return cached_privately(client, server, place)
 
     def ask(rows: Array) -> Answer:
         client.encrypt(hidden_states=rows)

@@ -53,6 +53,7 @@ def generate(
     allow_insecure: bool = False,
     reveal: str | None = None,
     gap: float = GAP,
+    cache: bool = False,
 ) -> Iterator[Token]:
     """What a decoder says behind a prompt, token by token.
 
@@ -63,7 +64,9 @@ def generate(
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
     shares (`Wish.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then learns
-    the likeliest token and no logits, and logits nearer than `gap` are not told apart. model: a folder, the
+    the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of scheme
+    "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
+    (docs/decisions/0038). model: a folder, the
     name of a shipped model, a checkpoint, or a client of a server that has it; then temperatures go up to 8,
     there is no seed, and the server has decided on the rest.
 
@@ -73,7 +76,7 @@ def generate(
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
     asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin, scheme, preset, allow_insecure)
-    asked = replace(asked, reveal=reveal, gap=gap)
+    asked = replace(asked, reveal=reveal, gap=gap, cache=cache)
     if isinstance(model, TwoPartyClient):
         return connected(model, prompt, asked)
     return started(model, prompt, asked)
@@ -86,13 +89,13 @@ def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) ->
     begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []
     ids, spell = _prompt(loaded, prompt, asked, len(begin)), speller(loaded)
     if asked.on_ciphertexts:
-        return _encrypted(_planned(loaded, asked, shown), loaded, ids, asked, shown)
+        return _encrypted(_planned(loaded, asked, shown, len(ids)), loaded, ids, asked, shown)
     source = _source(loaded, asked, begin, len(ids))
     return generated(source, ids, spell, ends_of(loaded.config, asked))
 
 
-def _planned(model: Checkpoint, asked: Request, shown: Shown) -> Plan:
-    """For ciphertexts."""
+def _planned(model: Checkpoint, asked: Request, shown: Shown, count: int) -> Plan:
+    """For ciphertexts, and a prompt of so many tokens."""
     wish = Wish(
         scheme=asked.scheme,
         tokens=asked.tokens,
@@ -101,12 +104,14 @@ def _planned(model: Checkpoint, asked: Request, shown: Shown) -> Plan:
         prices=asked.prices,
         reveal=asked.reveal or LOGITS,
         gap=asked.gap,
+        cache=asked.cache,
     )
     for ring in wish.rings if asked.backend == "ckks" else ():
         require_secure(ring, allow_insecure=asked.allow_insecure)
     plan = choose_plan(model, wish, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
-    shown.cost(cost_of(plan, asked.max_tokens))
+    read = count - 1 if asked.cache else 0  # rows that are asked one by one before the first token
+    shown.cost(cost_of(plan, read + asked.max_tokens))
     return plan
 
 

@@ -12,7 +12,7 @@ from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
 from tacita.generation.source import Ends
 from tacita.placement.cost import Prices
-from tacita.planning.wish import GAP, TOKEN
+from tacita.planning.wish import CACHING, GAP, TOKEN
 from tacita.plans.scheme import BUMBLEBEE
 
 BACKENDS = ("plain", "sim", "ckks")
@@ -25,7 +25,7 @@ class Request:
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `Wish`. reveal, gap: what the client of ciphertexts gets, see `Wish`; None for
-    logits."""
+    logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see `Wish`."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ class Request:
     prices: Prices | None = field(default=None, hash=False)
     reveal: str | None = None
     gap: float = GAP
+    cache: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):
@@ -58,6 +59,10 @@ class Request:
             )
         if self.begin and self.on_ciphertexts:
             raise InputError("generate: a beginning on ciphertexts", hint="begin the prompt with it")
+        if self.cache and self.scheme != CACHING:
+            named = f"scheme {self.scheme}" if self.on_ciphertexts else "no ciphertexts"
+            hint = f"--scheme {CACHING}; floats and two parties keep rows anyway"
+            raise InputError(f"generate: a cache with {named}", hint=hint)
         self._require_revealed()
 
     def _require_revealed(self) -> None:

@@ -126,11 +126,22 @@ class Probe:
     reference: str
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A tensor that a server keeps from one request of a text to the next, so many ciphertexts. before: its
+    name as it comes, beside the request. after: as it is left, beside the response, for the next request."""
+
+    before: str
+    after: str
+    count: int
+
+
 @dataclass(frozen=True, eq=False)
 class Circuit:
     """stages in order; request and response: where the client's and the server's numbers go; probes by stage.
 
-    fixed: tensors of the request that pass through every stage as they came, never refreshed.
+    fixed: tensors that come in and pass on as they came, never refreshed: of the request, and what is kept.
+    kept: what a server keeps, none for a text that is asked whole.
     """
 
     stages: tuple[Stage, ...]
@@ -138,6 +149,18 @@ class Circuit:
     response: Response
     fixed: frozenset[str]
     probes: Mapping[str, Probe] = field(default_factory=dict)
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """Ciphertexts of every tensor that comes in: the request's, and what was kept."""
+        return {**self.request.counts, **{kept.before: kept.count for kept in self.kept}}
+
+    @property
+    def unplaced(self) -> frozenset[str]:
+        """Tensors that the placement never lowers nor refreshes: those that are fixed, and what is left for
+        the next request, which no stage reads and so is at any level where it was made."""
+        return self.fixed | {kept.after for kept in self.kept}
 
 
 class Parts(Protocol[F]):
@@ -236,9 +259,12 @@ def refuse_node(packing: str, name: str, what: str) -> PlanError:
     return PlanError(f"packing {packing}: {name} has {what}", hint="use another scheme for this model")
 
 
-def stages_of(operations: Sequence[Operation], fixed: frozenset[str]) -> list[Stage]:
-    """Stages that hand on what later ones read, and the request's masks to all but the last."""
-    needed, stages = frozenset[str](), list[Stage]()
+def stages_of(
+    operations: Sequence[Operation], fixed: frozenset[str], left: frozenset[str] = frozenset()
+) -> list[Stage]:
+    """Stages that hand on what later ones read, the request's masks to all but the last, and what is left
+    behind to the end."""
+    needed, stages = left, list[Stage]()
     for operation in reversed(operations):
         stages.append(_stage(operation, needed | fixed if stages else needed))
         needed |= set(operation.reads)

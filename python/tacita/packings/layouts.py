@@ -30,12 +30,13 @@ from tacita.packings.response import Response
 from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
+from tacita.packings.rows.steps.request import StepRequest
 
 Estimates = Literal["none", "linear", "quadratic"]  # of rows (`approx.row_estimate`)
 NONE: Estimates = "none"
 LINEAR: Estimates = "linear"
 QUADRATIC: Estimates = "quadratic"
-AnyRequest = RowsRequest | CoefficientRequest | DiagonalRequest | BatchRequest
+AnyRequest = RowsRequest | StepRequest | CoefficientRequest | DiagonalRequest | BatchRequest
 AnyResponse = RowsResponse | CoefficientResponse | DiagonalResponse | BatchResponse
 
 
@@ -67,7 +68,7 @@ class Rules:
     rotations: ways to rotate in attention. lanes: to choose from, the most first. row_estimates: what
     attention may take from the scores of each row. two_phases: whether it may find softmax in
     two (`approx.exponentials.softmax`). refreshes: whether a function may be computed by a bootstrap
-    (`approx.fourier`).
+    (`approx.fourier`). steps: whether a text may be asked row by row (`rows.steps`).
     check(slots, tokens, lanes) raises ShapeError;
     texts(slots, tokens, lanes) is the size of a request.
     """
@@ -77,6 +78,7 @@ class Rules:
     row_estimates: Estimates
     two_phases: bool
     refreshes: bool
+    steps: bool
     check: Callable[[int, int, int], object]
     texts: Callable[[int, int, int], int]
 
@@ -92,6 +94,7 @@ RULES: Mapping[str, Rules] = {
         row_estimates=LINEAR,
         two_phases=False,
         refreshes=True,
+        steps=True,
         check=lambda slots, tokens, lanes: RowsShape(slots, tokens),
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -101,6 +104,7 @@ RULES: Mapping[str, Rules] = {
         row_estimates=LINEAR,
         two_phases=False,
         refreshes=True,
+        steps=False,
         check=lambda slots, tokens, lanes: Turn(RowsShape(slots, tokens)),
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -110,6 +114,7 @@ RULES: Mapping[str, Rules] = {
         row_estimates=LINEAR,
         two_phases=True,
         refreshes=True,
+        steps=False,
         check=lambda slots, tokens, lanes: MultiDiagonal(slots, 1, tokens, 1),  # heads are not known here
         texts=lambda slots, tokens, lanes: 1,
     ),
@@ -119,6 +124,7 @@ RULES: Mapping[str, Rules] = {
         row_estimates=QUADRATIC,
         two_phases=False,
         refreshes=False,
+        steps=False,
         check=BatchShape,
         texts=lambda slots, tokens, lanes: slots // (tokens * lanes),
     ),

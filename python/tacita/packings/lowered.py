@@ -14,6 +14,7 @@ from tacita.models.registry import Config, forward, nodes
 from tacita.packings.base import Circuit
 from tacita.packings.lowering import lower
 from tacita.packings.registry import parts_of
+from tacita.packings.rows.steps.parts import StepParts
 from tacita.packings.shape import Shape
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, approximated
 from tacita.packings.widened import widened
@@ -51,8 +52,9 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
     check_softmax(specs, shape)
     check_refreshes(specs, shape)
     check_choice(specs, shape)
-    graph = widened(graph_of(model.config, shape.tokens), model.config.hidden)
-    return lower(graph, parts_of(graph, Weights(model.tensors), specs, shape), specs)
+    graph = widened(graph_of(model.config, 1 if shape.step else shape.tokens), model.config.hidden)
+    parts = parts_of(graph, Weights(model.tensors), specs, shape)
+    return lower(graph, parts, specs, parts.kept if isinstance(parts, StepParts) else ())
 
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:

@@ -32,6 +32,7 @@ from tacita.packings.base import (
     Circuit,
     F,
     Held,
+    Kept,
     Operation,
     Parts,
     Readers,
@@ -55,17 +56,16 @@ class Mapped(Generic[F]):
 Value = Held[F] | Block[F] | Mapped[F]
 
 
-def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs) -> Circuit:
-    """The circuit of a graph. Raises PlanError for a step that the packing lacks, ShapeError for sizes it
-    does not admit."""
+def lower(graph: Graph, parts: Parts[F], specs: CircuitSpecs, kept: tuple[Kept, ...] = ()) -> Circuit:
+    """The circuit of a graph. kept: see `Circuit`. Raises PlanError for a step that the packing lacks,
+    ShapeError for sizes it does not admit."""
     lowering = _Lowering(graph, parts, specs)
     for step in graph.steps:
         lowering.enter(step)
-    stages = stages_of(lowering.operations, parts.fixed)
+    stages = stages_of(lowering.operations, parts.fixed, frozenset(one.after for one in kept))
     request = parts.request()
-    return Circuit(
-        tuple(stages), request, parts.response(), parts.fixed & set(request.counts), parts.probes()
-    )
+    fixed = parts.fixed & set(request.counts) | {one.before for one in kept}
+    return Circuit(tuple(stages), request, parts.response(), fixed, parts.probes(), kept)
 
 
 class _Lowering(Generic[F]):

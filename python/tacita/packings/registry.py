@@ -15,6 +15,7 @@ from tacita.packings.columns.parts import ColumnParts
 from tacita.packings.multidiagonal.parts import DiagonalParts
 from tacita.packings.rows.layout import RowsShape
 from tacita.packings.rows.parts import RowParts
+from tacita.packings.rows.steps.parts import StepParts
 from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs
 
@@ -28,7 +29,8 @@ def parts_of(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) 
 
 
 def _rows(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:
-    return RowParts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
+    parts = StepParts if shape.step else RowParts
+    return parts(graph, weights, specs, RowsShape(shape.slots, shape.tokens))
 
 
 def _coefficients(graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> Parts[Any]:

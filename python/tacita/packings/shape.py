@@ -13,8 +13,9 @@ from tacita.packings.layouts import RULES, Rules
 class Shape:
     """slots of a ciphertext, tokens of a text, lanes: features side by side in a ciphertext, 1 for rows.
 
-    rotations: a way to rotate in attention, of those that the packing has. Raises ShapeError for sizes that
-    the packing does not admit, PlanError for a packing or rotations that there are not.
+    rotations: a way to rotate in attention, of those that the packing has. step: of one new row behind rows
+    that the server kept (`rows.steps`), in place of the whole text. Raises ShapeError for sizes that
+    the packing does not admit, PlanError for a packing, rotations or steps that there are not.
     """
 
     packing: str
@@ -22,11 +23,15 @@ class Shape:
     slots: int
     tokens: int
     lanes: int = 1
+    step: bool = False
 
     def __post_init__(self) -> None:
         if self.rotations not in self.rules.rotations:
             hint = f"it has {', '.join(self.rules.rotations)}"
             raise PlanError(f"packing {self.packing} with rotations {self.rotations!r}", hint=hint)
+        if self.step and not self.rules.steps:
+            able = ", ".join(name for name, rules in RULES.items() if rules.steps)
+            raise PlanError(f"packing {self.packing} keeps no rows of earlier tokens", hint=f"{able} does")
         self.rules.check(self.slots, self.tokens, self.lanes)
 
     @property

@@ -28,11 +28,10 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
 def rehearse(
     be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
 ) -> Live:
-    """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the request's
-    tensors."""
+    """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the tensors that
+    come in."""
     live: Live = {
-        n: tuple(be.input(levels[n]) for _ in range(count))
-        for n, count in dict(circuit.request.counts).items()
+        n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.inputs).items()
     }
     return executor.run(stages, circuit.stages, be, live)
 
@@ -45,9 +44,11 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     _same("the layout of the response", plan.layout.response, circuit.response)
     _same("ciphertexts of the request", {t.name: t.count for t in plan.request}, dict(circuit.request.counts))
     _same("ciphertexts of the response", [t.count for t in plan.response], [circuit.response.count])
+    kept = {one.before: one.count for one in circuit.kept}
+    _same("ciphertexts that are kept", {t.name: t.count for t in plan.kept}, kept)
     be = simulated(plan.parameters)
     try:
-        out = rehearse(be, circuit, plan.stages, {t.name: t.level for t in plan.request})
+        out = rehearse(be, circuit, plan.stages, {t.name: t.level for t in (*plan.request, *plan.kept)})
     except (LevelError, ShapeError, LookupError, ValueError) as error:
         raise PlanError(f"the plan's circuit cannot run ({error!s:.200})", hint=REMAKE) from error
     for stage in plan.stages:
@@ -57,6 +58,9 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
     _same("tokens of coefficient keys", plan.coefficients, plan.tokens if used else None)
     if any(be.level(ct) < tensor.level for tensor in plan.response for ct in out[tensor.name]):
         raise PlanError("the plan's response is above the level that its circuit reaches", hint=REMAKE)
+    left = zip(circuit.kept, plan.kept, strict=True)
+    if any(be.level(ct) < tensor.level for one, tensor in left for ct in out[one.after]):
+        raise PlanError("the plan keeps rows above the level at which its circuit leaves them", hint=REMAKE)
 
 
 def _bootstraps(be: SimBackend, stage: str) -> Counter[str]:

@@ -21,14 +21,15 @@ from tacita.plans.decimals import CHOICE_DECIMALS, decimals_for
 from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import UNKNOWN, Population
 from tacita.plans.quiet import MOST
+from tacita.run.steps import RESPONSE as RESPONSE
 
-RESPONSE = "answer"  # the live tensor after the last stage
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A circuit with its placement. fixed_levels: of the encrypted masks, as low as no stage notices.
+    """A circuit with its placement. fixed_levels: of the encrypted masks and of what is kept, as low as no
+    stage notices.
 
     stage_bytes: working memory of each stage.
     """
@@ -41,11 +42,20 @@ class Placed:
     rotations: tuple[tuple[int, int], ...]
     stage_bytes: tuple[int, ...]
 
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """Of all that comes in. What is encrypted comes at least as high as the highest that is kept, so that
+        a server that has kept nothing yet takes zeros from it (`server.kept`)."""
+        kept = {one.before: self.fixed_levels[one.before] for one in self.circuit.kept}
+        least = max(kept.values(), default=0)
+        sent = {name: max(level, least) for name, level in self.placement.request.items()}
+        return {**sent, **self.fixed_levels}
+
 
 def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> Placed:
     """Searches levels and bootstraps, then runs the placed circuit once on `sim` to list its keys."""
-    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.fixed)
-    placement = place(circuit.stages, circuit.request.counts, simulator, prices)
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.unplaced)
+    placement = place(circuit.stages, circuit.inputs, simulator, prices)
     stages = tuple(
         PlacedStage(s.stage, s.bootstraps, s.kinds, s.levels, s.out_levels, s.counts) for s in placement.steps
     )
@@ -59,8 +69,8 @@ def place_circuit(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -
 
 def refreshed_nodes(circuit: Circuit, parameters: ParameterInfo, prices: Prices) -> frozenset[str]:
     """Nodes whose function the cheapest placement computes by a bootstrap, where it has the choice."""
-    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.fixed)
-    steps = place(circuit.stages, circuit.request.counts, simulator, prices).steps
+    simulator = StageSimulator(lambda: simulated(parameters), fixed=circuit.unplaced)
+    steps = place(circuit.stages, circuit.inputs, simulator, prices).steps
     return frozenset(step.stage.removesuffix(".activate") for step in steps if step.refreshes)
 
 
@@ -86,10 +96,11 @@ def to_plan(
     noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals
     to show. gap: see `Plan`.
     """
-    levels = {**placed.placement.request, **placed.fixed_levels}
+    levels = placed.levels
     request = tuple(
         TensorInfo(n, count, levels[n], "real") for n, count in sorted(placed.circuit.request.counts.items())
     )
+    kept = tuple(TensorInfo(one.before, one.count, levels[one.before], "real") for one in placed.circuit.kept)
     response = (TensorInfo(RESPONSE, placed.circuit.response.count, RESPONSE_LEVEL, "real"),)
     return Plan(
         model=model,
@@ -105,6 +116,7 @@ def to_plan(
         rotations=placed.rotations,
         request=request,
         response=response,
+        kept=kept,
         noise=noise,
         decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST),
         prediction=_prediction(placed, request, response, prices, max_abs_error),
@@ -145,7 +157,8 @@ def _prediction(
 def _fixed_levels(
     circuit: Circuit, parameters: ParameterInfo, placement: Placement, stages: Sequence[PlacedStage]
 ) -> dict[str, int]:
-    """For each encrypted mask, the lowest level at which the run is the same as with a mask at the top."""
+    """For each encrypted mask, and for what is kept, the lowest level at which the run is the same as at the
+    top."""
     top = dict.fromkeys(circuit.fixed, parameters.max_level)
     wanted = _counts(circuit, parameters, stages, {**placement.request, **top})
 

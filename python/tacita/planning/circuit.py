@@ -39,8 +39,10 @@ from tacita.plans.scheme import first_shape, shape_of
 from tacita.plans.strict_json import printable
 from tacita.run.executor import Progress
 from tacita.run.resources import trim
+from tacita.run.steps import beginning
 
 TRIALS = 2  # samples on which `sim` predicts the error of the answer
+STEPS = 8  # of each, where a request is one row: a step is as noisy whatever is behind it
 SEARCHED = 64  # texts, for samples that have a likeliest word
 
 
@@ -95,12 +97,17 @@ class Calibrated:
     @cached_property
     def samples(self) -> Sequence[Sample]:
         """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
-        that have one."""
+        that have one. Of a text that is asked row by row, its beginning."""
         given, gap = self.wish.hidden_states, self.wish.told_gap
         if gap:
             found = given or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
-            return decided(in_slots(self.model), islice(found, SEARCHED), gap)[:TRIALS]
-        return given[:TRIALS] or _samples(self.model, self.wish.tokens, self._texts)
+            found = map(self._shortened, islice(found, SEARCHED))
+            return decided(in_slots(self.model), found, gap)[:TRIALS]
+        fitting = given[:TRIALS] or _samples(self.model, self.wish.tokens, self._texts)
+        return [self._shortened(sample) for sample in fitting]
+
+    def _shortened(self, sample: Sample) -> Sample:
+        return beginning(sample, STEPS) if self.wish.cache else sample
 
     @property
     def _texts(self) -> Sequence[Text]:
@@ -129,6 +136,8 @@ def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
     ShapeError or PlanError, and FitError."""
     if calibrated.wish.told_gap and calibrated.model.config.task != NEXT:
         raise InputError("a plan that reveals a token", hint="the model is no decoder: leave --reveal out")
+    if calibrated.wish.cache and calibrated.model.config.task != NEXT:
+        raise InputError("a plan with a cache", hint="the model is no decoder: leave --cache out")
     calibrated = replace(calibrated, model=in_slots(calibrated.model))
     rings = calibrated.wish.rings
     for info in rings[:-1]:
@@ -142,7 +151,7 @@ def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
 def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     model, wish, phases = calibrated.model, calibrated.wish, calibrated.phases
     table, label = prices_of(info, wish.prices), phase_label(scheme, wish.packing)
-    one = first_shape(scheme, info.slots, wish.tokens, wish.packing)
+    one = first_shape(scheme, info.slots, wish.tokens, wish.packing, step=wish.cache)
     wanted = shapes(one, model.config.heads, wish.inputs)
     survey = calibrated.survey(one)
     calibration = survey.calibration
@@ -161,7 +170,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
     samples = calibrated.samples
     small = shape.shrunk(len(samples))
     trial = circuit if small == shape else build(soft, specs, small)
-    seen = run_trial(model, placed, trial, small, samples, choice=wish.told_gap > 0.0)
+    seen = run_trial(model, placed, trial, small, samples, gap=wish.told_gap)
     bound = CHOSEN if wish.told_gap else calibration.answer
     salt = wish.salt or calibrated.salt
     commitment = commit(salt, model.sha256)

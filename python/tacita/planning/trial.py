@@ -9,7 +9,7 @@ plan is on the second.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from tacita.packings.shape import Shape
 from tacita.planning.build import RESPONSE, Placed
 from tacita.plans.presets import noise_of
 from tacita.run import executor
+from tacita.run.steps import Steps, prefixes
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
@@ -53,29 +54,37 @@ def run_trial(
     shape: Shape,
     samples: Sequence[Sample],
     *,
-    choice: bool = False,
+    gap: float = 0.0,
 ) -> Trial:
     """The samples' answers on `sim` and on `plain`. Raises PlanError without a sample.
 
     circuit: the placed one, or the same one with fewer sequences (shape), which takes seconds where hundreds
     of full ciphertexts take minutes; the noise is that of the full ring. Samples go as many at a time as it
-    holds. choice: the answer is the likeliest word alone.
+    holds. gap: where the answer is the likeliest word alone, see `Plan`. Of steps every beginning of
+    a sample is an answer.
     """
     if not samples:
         raise PlanError(
             "plan: no sample fits, so nothing shows the noise of an answer", hint="pass shorter texts"
         )
     top, noise = placed.parameters.max_level, noise_of(placed.parameters)
+    if circuit.kept:
+        samples = [part for sample in samples for part in prefixes(sample)]
     noisy = _answers(
         placed, circuit, shape, samples, lambda: SimBackend(shape.slots, top, inject=True, noise=noise)
     )
     quiet = _answers(placed, circuit, shape, samples, lambda: PlainBackend(shape.slots, top))
     wanted = [reference(model, hidden, mask).logits for hidden, mask in samples]
-    wanted = [one_hot(logits) for logits in wanted] if choice else wanted
+    judged = [i for i, logits in enumerate(wanted) if not gap or _lead(logits) >= gap]
+    wanted = [one_hot(wanted[i]) if gap else wanted[i] for i in judged]
+    noisy, quiet, masks = (
+        [noisy[i] for i in judged],
+        [quiet[i] for i in judged],
+        [samples[i][1] for i in judged],
+    )
     ended = [
         finished(values, model.config.normalise) for values in noisy
     ]  # the noise is that before normalising
-    masks = [mask for _, mask in samples]
     return Trial(up(_distance(ended, wanted, masks)), up(deviation(noisy, quiet, masks)))
 
 
@@ -101,8 +110,10 @@ def _answers(
     samples: Sequence[Sample],
     make: Callable[[], SimBackend | PlainBackend],
 ) -> list[Array]:
-    """One for each sample."""
-    levels = {**placed.placement.request, **placed.fixed_levels}
+    """One for each sample; of steps, each behind those before it."""
+    levels = placed.levels
+    if circuit.kept:
+        return list(_walked(Steps(placed.stages, circuit, levels, make()), samples))
     found: list[Array] = []
     for group in (samples[at : at + shape.texts] for at in range(0, len(samples), shape.texts)):
         be: Any = make()
@@ -113,6 +124,13 @@ def _answers(
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         found += [answer.values for answer in answers[: len(group)]]
     return found
+
+
+def _walked(steps: Steps, samples: Sequence[Sample]) -> Iterator[Array]:
+    for sample in samples:
+        if np.count_nonzero(sample[1]) == 1:
+            steps.begin()
+        yield steps.answer(sample).values
 
 
 def _distance(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:

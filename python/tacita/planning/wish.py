@@ -36,6 +36,7 @@ from tacita.two_party.base import GELU_FORMS, Formats
 
 LOGITS, TOKEN = REVEALED = ("logits", "token")
 GAP = 0.1
+CACHING = "thor"  # the scheme that keeps rows of earlier tokens
 
 
 class Objective(StrEnum):
@@ -81,7 +82,9 @@ class Wish:
     other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
     reveal: what a client of a decoder gets, by one text's ciphertexts: "logits" or "token", the likeliest
-    alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035).
+    alone. gap: logits nearer than this cannot be told apart then (docs/decisions/0035). cache: of a decoder,
+    a request is one row of a text, and the server keeps those of earlier ones as ciphertexts
+    (docs/decisions/0038); of scheme thor in rows.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """
@@ -104,6 +107,7 @@ class Wish:
     begin: str = ""
     reveal: str = LOGITS
     gap: float = GAP
+    cache: bool = False
 
     def __post_init__(self) -> None:
         _require_sizes(self.tokens, self.inputs)
@@ -118,6 +122,8 @@ class Wish:
         candidates(self.preset)
         _require_reveal(self.reveal, self.gap)
         _require_phases(self.variants, _wanted(self.scheme_name, self.packing))
+        if self.cache:
+            _require_cache(self.scheme_name, self.packing)
 
     def calibrated_for(self, texts: Sequence[Text]) -> Wish:
         """The same, for these texts: where there are pairs among them and only single texts to calibrate on,
@@ -194,6 +200,7 @@ class Fields(TypedDict, total=False):
     begin: str
     reveal: str
     gap: float
+    cache: bool
 
 
 def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
@@ -228,6 +235,12 @@ def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:
         return (None,) if packing in (None, AUTO) else ()
     known = packing in (None, AUTO, *scheme_named(scheme).packings)
     return packings_of(scheme, packing) if known else ()
+
+
+def _require_cache(scheme: str, packing: str | None) -> None:
+    if scheme != CACHING or packing not in (None, "rows"):
+        what = f"a cache with scheme {scheme}" + (f" on packing {packing!r:.40}" if packing else "")
+        raise InputError(what, hint=f"rows of earlier tokens are kept by scheme {CACHING} in rows")
 
 
 def _require_reveal(reveal: str, gap: float) -> None:

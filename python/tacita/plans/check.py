@@ -17,6 +17,7 @@ from tacita.front.front import FrontConfig, limits
 from tacita.front.limits import MAX_CLASSES, MAX_HIDDEN, MAX_LAYERS, MAX_POSITIONS, MAX_TYPES, MAX_VOCAB
 from tacita.packings.layouts import RULES, AnyResponse, Layout
 from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.rows.steps.request import StepRequest
 from tacita.plans.decimals import CHOICE_DECIMALS, CHOSEN, least_noise
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
@@ -77,6 +78,7 @@ def _rules(plan: Plan) -> Rules:
     yield from _tensor_rules("response", plan.response, top)
     yield "names of the request", {"hidden", "mask"} <= {tensor.name for tensor in plan.request} <= REQUEST
     yield "names of the response", [tensor.name for tensor in plan.response] == [RESPONSE]
+    yield from _kept_rules(plan)
     yield from _key_rules(plan)
     yield from _layout_rules(plan)
     yield from _answer_rules(plan)
@@ -185,7 +187,7 @@ def _tensor_rules(what: str, tensors: Sequence[TensorInfo], top: int) -> Rules:
 def _layout_rules(plan: Plan) -> Rules:
     """The layout is that of the plan's sizes: nothing larger than the plan's own numbers is built from it."""
     request, response, model = plan.layout.request, plan.layout.response, plan.model
-    yield "layout: packing", request.tag == response.tag
+    yield "layout: packing", request.tag == (StepRequest.tag if plan.kept else response.tag)
     sizes = (plan.parameters.slots, plan.tokens, plan.lanes)
     yield "layout: sizes of the request", (request.slots, request.tokens, request.lanes) == sizes
     yield "layout: heads", (request.heads, request.heads * request.head_size) == (model.heads, model.hidden)
@@ -251,6 +253,16 @@ def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
     yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
     yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
     yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
+
+
+def _kept_rules(plan: Plan) -> Rules:
+    """What a server keeps of a text: one tensor of rows for each layer, at levels that a zero of the request
+    reaches, so that the first step needs nothing else."""
+    names, highest = [tensor.name for tensor in plan.kept], {t.name: t.level for t in plan.request}["hidden"]
+    yield from _tensor_rules("kept", plan.kept, plan.parameters.max_level)
+    yield "kept: layers", not names or (len(names) == plan.model.layers and plan.model.task == NEXT)
+    yield "kept: names", not {*names} & {*REQUEST, RESPONSE}
+    yield "kept: levels", all(tensor.level <= highest for tensor in plan.kept)
 
 
 def _unique(names: Sequence[object]) -> bool:

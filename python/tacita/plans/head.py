@@ -22,9 +22,10 @@ class Head(Protocol):
     normalise: whether the client divides an answer by its length. task, problem: what an answer means
     (`tasks.task`). backwards: whether a text's rows are in reverse (`blocks.sequence.latest`). tokens: of
     every text. batch: texts in a
-    request. answer: bound of an answer's magnitude, by calibration. decimals: to which answers are rounded
-    before anyone sees them; step: what an answer that is normalised is rounded to before it is divided by its
-    length. hash: sha256, hex, by which both sides know that they hold the same plan.
+    request. answer: bound of an answer's magnitude, by calibration. decimals: the most that its
+    numbers may have for their noise. logit_step: of what they are rounded to multiples before anyone sees
+    them; step: the same of an answer that is normalised, before it is divided by its length. hash: sha256,
+    hex, by which both sides know that they hold the same plan.
     """
 
     @property
@@ -55,6 +56,8 @@ class Head(Protocol):
     def decimals(self) -> int: ...
     @property
     def step(self) -> float: ...
+    @property
+    def logit_step(self) -> float: ...
     @property
     def hash(self) -> str: ...
 

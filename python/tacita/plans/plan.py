@@ -23,7 +23,7 @@ from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
 from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
-from tacita.plans.quiet import finest
+from tacita.plans.quiet import between, finest
 from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
 from tacita.tasks.task import CHOICE
 
@@ -135,11 +135,14 @@ class Plan:
     response leaves its answers. answer: bound of an answer's magnitude, by calibration.
 
     rotations: (step, highest level at which the key is used), conjugation excluded.
-    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: logits are
-    rounded to so many before anyone sees them, a step far above the noise (see `decimals` and
-    docs/threat-model.md). population: how often texts leave the calibrated intervals. gap: where the client
+    noise: of a logit after decryption, the largest that the trial saw (see `trial`). decimals: the most
+    whose step stays far above it; logits are rounded before anyone sees them, to that step or to a half or
+    fifth of it that is as far above (see `logit_step` and docs/threat-model.md).
+    population: how often texts leave the calibrated intervals. gap: where the client
     gets the likeliest word and no logits, the distance from which two logits are told apart; 0 where it gets
-    the logits. salt: opens the commitment to the weights; no part of the file, and empty at a client.
+    the logits. kept: of a text that is asked row by row, what the server keeps of one request for the next,
+    at the level at which every step takes it and leaves it; none where a request is a whole text.
+    salt: opens the commitment to the weights; no part of the file, and empty at a client.
     """
 
     model: ModelInfo
@@ -160,6 +163,7 @@ class Plan:
     prediction: Prediction
     population: Population = UNKNOWN
     gap: float = field(default=0.0, metadata=AT_DEFAULT)
+    kept: tuple[TensorInfo, ...] = field(default=(), metadata=AT_DEFAULT)
     salt: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
@@ -173,6 +177,11 @@ class Plan:
     def step(self) -> float:
         """See `plans/quiet.py`."""
         return finest(self.noise, self.decimals)
+
+    @property
+    def logit_step(self) -> float:
+        """See `plans/quiet.py`; of a choice that of its decimals, which are few on purpose."""
+        return 10.0**-self.decimals if self.gap else between(self.noise, self.decimals)
 
     @property
     def name(self) -> str:
@@ -216,8 +225,8 @@ class Plan:
 
     @property
     def packing(self) -> str:
-        """Of the circuit: that of its layouts."""
-        return self.layout.request.tag
+        """Of the circuit: that of its answer. A step's request has a layout of its own."""
+        return self.layout.response.tag
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of the server's evaluation of a request and, over a link, of sending request and response."""

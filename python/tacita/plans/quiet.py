@@ -6,6 +6,8 @@ without noise. That makes the known attacks impractical; it is not IND-CPA-D sec
 
 from __future__ import annotations
 
+import math
+
 MOST = 3  # decimals
 QUIET = 2.0**6
 
@@ -19,3 +21,22 @@ def finest(noise: float, decimals: int) -> float:
     """The least step that is quiet, of an answer without decimals to count; not below that of `MOST`
     decimals, nor below that of more `decimals`, which only who measures asks for."""
     return max(QUIET * noise, 10.0 ** -max(decimals, MOST))
+
+
+def between(noise: float, decimals: int) -> float:
+    """The step of numbers that a plan shows to so many decimals: 1, or where that is quiet as well 1/2 or 1/5
+    of the last one's. At noise of 1/128, where a tenth is too fine and only whole numbers would stay, it is
+    1/2. From `MOST` decimals on there is nothing finer.
+
+    >>> between(1 / 128, 0), between(1 / 4096, 1), between(0.0, 3)
+    (0.5, 0.02, 0.001)
+    """
+    last = 10.0**-decimals
+    return last if decimals >= MOST else min(last, above(max(QUIET * noise, 2.0 * 10.0 ** -(decimals + 1))))
+
+
+def above(size: float) -> float:
+    """The least of 1, 2 and 5 times a power of ten that is no smaller."""
+    power = math.floor(math.log10(size))
+    steps = (float(f"{digit}e{power}") for digit in (1, 2, 5, 10))
+    return next(step for step in steps if step >= size * (1.0 - 1e-12))

@@ -63,11 +63,13 @@ def packings_of(name: str, packing: str | None) -> tuple[str, ...]:
     return (packing or known[0],)
 
 
-def first_shape(name: str, slots: int, tokens: int, packing: str | None = None) -> Shape:
-    """Of a scheme on one of its packings (default: its first), with one lane. Raises InputError for an
-    unknown name, ShapeError for sizes that it does not admit."""
+def first_shape(
+    name: str, slots: int, tokens: int, packing: str | None = None, *, step: bool = False
+) -> Shape:
+    """Of a scheme on one of its packings (default: its first), with one lane. step: see `Shape`. Raises
+    InputError for an unknown name, ShapeError for sizes that it does not admit."""
     (chosen,) = packings_of(name, packing)
-    return Shape(chosen, scheme_named(name).rotations, slots, tokens)
+    return Shape(chosen, scheme_named(name).rotations, slots, tokens, step=step)
 
 
 def shape_of(plan: Plan) -> Shape:
@@ -81,4 +83,5 @@ def shape_of(plan: Plan) -> Shape:
     if plan.packing not in scheme.packings:
         message = f"scheme {plan.scheme} on packing {plan.packing}"
         raise PlanError(message, hint=f"it has {', '.join(scheme.packings)}")
-    return Shape(plan.packing, scheme.rotations, plan.parameters.slots, plan.tokens, plan.lanes)
+    sizes = plan.parameters.slots, plan.tokens, plan.lanes
+    return Shape(plan.packing, scheme.rotations, *sizes, step=bool(plan.kept))

@@ -6,6 +6,9 @@ and, for each tensor, the byte lengths of its ciphertexts. Everything is capped 
 before a ciphertext is parsed; the ciphertexts themselves carry their own header, which the engine checks
 against the parameters.
 
+Where a text is asked row by row (`Plan.kept`), the header of a request also says `after`: the sha256 of the
+request before it, empty in the first. A request's own sha256 thereby stands for all of its text so far.
+
 A batch is gigabytes: `write_stream` takes ciphertexts as they are made, `stream` hands them out one by one.
 """
 
@@ -36,6 +39,8 @@ CHUNK = 1 << 20  # bytes hashed at a time
 Kind = Literal["request", "response"]
 KINDS = get_args(Kind)
 HEX = re.compile(r"[0-9a-f]{8,64}")  # hash of a plan, id of a key
+AFTER = "after"
+SHA256_OR_NONE = re.compile(r"([0-9a-f]{64})?")
 NAME = re.compile(r"[a-z_]{1,32}")  # of a tensor
 MOST_TENSORS = 16
 
@@ -56,9 +61,11 @@ def write(path: Path, envelope: Envelope) -> int:
     return _write(path, envelope.kind, envelope.plan, envelope.key, lengths, envelope.tensors)
 
 
-def write_stream(path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]]) -> int:
+def write_stream(
+    path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]], after: str = ""
+) -> int:
     """As `write`, with ciphertexts made while they are written: the first of each tensor is in memory, and
-    one more.
+    one more. after: of a request of a plan that keeps rows, see the module.
 
     A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when
     one has another length or when the plan's counts are not met; the old file, if any, then stays.
@@ -68,7 +75,7 @@ def write_stream(path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[
     lengths = {name: [len(first)] * counts.get(name, 0) for name, first in firsts.items()}
     bodies = {name: chain([first], tensors[name]) for name, first in firsts.items()}
     checked = {name: _of_lengths(path, name, cts, lengths[name]) for name, cts in bodies.items()}
-    return _write(path, kind, plan.hash, key, lengths, checked)
+    return _write(path, kind, plan.hash, key, lengths, checked, after if _ordered(kind, plan) else None)
 
 
 def read(path: Path, kind: Kind, plan: Plan, key: str) -> Envelope:
@@ -99,6 +106,13 @@ def key_of(path: Path, kind: Kind) -> str:
         return str(_header(file, path, hashlib.sha256())["key"])
 
 
+def after_of(path: Path) -> str:
+    """The sha256 of the request that a request says it follows, hex; empty for the first of a text, and for
+    one of a plan that keeps nothing. `stream` checks the rest. Raises FileError as `key_of`."""
+    with _opened(path, "request") as file:
+        return str(_header(file, path, hashlib.sha256()).get(AFTER, ""))
+
+
 def most_bytes(kind: Kind, plan: Plan) -> int:
     """Largest size that a file of this plan can have: who receives one takes no more."""
     return _cap(_expected(kind, plan), plan.parameters)
@@ -111,8 +125,10 @@ def _write(
     key: str,
     lengths: Mapping[str, Sequence[int]],
     tensors: Mapping[str, Iterable[bytes]],
+    after: str | None = None,
 ) -> int:
-    header = canonical({"kind": kind, "plan": plan, "key": key, "tensors": lengths})
+    fields = {"kind": kind, "plan": plan, "key": key, "tensors": lengths}
+    header = canonical(fields if after is None else {**fields, AFTER: after})
     digest = hashlib.sha256()
     with replacing(path) as temporary, temporary.open("wb") as file:
         for part in _parts(header, tensors):
@@ -143,6 +159,11 @@ def _of_lengths(path: Path, name: str, cts: Iterable[bytes], lengths: Sequence[i
         f"{path}: ciphertext {count} of {name} does not fit {len(lengths)} of {lengths[:1]} bytes",
         hint="the tensors must be those of the plan, each at one level",
     )
+
+
+def _ordered(kind: Kind, plan: Plan) -> bool:
+    """Whether a file says what it follows."""
+    return kind == "request" and bool(plan.kept)
 
 
 def _expected(kind: Kind, plan: Plan) -> tuple[TensorInfo, ...]:
@@ -181,6 +202,8 @@ def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> di
     digest = hashlib.sha256()
     header = _header(file, path, digest)
     _check_header(header, path, kind, plan, key, expected)
+    if (AFTER in header) != _ordered(kind, plan):
+        raise FileError(f"{path}: damaged header (fields)", hint="copy it again")
     lengths: dict[str, list[int]] = header["tensors"]
     begin = file.tell()
     body = sum(sum(row) for row in lengths.values())
@@ -220,7 +243,9 @@ def _header(file: BinaryIO, path: Path, digest: Any) -> dict[str, Any]:
 
 def _well_formed(header: Any) -> bool:
     """Types, and only characters that may be shown in an error: whoever wrote the file chose them."""
-    if not isinstance(header, dict) or set(header) != {"kind", "plan", "key", "tensors"}:
+    if not isinstance(header, dict) or set(header) - {AFTER} != {"kind", "plan", "key", "tensors"}:
+        return False
+    if not (isinstance(before := header.get(AFTER, ""), str) and SHA256_OR_NONE.fullmatch(before)):
         return False
     if header["kind"] not in KINDS or not isinstance(header["tensors"], dict):
         return False

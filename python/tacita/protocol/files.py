@@ -82,6 +82,14 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def digest_of(path: Path) -> str:
+    """`sha256_of` a request. Raises FileError."""
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read ({error})", hint="is it the request file?") from error
+
+
 def require(path: Path, made_by: str) -> Path:
     """The path, if it is a file; otherwise an error that names the command that makes it."""
     if not path.is_file():

@@ -10,10 +10,10 @@ from tacita.errors import InputError
 from tacita.plans.scheme import AUTO
 from tacita.protocol.http.wire import Model, Models, Offer
 from tacita.tasks.kinds import GIVES, kind_of
-from tacita.tasks.task import SINGLE_LABEL, TASKS
+from tacita.tasks.task import PROBLEMS, SINGLE_LABEL, TASKS
 
 BYTES_PER_SECOND = 125e6  # of an upload of keys, 1 Gbit/s
-EITHER = ("classify", "search")  # a list of models does not tell the two apart; a plan does
+EITHER = ("classify", "search")  # not told apart by a server that tells no problem; its plan does
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Seen:
 
     task: str
     labels: tuple[str, ...]
-    problem: str = SINGLE_LABEL
+    problem: str
 
 
 def chosen(
@@ -83,9 +83,11 @@ def _suiting(model: Model, verbs: Sequence[str]) -> Model:
 
 def _suits(model: Model, verbs: Sequence[str]) -> bool:
     kind = _kind(model)
-    return kind in verbs or (kind in EITHER and bool({*EITHER} & {*verbs}))
+    return kind in verbs or (not model.problem and kind in EITHER and bool({*EITHER} & {*verbs}))
 
 
 def _kind(model: Model) -> str:
-    """A key of `GIVES`, or nothing for a task that is not known here."""
-    return kind_of(Seen(model.task, model.labels)) if model.task in TASKS else ""
+    """A key of `GIVES`, or nothing for a task or a problem that is not known here."""
+    problem = model.problem or SINGLE_LABEL
+    known = model.task in TASKS and problem in PROBLEMS
+    return kind_of(Seen(model.task, model.labels, problem)) if known else ""

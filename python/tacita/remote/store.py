@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Any
 from tacita.errors import FileError, PeerError
 from tacita.plans import strict_json
 from tacita.protocol.files import Workdir, replacing
+from tacita.remote.errands import remove_stale, request_folder
 from tacita.remote.http.address import Address
 
 MOST = 1 << 16  # bytes of a small file
@@ -79,8 +79,8 @@ class PlanFolder(Workdir):
     @contextmanager
     def errand(self) -> Iterator[Errand]:
         """A folder for one request, which is gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="request-", dir=private(self.path)) as folder:
-            yield Errand(Path(folder), self.secret_key)
+        with request_folder(private(self.path)) as folder:
+            yield Errand(folder, self.secret_key)
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,12 @@ class Store:
         return private(self.root / "public")
 
     def ready(self) -> None:
-        """Makes the folders. Raises FileError."""
+        """Makes the folders, and removes requests of clients that were killed. Raises FileError."""
         for path in (self.root, self.root / "servers", self.root / "public"):
             private(path)
+        for server in self.servers:
+            for plan in _folders(server.path):
+                remove_stale(plan)
 
 
 def private(path: Path) -> Path:

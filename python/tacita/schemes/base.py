@@ -138,4 +138,5 @@ def cost_of(plan: AnyPlan, requests: int) -> Progress:
         once, keys = plan.prediction.seconds["keygen"], plan.prediction.bytes["evaluation_keys"] / GB
         memory = server_bytes(plan) / GB
         words += f", keys {once:.1f} s; {memory:.1f} GB of memory, {keys:.1f} GB of disk"
+        words += f", {plan.prediction.bytes['request'] / 1e6:.1f} MB a row" if plan.kept else ""
     return Progress(words, 0, requests, 0.0, once + requests * each)

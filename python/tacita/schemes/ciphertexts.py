@@ -18,6 +18,7 @@ from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
 from tacita.client.answer import Answer, judge
 from tacita.client.session import Client
+from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.planning.build import RESPONSE
 from tacita.planning.circuit import Calibrated, circuit_of, plan_scheme
@@ -29,6 +30,7 @@ from tacita.protocol import engine
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, public_of
 from tacita.run import executor
+from tacita.run.steps import Steps
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.schemes.ciphertext_estimate import estimate
 from tacita.server.session import MEMORY_GB, Server
@@ -37,6 +39,7 @@ from tacita.slots.sim import SimBackend
 
 Read = Callable[[str], Sequence[np.ndarray]]  # a live tensor by its name -> slot vectors
 See = Callable[[str, Read], None]  # a stage that has run
+OfText = Callable[[Sample], Answer]
 
 
 def unseen(stage: str, read: Read) -> None:
@@ -89,7 +92,11 @@ class Ciphertexts:
         see: See = unseen,
     ) -> list[Answer]:
         """On the plan's circuit with no more sequences than hold the samples. see: told of every stage that
-        has run, with a function that reads the slots of a tensor that is alive then."""
+        has run, with a function that reads the slots of a tensor that is alive then. Raises InputError for a
+        plan that keeps rows, whose requests are no whole texts (`row_by_row`)."""
+        if plan.kept:
+            message = "a whole text on a plan that keeps rows of earlier tokens"
+            raise InputError(message, hint="tacita.generate(..., cache=True), or a plan without a cache")
         shape = shape_of(plan).shrunk(len(samples))
         circuit, be = circuit_of(plan, model, texts=len(samples)), _backend(plan, backend, seed, shape.slots)
         levels = {tensor.name: tensor.level for tensor in plan.request}
@@ -127,6 +134,21 @@ class Ciphertexts:
             with place.bar("keygen") as report:
                 seconds["keygen"] = _timed(lambda: client.keygen(report))
         yield Private(lambda texts, title: _answered(client, server, texts, title, place), seconds)
+
+
+def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> OfText:
+    """A text on "plain" or "sim" under a plan that keeps rows: called with its first row in reverse, then
+    with its first two, and so on, gives the answer of each. Raises InputError for another backend."""
+    be = _backend(plan, backend, seed, plan.parameters.slots)
+    levels = {tensor.name: tensor.level for tensor in (*plan.request, *plan.kept)}
+    steps = Steps(plan.stages, circuit_of(plan, model), levels, be)
+
+    def answer(sample: Sample) -> Answer:
+        with np.errstate(all="ignore"):  # see `Ciphertexts.in_the_clear`
+            found = steps.answer(sample)
+        return judge(plan, found.values, sound=found.sound())
+
+    return answer
 
 
 def _answered(

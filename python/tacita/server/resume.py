@@ -10,29 +10,22 @@ resumed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
 import time
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from tacita.errors import FileError, ResourceError
-from tacita.plans.typed_json import canonical, from_json, to_json
 from tacita.run.executor import Reached
-from tacita.server.spill import Handle, SpillFile, SpillingBackend, SpillStore
+from tacita.server.spill import Handle, SpillFile, SpillingBackend, SpillStore, manifest
 from tacita.server.spill.store import MANIFEST
 from tacita.slots.stage import Live
 
 FORMAT = "tacita-resume"
 VERSION = 1
 MAX_BYTES = 64 << 20
-SPILL_NAME = re.compile(r"[0-9a-f]{16}\.spill")
 COST = 20  # a point is saved after at least so many times the seconds that the last one took
 
 
@@ -128,9 +121,7 @@ def workspace(folder: Path, notice: Callable[[str], None] = lambda _: None) -> I
 
 def save(be: SpillingBackend, point: ResumePoint) -> None:
     """Writes the manifest of files that are in the store; from then on the store holds them and no others."""
-    body = to_json(point)
-    head = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(canonical(body)).hexdigest()}
-    be.pool.store.write_manifest(json.dumps({**head, **body}))
+    be.pool.store.write_manifest(manifest.stated(FORMAT, VERSION, point))
     be.pool.store.hold({file.name for file in point.files})
 
 
@@ -141,8 +132,9 @@ def find(store: SpillStore, run: Run) -> ResumePoint | None:
     try:
         if (text := store.read_manifest(MAX_BYTES)) is None:
             return None
-        point = _point(json.loads(text))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        point = manifest.parsed(text, FORMAT, VERSION, ResumePoint)
+        manifest.require_ours(point.files)
+    except manifest.MALFORMED as error:
         raise FileError(f"{path}: not a whole resume point ({error})", hint="") from error
     if differing := [f.name for f in fields(Run) if getattr(point.run, f.name) != getattr(run, f.name)]:
         raise FileError(f"{path}: of another {' and '.join(differing)}", hint="")
@@ -171,17 +163,3 @@ def restore(be: SpillingBackend, point: ResumePoint) -> Live:
     saved = {ct.file.name: ct for cts in point.tensors.values() for ct in cts}
     handles = {name: pool.revive(ct.file, ct.level, ct.memory) for name, ct in saved.items()}
     return {name: tuple(handles[ct.file.name] for ct in cts) for name, cts in point.tensors.items()}
-
-
-def _point(data: Any) -> ResumePoint:
-    """Raises ValueError, KeyError or TypeError for what `save` would not have written."""
-    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-        raise ValueError("another format")
-    if (version := data.pop("version", None)) != VERSION:
-        raise ValueError(f"version {version}, this program reads {VERSION}")
-    if data.pop("sha256", None) != hashlib.sha256(canonical(data)).hexdigest():
-        raise ValueError("its checksum does not match")
-    point = typing.cast(ResumePoint, from_json(ResumePoint, data))
-    if odd := [file.name for file in point.files if not SPILL_NAME.fullmatch(file.name)]:
-        raise ValueError(f"names the file {odd[0]!r}")
-    return point

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, PlanError
+from tacita.packings.base import Circuit
 from tacita.placement.predict import file_bytes
 from tacita.planning.circuit import circuit_of, require_model
 from tacita.plans.plan import Plan, TensorInfo
 from tacita.protocol import compiled, engine, envelope
-from tacita.protocol.files import Workdir, require, sha256_of
+from tacita.protocol.files import Workdir, digest_of, require
 from tacita.run import executor
 from tacita.run.executor import Progress
 from tacita.run.resources import GB, require_disk, threads
@@ -30,6 +31,7 @@ from tacita.server.budget import (
     predicted_spill,
     results_bytes,
 )
+from tacita.server.kept import KeptRows, forget, kept_bytes, kept_rows
 from tacita.server.resume import Checkpoints, Run
 from tacita.server.spill import Codec, Handle, SpillingBackend, SpillStore
 from tacita.server.spill.backend import BOOTSTRAP_GROUP
@@ -121,18 +123,30 @@ class Server:
         _, spilled = self.forecast()
         request = require(self.work.request, "encrypt")
         held = self._keys_of(request)
-        need = file_bytes(self.plan)["response"] + spilled
+        need = file_bytes(self.plan)["response"] + spilled + kept_bytes(self.plan)
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
         if line := resume.earlier_release(self.work.path / FORMER_FOLDER):
             notice(line)
         with (
+            kept_rows(self.plan, self.work.path, request) as rows,
             resume.workspace(self.work.path / FOLDER, notice) as store,
             engine.translated(PlanError, "evaluate"),
         ):
             be = self._backend(held, store)
-            out = self._run(be, held.key_id, request, progress, notice)
+            out = self._run(be, held.key_id, request, rows, progress, notice)
             self._respond(be, held.key_id, out)
+            if rows:
+                rows.leave(be, {one.before: out[one.after] for one in self._circuit.kept})
         return self.work.response
+
+    def forget(self) -> None:
+        """Lets go of the rows of a text that is asked row by row (`Plan.kept`); the next request begins one.
+        Raises FileError, ResourceError."""
+        forget(self.work.path)
+
+    @property
+    def _circuit(self) -> Circuit:
+        return circuit_of(self.plan, self.model)
 
     def _keys_of(self, request: Path) -> Held:
         """Those that the request was made with, where they are in memory; else those of the work folder."""
@@ -141,7 +155,7 @@ class Server:
 
     def _backend(self, held: Held, store: SpillStore) -> SpillingBackend:
         left = self.memory - self.ring.further_bytes / GB
-        circuit_of(self.plan, self.model)  # so that it is there when memory is measured
+        _ = self._circuit  # so that it is there when memory is measured
         taken = taken_bytes(held.evaluator)
         results = results_bytes(self.plan, BOOTSTRAP_GROUP)
         budget = measured_budget(ciphertext_budget(self.plan, left), self.memory, taken, results)
@@ -158,13 +172,14 @@ class Server:
         be: SpillingBackend,
         key: str,
         request: Path,
+        rows: KeptRows | None,
         progress: Callable[[Progress], None],
         notice: Callable[[str], None],
     ) -> Live:
         """The tensors after the last stage, from a resume point or from the request."""
-        run = Run(self.plan.hash, key, _digest(request), __version__)
-        live, begin, complex_names = self._start(be, request, run, notice)
-        stages = circuit_of(self.plan, self.model).stages
+        run = Run(self.plan.hash, key, digest_of(request), __version__)
+        live, begin, complex_names = self._start(be, request, rows, run, notice)
+        stages = self._circuit.stages
         points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
         out = executor.run(
             self.plan.stages,
@@ -181,7 +196,12 @@ class Server:
         return out
 
     def _start(
-        self, be: SpillingBackend, request: Path, run: Run, notice: Callable[[str], None]
+        self,
+        be: SpillingBackend,
+        request: Path,
+        rows: KeptRows | None,
+        run: Run,
+        notice: Callable[[str], None],
     ) -> tuple[Live, int, frozenset[str]]:
         """(live tensors, stages finished, complex names)."""
         try:
@@ -193,17 +213,21 @@ class Server:
         except FileError as error:
             notice(f"starts from the beginning: {error}")
         be.pool.store.sweep()
-        return self._read(be, request, run.key), 0, frozenset()
+        live = self._read(be, request, run.key)
+        return live | (rows.live(be, live, self._parsed) if rows else {}), 0, frozenset()
 
     def _read(self, be: SpillingBackend, path: Path, key: str) -> Live:
         tensors = {tensor.name: tensor for tensor in self.plan.request}
         found: dict[str, list[Handle]] = {name: [] for name in tensors}
         with engine.translated(FileError, str(path)):
             for name, _, data in envelope.stream(path, "request", self.plan, key):
-                ct = compiled.native.Ciphertext.from_bytes(self.params, data)
-                _check_ciphertext(path, tensors[name], ct, self.params)
-                found[name].append(be.adopt(ct))
+                found[name].append(be.adopt(self._parsed(data, tensors[name], path)))
         return {name: tuple(cts) for name, cts in found.items()}
+
+    def _parsed(self, data: bytes, tensor: TensorInfo, path: Path) -> Ciphertext:
+        ct = compiled.native.Ciphertext.from_bytes(self.params, data)
+        _check_ciphertext(path, tensor, ct, self.params)
+        return ct
 
     def _respond(self, be: SpillingBackend, key: str, out: Live) -> None:
         tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
@@ -230,14 +254,6 @@ def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Pa
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:
     for ct in cts:
         yield be.pool.packed(be.drop_to(ct, level))
-
-
-def _digest(path: Path) -> str:
-    """sha256 of a file, hex."""
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read ({error})", hint="is it the request file?") from error
 
 
 def _usage(be: SpillingBackend, resumed: int) -> Usage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from tacita.service.core.service import Service
-from tacita.service.http import problems
+from tacita.service.http import description, problems
 from tacita.service.http.docs_page import router as docs_page
 from tacita.service.http.headers import Headers
 from tacita.service.http.page import router as page
@@ -30,4 +30,5 @@ def app_of(service: Service) -> FastAPI:
         page,  # the last: it knows files by name alone
     ):
         app.include_router(router)
+    description.install(app)
     return app

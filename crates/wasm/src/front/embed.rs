@@ -5,7 +5,21 @@ use crate::part::PublicPart;
 use crate::program::{Format, FrontConfig, Program};
 use crate::tensor::{ring, Tensor};
 
+/// Published tables by name.
+pub trait Tables {
+    /// A row; `None` where there is no such table or row.
+    fn row(&self, table: &str, row: usize) -> Option<Vec<f64>>;
+}
+
 /// What a text enters the model as.
+pub struct Embedded {
+    /// (tokens, hidden); padding's are copies of the first real one.
+    pub states: Vec<Vec<f64>>,
+    /// Which rows are real.
+    pub mask: Vec<bool>,
+}
+
+/// What a text enters a program as.
 pub struct Entered {
     /// The client's share, (tokens, hidden): all of it.
     pub share: Tensor,
@@ -16,13 +30,37 @@ pub struct Entered {
 /// A text as the program takes it.
 ///
 /// # Errors
-/// [`ClientError::Text`] for a text that is empty or too long.
+/// As [`embedded`].
 pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &Program) -> Result<Entered> {
-    let Some(front) = program.front.as_ref().filter(|front| !front.backwards) else {
+    let Some(front) = program.front.as_ref() else {
         return damaged("program", "an input that is no text");
     };
+    let Embedded { states, mask } = embedded(text, tokenizer, part, front, program.tokens)?;
+    let values = states.iter().flatten().map(|&x| whole(x, program.entered));
+    let share = Tensor::new(
+        vec![program.tokens, program.hidden],
+        ring(program.entered.ring)?,
+        values.collect(),
+    )?;
+    Ok(Entered { share, mask })
+}
+
+/// A text as rows of so many tokens.
+///
+/// # Errors
+/// [`ClientError::Text`] for a text that is empty or too long.
+pub fn embedded(
+    text: &str,
+    tokenizer: &Tokenizer,
+    tables: &impl Tables,
+    front: &FrontConfig,
+    tokens: usize,
+) -> Result<Embedded> {
+    if front.backwards {
+        return damaged("program", "an input that is no text");
+    }
     let ids = tokenizer.encode(text)?;
-    let most = program.tokens.min(front.positions);
+    let most = tokens.min(front.positions);
     if ids.len() > most {
         let said = format!(
             "the text has {} tokens, this model takes {most}: shorten it",
@@ -33,33 +71,28 @@ pub fn entered(text: &str, tokenizer: &Tokenizer, part: &PublicPart, program: &P
     let rows = ids
         .iter()
         .enumerate()
-        .map(|(at, &id)| embedded(part, front, at, id as usize));
+        .map(|(at, &id)| row_of(tables, front, at, id as usize));
     let rows = rows.collect::<Option<Vec<_>>>();
     let Some(rows) = rows.filter(|rows| rows.iter().flatten().all(|x| x.is_finite())) else {
         return damaged("public part of the model", "a token without an embedding");
     };
-    let padding = program.tokens - rows.len();
+    let padding = tokens - rows.len();
     let first = if front.last_token { padding } else { 0 };
-    let mask = (0..program.tokens)
-        .map(|at| (first..first + rows.len()).contains(&at))
-        .collect();
+    let real = first..first + rows.len();
     let row = |at: usize| {
         at.checked_sub(first)
             .and_then(|at| rows.get(at))
             .unwrap_or(&rows[0])
     };
-    let values = (0..program.tokens).flat_map(|at| row(at).iter().map(|&x| whole(x, program.entered)));
-    let share = Tensor::new(
-        vec![program.tokens, program.hidden],
-        ring(program.entered.ring)?,
-        values.collect(),
-    )?;
-    Ok(Entered { share, mask })
+    Ok(Embedded {
+        states: (0..tokens).map(|at| row(at).clone()).collect(),
+        mask: (0..tokens).map(|at| real.contains(&at)).collect(),
+    })
 }
 
 /// One row; `None` where a table has no such row.
-fn embedded(part: &PublicPart, front: &FrontConfig, at: usize, id: usize) -> Option<Vec<f64>> {
-    let table = |name: &str, row: usize| part.row(&format!("embeddings.{name}"), row);
+fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize) -> Option<Vec<f64>> {
+    let table = |name: &str, row: usize| tables.row(&format!("embeddings.{name}"), row);
     let mut x = table("word_embeddings.weight", id)?;
     if front.position_table {
         add(

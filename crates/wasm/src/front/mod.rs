@@ -3,5 +3,5 @@ mod embed;
 mod normalize;
 mod tokenizer;
 
-pub use embed::{entered, Entered};
+pub use embed::{embedded, entered, Embedded, Entered, Tables};
 pub use tokenizer::Tokenizer;

@@ -1,4 +1,5 @@
 //! The client beside vectors that Python wrote: one program, so that the engine is linked once.
+mod files;
 mod front;
 mod hostile;
 mod session;

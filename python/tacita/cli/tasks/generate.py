@@ -116,6 +116,14 @@ def run(
     allow_insecure: Insecure = False,
     reveal: Reveal = None,
     gap: Gap = GAP,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache",
+            help="With --scheme thor: the server keeps rows of earlier tokens as ciphertexts, and every "
+            "request is one row; it learns how many there were.",
+        ),
+    ] = False,
     begin: Begin = "",
     texts: Texts = None,
     json: Json = None,
@@ -127,7 +135,7 @@ def run(
     named = scheme.value if scheme else None
     of = tokens, calibration, begin, named, preset, allow_insecure
     asked = Request(max_tokens, stops, choice, backend.value, *of)
-    asked = replace(asked, reveal=reveal.value if reveal else None, gap=gap)
+    asked = replace(asked, reveal=reveal.value if reveal else None, gap=gap, cache=cache)
     asked = replace(asked, prices=prices_here(preset)) if asked.on_ciphertexts else asked
     if connection is None:
         _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))

@@ -17,9 +17,9 @@ from tacita.packings.coefficients.feed_forward import Bounds, CoefficientForward
 from tacita.packings.coefficients.request import CoefficientRequest
 from tacita.packings.coefficients.response import CoefficientResponse
 from tacita.packings.one_text.parts import Form
+from tacita.packings.one_text.request import OneTextRequest
 from tacita.packings.one_text.response import OneTextResponse
 from tacita.packings.rows.parts import RowParts
-from tacita.packings.rows.request import RowsRequest
 
 Numbers = TypeVar("Numbers", CoefficientRequest, CoefficientResponse)
 
@@ -52,6 +52,6 @@ class CoefficientParts(RowParts):
         return forward.operations(block.name, block.x.live, block.residual.live, target.live)
 
 
-def _renamed(found: RowsRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
+def _renamed(found: OneTextRequest | OneTextResponse, kind: type[Numbers]) -> Numbers:
     """The same numbers, as this packing's."""
     return kind(**{f.name: getattr(found, f.name) for f in fields(found)})

@@ -21,6 +21,7 @@ from tacita.packings.rows.linear import linear_of
 from tacita.packings.rows.norm import Norm
 from tacita.packings.rows.request import HIDDEN, MASK, MEAN, RowsRequest
 from tacita.packings.rows.response import RowsResponse
+from tacita.packings.rows.steps.request import StepRequest
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.vector.answer import Answering
 from tacita.slots.base import Backend, Ct
@@ -53,7 +54,7 @@ class RowParts(OneTextParts[FeatureLayout]):
         """See the contract."""
         return Held(HIDDEN, self._tokens, Form(self._specs.entry, carried=self._entry_carried()))
 
-    def request(self) -> RowsRequest:
+    def request(self) -> RowsRequest | StepRequest:
         """See the contract."""
         return RowsRequest(
             self._slots,

@@ -115,6 +115,11 @@ class TwoPartyPlan:
         """As fine as the decimals: what shares leave of noise does not depend on a key."""
         return 10.0**-self.decimals
 
+    @property
+    def logit_step(self) -> float:
+        """The same."""
+        return self.step
+
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of one text; see `cost.seconds`."""
         return cost.seconds(counted(self), int(self.config.layers), link)

@@ -95,10 +95,12 @@ class Offer(Wire):
 
 
 class Model(Wire):
-    """What a server answers about. task: as of `tasks.task`. offers: the first is the default."""
+    """What a server answers about. task, problem: as of `tasks.task`; servers of before told no problem.
+    offers: the first is the default."""
 
     name: Name
     task: Name
+    problem: Name = ""
     labels: tuple[Name, ...] = ()
     offers: tuple[Offer, ...]
 

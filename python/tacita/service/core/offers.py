@@ -17,6 +17,7 @@ from typing import Any
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError, PlanError
+from tacita.planning.client import described
 from tacita.planning.program import program_of
 from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
@@ -33,7 +34,8 @@ from tacita.service.two_party.lane import TwoPartyLane
 from tacita.two_party.program.encoding import encode
 from tacita.version import __version__
 
-PUBLIC, PROGRAM, MADE_OF, FOLDER = "public", "program.json", "made-of.json", "offers"
+PUBLIC, PROGRAM, CLIENT = "public", "program.json", "client.json"
+MADE_OF, FOLDER = "made-of.json", "offers"
 KEYS_SLACK = 2  # times what this program's own table says of their file
 
 
@@ -67,6 +69,12 @@ class Offered:
         """What a client without the model runs over the two-party socket (`two_party.program`), where there
         are such steps."""
         return self.folder / PROGRAM
+
+    @property
+    def client(self) -> Path:
+        """What a client without packings encrypts and reads (`planning.client`), where pages have a form for
+        it."""
+        return self.folder / CLIENT
 
     @property
     def most_keys(self) -> int:
@@ -123,7 +131,11 @@ def offers_of(
         named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
     first = next(iter(named.values())).plan
     told = wire.Model(
-        name=name, task=first.task, labels=first.labels, offers=tuple(o.offer for o in named.values())
+        name=name,
+        task=first.task,
+        problem=first.problem,
+        labels=first.labels,
+        offers=tuple(o.offer for o in named.values()),
     )
     return Offers(named, (told,))
 
@@ -170,6 +182,7 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
     if isinstance(plan, TwoPartyPlan):
         _write_program(plan, folder / PROGRAM)
         return wire.Offer(**common)
+    _write_client(plan, folder / CLIENT)
     whole = api.publish(plan, model, folder / PUBLIC)
     size = sum(path.stat().st_size for path in (folder / PUBLIC).iterdir())
     sizes: dict[str, Any] = {f"{name}_bytes": count for name, count in _file_bytes(plan).items()}
@@ -190,6 +203,13 @@ def _write_program(plan: TwoPartyPlan, path: Path) -> None:
     path.unlink(missing_ok=True)
     with suppress(PlanError):
         write_text(path, encode(program_of(plan)).decode())
+
+
+def _write_client(plan: Plan, path: Path) -> None:
+    """None for a plan that pages have no form for."""
+    path.unlink(missing_ok=True)
+    with suppress(PlanError):
+        write_text(path, described(plan).decode())
 
 
 def _file_bytes(plan: Plan) -> dict[str, int]:

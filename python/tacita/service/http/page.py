@@ -1,4 +1,4 @@
-"""The page at `/`: the two-party client in a browser, as `make web` built it into the package.
+"""The page at `/`: clients of the service in a browser, as `make web` built it into the package.
 
 Its files have the headers that come with them: nothing from elsewhere, no inline code, and an origin of its
 own, without which browsers give no shared memory.
@@ -23,6 +23,7 @@ FILES = {
     "page.js": "text/javascript",
     "worker.js": "text/javascript",
     "socket.js": "text/javascript",
+    "files.js": "text/javascript",
     "style.css": "text/css",
     "tacita.wasm": "application/wasm",
 }

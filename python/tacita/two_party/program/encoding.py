@@ -41,7 +41,7 @@ def decode(data: bytes) -> Program:
         program = _program(json.loads(data))
         program.check()
         spelled = encode(program)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise FileError(f"program: damaged ({type(error).__name__})", hint=HINT) from None
     if spelled != data:
         raise FileError("program: not in its one spelling, or of another version", hint=HINT)

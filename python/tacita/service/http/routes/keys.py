@@ -56,7 +56,8 @@ async def put(
     found = offered(service, model, scheme)
     piece, total = _piece(request, found)
     require_quota(service, who)
-    row = _begun(service, who, id, found, (model, scheme, total), request)
+    last = piece.begin + piece.count == total
+    row = _begun(service, who, id, found, (model, scheme, total), request, last)
     if row.complete:
         return _state(row)
     if piece.begin != row.received:
@@ -97,7 +98,13 @@ def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
 
 
 def _begun(
-    service: Service, who: Who, id: str, found: Offered, said: tuple[str, str, int], request: Request
+    service: Service,
+    who: Who,
+    id: str,
+    found: Offered,
+    said: tuple[str, str, int],
+    request: Request,
+    last: bool,
 ) -> KeyRow:
     """The upload's row, new or as it stands. Raises Fault: another plan or content than it began with, too
     many keys."""
@@ -106,15 +113,26 @@ def _begun(
         raise Fault(
             409, "other-plan", "keys of another plan than the server has", "fetch the public part again"
         )
-    whole, now = sha256_of(request.headers, WHOLE_SHA256), service.ledger.clock()
+    whole, now = _whole(request, last), service.ledger.clock()
     new = KeyRow(who.id, id, model, scheme, plan, total, 0, whole, False, now)
     row = keys.found(service.ledger, who.id, id)
     if row is None:
         _require_another(service, who)
         return new
+    if not (row.sha256 and whole):  # one of the two does not know it yet
+        row = replace(row, sha256=row.sha256 or whole)
+        new = replace(new, sha256=row.sha256)
     if replace(new, received=row.received, complete=row.complete, used=row.used) != row:
         raise Fault(409, "other-keys", "other keys of this id are here", "delete them first")
     return row
+
+
+def _whole(request: Request, last: bool) -> str:
+    """Hash of the whole; empty for a piece before the last of a client that makes keys while it sends them.
+    Raises Fault."""
+    if not last and WHOLE_SHA256.lower() not in request.headers:
+        return ""
+    return sha256_of(request.headers, WHOLE_SHA256)
 
 
 def _require_another(service: Service, who: Who) -> None:

@@ -1,0 +1,121 @@
+//! The client of ciphertexts, step by step. What it writes leaves by `send`, as a session's bytes do; the
+//! page says in which step it is.
+use super::{failed, send, tell, Told, ROOM};
+use crate::files::{Client, Receipt};
+use crate::ClientError;
+use std::cell::RefCell;
+use std::io::{self, Write};
+
+/// What is given before a step: description, tokenizer, tables; then the server's receipt.
+const PARTS: usize = 4;
+const RECEIPT: usize = 3;
+
+thread_local! {
+    static GIVEN: RefCell<[Vec<u8>; PARTS]> = const { RefCell::new([const { Vec::new() }; PARTS]) };
+    static CLIENT: RefCell<Option<Client>> = const { RefCell::new(None) };
+}
+
+struct Out;
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the page only reads these bytes, before it returns.
+        match unsafe { send(bytes.as_ptr(), bytes.len()) } {
+            0 => Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a step of the client; 1 where it succeeded.
+fn step(run: impl FnOnce(&mut Client) -> Result<(), ClientError>) -> i32 {
+    CLIENT.with_borrow_mut(|client| {
+        let Some(client) = client else {
+            return failed(&ClientError::Peer("there is no client".to_owned()));
+        };
+        run(client).map_or_else(|error| failed(&error), |()| 1)
+    })
+}
+
+fn text() -> String {
+    ROOM.with_borrow(|room| String::from_utf8_lossy(room).into_owned())
+}
+
+/// Keeps what lies in the room as one of the parts. 0 for a part that there is not.
+#[no_mangle]
+pub extern "C" fn files_give(part: usize) -> i32 {
+    GIVEN.with_borrow_mut(|given| {
+        let Some(place) = given.get_mut(part) else {
+            return 0;
+        };
+        *place = ROOM.take();
+        1
+    })
+}
+
+/// Makes the client of the parts. allow_insecure: 1 to admit parameters for tests.
+#[no_mangle]
+pub extern "C" fn files_open(allow_insecure: i32) -> i32 {
+    let [description, tokenizer, tables, _] = GIVEN.take();
+    match Client::new(&description, &tokenizer, tables, allow_insecure == 1) {
+        Err(error) => failed(&error),
+        Ok(client) => {
+            tell(&Told::Open {
+                tokens: client.description().tokens,
+                security: client.security_bits(),
+                keys: client.key_bytes(),
+            });
+            CLIENT.set(Some(client));
+            1
+        }
+    }
+}
+
+/// Refuses the text in the room where it cannot be asked about.
+#[no_mangle]
+pub extern "C" fn files_check() -> i32 {
+    let text = text();
+    step(|client| client.check(&text))
+}
+
+/// Draws a secret and makes its evaluation keys; all of their bytes are sent before it returns.
+#[no_mangle]
+pub extern "C" fn files_keys() -> i32 {
+    step(|client| {
+        let id = client.draw()?;
+        tell(&Told::Key { id: &id });
+        let sha256 = client.write_keys(Out)?;
+        tell(&Told::Made { sha256: &sha256 });
+        Ok(())
+    })
+}
+
+/// Encrypts the text in the room; the bytes of the request are sent before it returns.
+#[no_mangle]
+pub extern "C" fn files_encrypt() -> i32 {
+    let text = text();
+    step(|client| {
+        let request = client.encrypt(&text)?;
+        Out.write_all(&request).map_err(ClientError::engine)
+    })
+}
+
+/// Checks the receipt and decrypts the response in the room.
+#[no_mangle]
+pub extern "C" fn files_decrypt() -> i32 {
+    let (response, receipt) = (
+        ROOM.take(),
+        GIVEN.with_borrow_mut(|given| std::mem::take(&mut given[RECEIPT])),
+    );
+    step(|client| {
+        let receipt: Receipt =
+            serde_json::from_slice(&receipt).map_err(|_| ClientError::Peer("not a receipt".to_owned()))?;
+        let answer = client.decrypt(&response, &receipt)?;
+        tell(&Told::Read { answer: &answer });
+        Ok(())
+    })
+}

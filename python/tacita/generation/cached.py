@@ -1,0 +1,66 @@
+"""The logits behind a text from ciphertexts, a row a request: the server keeps what it computed of earlier
+rows.
+
+    request:   the newest row as a vector, and the mask of the text: the server learns how many rows come
+    response:  the logits behind it, or which token is the likeliest
+
+A prompt is read row by row, too: n tokens and m behind them take n + m - 1 requests. Every response is
+decrypted and checked, so that a row that left its ranges is seen even where nobody asks for its logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.checkpoint import Checkpoint
+from tacita.client.session import embedded
+from tacita.plans.plan import Plan
+from tacita.protocol.files import digest_of
+from tacita.schemes.base import Place
+from tacita.schemes.ciphertexts import row_by_row
+from tacita.tasks.answer import Answer
+
+Array = NDArray[np.float64]
+Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
+Step = Callable[[Array], Answer]  # of a text whose rows but the last were read -> the same
+
+
+class Reader:
+    """An `Ask` of a text that grows: reads the rows that it has not read yet, one by one."""
+
+    def __init__(self, step: Step) -> None:
+        self._step, self._read = step, 0
+
+    def __call__(self, rows: Array) -> Answer:
+        """Rows of the text so far, of which those that were read before come first; one is new at least."""
+        found = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
+        self._read = len(rows)
+        doubts = dict.fromkeys(doubt for answer in found for doubt in answer.warnings)
+        return replace(found[-1], warnings=tuple(doubts))
+
+
+def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:
+    """On "plain" or "sim"."""
+    answer = row_by_row(plan, model, backend)
+    return Reader(lambda rows: answer(embedded(plan, model, None, rows)))
+
+
+def cached_privately(client: Any, server: Any, place: Place) -> Ask:
+    """Both sides, on files of the place. Raises FileError, ResourceError."""
+    after = ""
+
+    def step(rows: Array) -> Answer:
+        nonlocal after
+        request = client.encrypt(hidden_states=rows, after=after)
+        with place.bar(f"row {len(rows)}") as report:
+            server.evaluate(report)
+        after = digest_of(request)
+        found: Answer = client.decrypt()
+        return found
+
+    return Reader(step)

@@ -1,0 +1,157 @@
+"""What the client of a plan on ciphertexts does, as public data: for clients that hold no packing, as a page.
+
+The plan names a packing, whose Python says which slot holds which number. Here that is asked of the packing
+itself: a sample of numbered entries is packed, and the slots then tell where each one went. The result is
+checked against the packing on another sample, so that a packing that does more than moving numbers is refused
+rather than described wrongly. As public as the plan, whose hash it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacita.errors import PlanError
+from tacita.front.front import FrontConfig
+from tacita.packings.multidiagonal.request import DiagonalRequest
+from tacita.packings.one_text.response import OneTextResponse
+from tacita.packings.rows.request import RowsRequest
+from tacita.plans.plan import Plan
+from tacita.plans.typed_json import canonical
+from tacita.tasks.task import TEXT
+
+FORMAT, VERSION = "tacita-files-client", 1
+MAX_BYTES = 8 << 20  # that a client reads
+HIDDEN, MASK = "hidden", "mask"
+HINT = "use the Python client: tacita ask"
+Runs = list[tuple[int, int, int, int]]
+Slots = NDArray[np.float64]
+Whole = RowsRequest | DiagonalRequest  # of one text, whole
+
+
+def described(plan: Plan) -> bytes:
+    """The description as canonical JSON. Takes milliseconds, packs two samples.
+
+    request: of each tensor its level, what it is made of (hidden states by rows, divided by `bound`, or 1/n
+    at n real tokens), and of each ciphertext runs (first slot, count, first number, stride); other slots are
+    zero. response: (ciphertext, slot) of the numbers, of their copies and of half the norm check. Raises
+    PlanError for what a page does not read: batches, images, answers for every token, vectors, products in
+    coefficients.
+    """
+    request, response = plan.layout.request, plan.layout.response
+    embeddings = plan.model.embeddings
+    if embeddings is None or embeddings.image is not None or plan.backwards or plan.task != TEXT:
+        raise PlanError("client: an input or an answer that pages have no form for", hint=HINT)
+    if not isinstance(request, Whole) or not isinstance(response, OneTextResponse):
+        raise PlanError(f"client: packing {plan.packing}", hint=HINT)
+    if response.rows != 1 or plan.normalise or plan.coefficients is not None:
+        raise PlanError("client: vectors, or keys of coefficient products", hint=HINT)
+    front = {name: value for name, value in vars(FrontConfig.of(embeddings)).items() if name != "image"}
+    found = canonical(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "plan": plan.hash,
+            "preset": plan.parameters.preset,
+            "tokens": plan.tokens,
+            "hidden": plan.hidden,
+            "bound": request.bound,
+            "rotations": plan.rotations,
+            "request": _tensors(plan, request),
+            "response": _places(plan, response),
+            "front": front,
+            "reading": _reading(plan),
+        }
+    )
+    if len(found) > MAX_BYTES:
+        raise PlanError(f"client: a description of {len(found)} bytes, at most {MAX_BYTES}", hint=HINT)
+    return found
+
+
+def _reading(plan: Plan) -> dict[str, Any]:
+    said = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
+    return {
+        **said,
+        "decimals": plan.decimals,
+        "bound": float(plan.answer),
+        "normalise": plan.normalise,
+    }
+
+
+def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
+    (tensor,) = plan.response
+    return {
+        "name": tensor.name,
+        "count": tensor.count,
+        "numbers": response.places,
+        "copies": response.copies,
+        "check": response.check_place,
+        "bound": response.bound,
+    }
+
+
+def _tensors(plan: Plan, request: Whole) -> list[dict[str, Any]]:
+    """Of each tensor, in alphabetical order. Raises PlanError where runs do not say what the packing does."""
+    states, keep = _numbered(request)
+    packed = request.pack([(states * request.bound, keep)])
+    levels = {tensor.name: tensor.level for tensor in plan.request}
+    found = []
+    for name, vectors in sorted(packed.items()):
+        source = MASK if name != HIDDEN else HIDDEN
+        scale = keep.sum() if source == MASK else 1.0
+        runs = [_runs(np.rint(np.asarray(vector) * scale)) for vector in vectors]
+        found.append({"name": name, "level": levels[name], "source": source, "vectors": runs})
+    _check(request, found)
+    return found
+
+
+def _numbered(request: Whole) -> tuple[Slots, Slots]:
+    """Hidden states and mask whose entries are their numbers, from 1 on."""
+    count, tokens = request.tokens * request.size, request.tokens
+    return np.arange(1.0, count + 1.0).reshape(tokens, request.size), np.arange(1.0, tokens + 1.0)
+
+
+def _runs(numbers: Slots) -> Runs:
+    """Slots that hold numbers from 1 on, 0 for none -> runs, greedily."""
+    return list(_found(numbers.astype(np.int64) - 1))
+
+
+def _found(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
+    at, values = 0, numbers.tolist()
+    while at < len(values):
+        if values[at] < 0:
+            at += 1
+            continue
+        end = at + 1
+        stride = values[end] - values[at] if end < len(values) else 0
+        if stride >= 0 and end < len(values) and values[end] >= 0:
+            while end < len(values) and values[end] - values[end - 1] == stride:
+                end += 1
+        else:
+            stride = 0
+        yield at, end - at, values[at], stride
+        at = end
+
+
+def _check(request: Whole, tensors: list[dict[str, Any]]) -> None:
+    generator = np.random.default_rng(1)
+    states = generator.uniform(-1.0, 1.0, (request.tokens, request.size)) * request.bound
+    keep = (np.arange(request.tokens) < max(1, request.tokens // 3)).astype(np.float64)
+    numbers = {HIDDEN: (states / request.bound).reshape(-1), MASK: keep / keep.sum()}
+    packed = request.pack([(states, keep)])
+    for tensor in tensors:
+        for runs, vector in zip(tensor["vectors"], packed[tensor["name"]], strict=True):
+            if not np.array_equal(_filled(runs, numbers[tensor["source"]], request.slots), vector):
+                message = f"client: tensor {tensor['name']} holds more than numbers that were moved"
+                raise PlanError(message, hint=HINT)
+
+
+def _filled(runs: Runs, numbers: Slots, slots: int) -> Slots:
+    """What a client makes of runs."""
+    found = np.zeros(slots)
+    for first, count, source, stride in runs:
+        found[first : first + count] = numbers[source + stride * np.arange(count)]
+    return found

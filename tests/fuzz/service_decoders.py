@@ -1,0 +1,134 @@
+"""Bodies of the fuzz targets of the service: what its client reads, what its processes tell each other, and
+the steps that a page runs. See `decoders`, which lists them with the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import httpx2
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from promises import tacita_errors
+
+from tacita.errors import TacitaError
+from tacita.planning.program import program_of
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol.http import receipt
+from tacita.protocol.http.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
+from tacita.remote.http.channel import Reply
+from tacita.remote.http.problems import refused, told
+from tacita.service.two_party import control
+from tacita.two_party.program import encoding
+
+READ = (Models, Keys, KeyState, Status, Receipt)
+ID, HASH = "ab" * 16, "cd" * 32
+SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+SIGNED = receipt.signed(SIGNER, "11" * 32, "22" * 32, "33" * 32)
+
+
+def program(data: bytes) -> None:
+    """The steps of a two-party client, as they are and in their one spelling: what is read is written as the
+    same bytes."""
+    for form in (data, _spelled(data)):
+        found = tacita_errors(encoding.decode, form)
+        assert found is None or encoding.encode(found) == form
+
+
+def problem(data: bytes) -> None:
+    """An answer that is no success. The first two bytes: its status."""
+    status, body = 300 + int.from_bytes(data[:2], "little") % 300, data[2:]
+    error = refused("GET", status, body)
+    assert isinstance(error, TacitaError) and str(error)
+
+
+def bodies(data: bytes) -> None:
+    """Every JSON body of an answer, and what comes of a request that failed at the server."""
+    for kind in READ:
+        found = tacita_errors(Reply("GET", 200, httpx2.Headers(), data).read, kind)
+        if isinstance(found, Status):
+            assert str(told("request", found.problem))
+
+
+def receipts(data: bytes) -> None:
+    """A receipt: of other hashes, or by another key, none is taken but the signed one."""
+    found = tacita_errors(Reply("GET", 200, httpx2.Headers(), data).read, Receipt)
+    if found is None:
+        return
+    hashes = {"plan": SIGNED.plan, "request": SIGNED.request, "response": SIGNED.response}
+    own = {"plan": found.plan, "request": found.request, "response": found.response}
+    public = receipt.public_hex(SIGNER)
+    for wanted in (hashes, own):
+        taken = tacita_errors(lambda hashes=wanted: [receipt.check(found, public, **hashes)])
+        assert taken is None or found == SIGNED
+
+
+def said(data: bytes) -> None:
+    """What the process of the two-party sessions says: what is read is a message, and can be sent."""
+    found = tacita_errors(control.decode, data)
+    assert found is None or control.decode(control.encode(found)) == found
+
+
+DECODERS: dict[str, Callable[[bytes], None]] = {
+    "program": program,
+    "problem": problem,
+    "http_bodies": bodies,
+    "receipt": receipts,
+    "control": said,
+}
+
+MODULES: dict[str, list[str]] = {
+    "program": ["two_party/program/encoding.py", "two_party/program/steps.py"],
+    "problem": ["remote/http/problems.py"],
+    "http_bodies": ["remote/http/problems.py"],
+    "receipt": ["protocol/http/receipt.py"],
+    "control": ["service/two_party/control.py"],
+}
+
+
+def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
+    """Honest inputs of a target: where its corpus begins. plan: of the program."""
+    match name:
+        case "program":
+            return [encoding.encode(program_of(plan))]
+        case "problem":
+            body = Problem(title="busy", status=503, detail="a queue", hint="wait", code="busy")
+            return [(203).to_bytes(2, "little") + body.model_dump_json().encode()]
+        case "http_bodies":
+            return [each.model_dump_json(exclude_none=True).encode() for each in _answers()]
+        case "receipt":
+            return [SIGNED.model_dump_json().encode()]
+    messages = (
+        control.Ready(),
+        control.Failed(text="no model", hint="look"),
+        control.SoFar(id=1, texts=2, bytes_sent=3, bytes_received=4),
+        control.Finished(id=1, ending="end"),
+        control.Open(id=1, guest="clinic", texts=None),
+    )
+    return [control.encode(each) for each in messages]
+
+
+def _answers() -> tuple[Models | Keys | KeyState | Status, ...]:
+    offer = Offer(scheme="thor", plan=HASH, connected=False, batch=1, tokens=16, seconds=1.0)
+    model = {
+        "name": "one",
+        "task": "text",
+        "problem": "single_label",
+        "labels": ["a", "b"],
+        "offers": [offer],
+    }
+    key = KeyState(id=ID, plan=HASH, bytes=7, received=7, complete=True)
+    failed = Status(id=ID, state=State.failed, problem=Problem(title="no", status=500))
+    return (
+        Models(release="1", signer=HASH, models=(model,)),
+        Keys(keys=(key,)),
+        key,
+        failed,
+        Status(id=ID, state=State.done, seconds=1.0, response_bytes=9, receipt=SIGNED),
+    )
+
+
+def _spelled(data: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(data), sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return data

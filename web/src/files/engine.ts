@@ -1,0 +1,72 @@
+/** The engine of ciphertexts: a client's steps, each false when it failed, which was told. */
+import { ENDED } from "../ring.js";
+import { Host } from "../host.js";
+import type { Link } from "../host.js";
+import type { EngineTold } from "./told.js";
+
+interface Exports {
+  files_give(part: number): number;
+  files_open(insecure: number): number;
+  files_check(): number;
+  files_keys(): number;
+  files_encrypt(): number;
+  files_decrypt(): number;
+}
+
+const RECEIPT = 3; // behind the parts of the client
+const UTF8 = new TextEncoder();
+
+export class FilesEngine {
+  private constructor(
+    private readonly host: Host<Exports>,
+    private readonly out: { send: (bytes: Uint8Array<ArrayBuffer>) => void },
+  ) {}
+
+  /** Loads the engine. tell: called from within the methods below. */
+  static async load(
+    code: Promise<Response> | BufferSource,
+    tell: (told: EngineTold) => void,
+  ): Promise<FilesEngine> {
+    const out = { send: (_: Uint8Array<ArrayBuffer>): void => undefined };
+    const link: Link = { send: (bytes) => out.send(bytes), receive: () => ENDED };
+    return new FilesEngine(await Host.load<Exports>(code, link, tell), out);
+  }
+
+  /** parts: description, tokenizer, tables. */
+  open(parts: readonly ArrayBuffer[], insecure: boolean): boolean {
+    parts.forEach((part, index) => this.give(index, new Uint8Array(part)));
+    return this.host.exports.files_open(insecure ? 1 : 0) === 1;
+  }
+
+  /** Whether a text can be asked about. */
+  check(text: string): boolean {
+    this.host.put(UTF8.encode(text));
+    return this.host.exports.files_check() === 1;
+  }
+
+  /** Makes keys; send: called with their bytes, in order, which are there until it returns; it may wait. */
+  keys(send: (bytes: Uint8Array<ArrayBuffer>) => void): boolean {
+    this.out.send = send;
+    return this.host.exports.files_keys() === 1;
+  }
+
+  /** The bytes of a request, or null. */
+  encrypt(text: string): Uint8Array<ArrayBuffer> | null {
+    let request: Uint8Array<ArrayBuffer> | null = null;
+    this.out.send = (bytes) => (request = bytes.slice());
+    this.host.put(UTF8.encode(text));
+    return this.host.exports.files_encrypt() === 1 ? request : null;
+  }
+
+  /** receipt: JSON of one, with the signer's key. */
+  decrypt(response: ArrayBuffer, receipt: string): boolean {
+    this.give(RECEIPT, UTF8.encode(receipt));
+    this.host.put(new Uint8Array(response));
+    return this.host.exports.files_decrypt() === 1;
+  }
+
+  private give(part: number, bytes: Uint8Array): void {
+    this.host.put(bytes);
+    this.host.exports.files_give(part);
+  }
+}

@@ -1,0 +1,190 @@
+/** A client of ciphertexts: keys once, then texts, each in a request of its own. */
+import { Refused } from "../http.js";
+import { parts } from "../service.js";
+import type { Offer } from "../service.js";
+import type { Session } from "../session.js";
+import type { Answer, Told } from "../told.js";
+import { counted, makeCount } from "./chunks.js";
+import { ended, fetchResponse, forget, post } from "./request.js";
+import type { Asking } from "./request.js";
+import { Failure, Thread } from "./thread.js";
+import type { Chunk, FilesTold, Status } from "./told.js";
+import { send } from "./upload.js";
+
+const ENGINE = "tacita.wasm";
+const LOST = [404, 409, 410, 412]; // of a request: the server has lost the keys
+
+/** What is asked, and of whom. signer: the key of the server's receipts. insecure: whether parameters for
+ * tests are admitted. */
+export interface Place {
+  readonly model: string;
+  readonly offer: Offer;
+  readonly token: string;
+  readonly signer: string;
+  readonly insecure: boolean;
+}
+
+/** tell: called with everything that happens. */
+export function openFiles(place: Place, tell: (told: Told) => void): Session {
+  const client = new FilesClient(place, tell);
+  const failed = (error: unknown): void => client.failed(error);
+  client.open().catch(failed);
+  const stop = (): void => client.stop();
+  return { ask: (text) => void client.ask(text).catch(failed), end: stop, stop };
+}
+
+class FilesClient {
+  private readonly aborter = new AbortController();
+  private readonly thread = new Thread((told) => this.heard(told));
+  private readonly sentPieces = makeCount();
+  private total = 0; // bytes of the keys
+  private key = ""; // their id
+  private ready = false; // whether the server has them
+  private uploads: Promise<void> = Promise.resolve();
+  private began = 0;
+  private request: Uint8Array<ArrayBuffer> | undefined;
+  private running = ""; // id of the request that is at the server
+  private answer: Answer | undefined;
+  private sent = 0;
+  private received = 0;
+
+  constructor(
+    private readonly place: Place,
+    private readonly tell: (told: Told) => void,
+  ) {}
+
+  async open(): Promise<void> {
+    const { model, offer, token, insecure } = this.place;
+    this.say("loading the public part of the model");
+    const found = await parts(model, offer, token);
+    this.received += found.reduce((sum, part) => sum + part.byteLength, 0);
+    const engine = new URL(ENGINE, location.href).href;
+    const order = { kind: "open", engine, parts: found, sent: this.sentPieces, insecure } as const;
+    await this.thread.order(order, found);
+    this.tell({ kind: "ready", name: model, tokens: offer.tokens, labels: [] });
+  }
+
+  async ask(text: string): Promise<void> {
+    await this.thread.order({ kind: "check", text });
+    if (!this.ready) await this.makeKeys();
+    this.say("encrypting");
+    await this.thread.order({ kind: "encrypt", text });
+    const request = this.request as Uint8Array<ArrayBuffer>;
+    this.request = undefined;
+    this.say("sending the request");
+    const { id } = await post(this.asking(), request).catch((error: unknown) => this.posted(error));
+    this.sent += request.length;
+    this.running = id;
+    await this.answered(id);
+  }
+
+  failed(error: unknown): void {
+    if (this.aborter.signal.aborted) return;
+    const message = error instanceof Error ? error.message : String(error);
+    this.tell({ kind: "failed", message, again: error instanceof Failure ? error.again : this.ready });
+  }
+
+  /** What the server has of this client goes too. */
+  stop(): void {
+    const { token } = this.place;
+    this.aborter.abort();
+    this.thread.stop();
+    const gone = this.running ? forget(`/v1/requests/${this.running}`, token) : Promise.resolve();
+    if (this.key) void gone.then(() => forget(`/v1/keys/${this.key}`, token));
+  }
+
+  private heard(told: FilesTold): void {
+    switch (told.kind) {
+      case "open":
+        this.total = told.keys;
+        break;
+      case "key":
+        this.key = told.id;
+        this.uploads = Promise.resolve();
+        break;
+      case "chunk":
+        this.uploads = this.uploads.then(() => this.upload(told));
+        this.uploads.catch(() => undefined); // `makeKeys` hears of it
+        break;
+      case "request":
+        this.request = told.bytes;
+        break;
+      case "read":
+        this.answer = told.answer;
+    }
+  }
+
+  private async makeKeys(): Promise<void> {
+    this.began = performance.now();
+    this.say("making keys and sending them");
+    const broken = new Promise<void>((_, reject) => {
+      this.uploadFailed = reject;
+    });
+    await Promise.race([this.thread.order({ kind: "keys" }), broken]);
+    await this.uploads;
+    this.ready = true;
+  }
+
+  private uploadFailed: (error: unknown) => void = () => undefined;
+
+  private async upload(chunk: Chunk): Promise<void> {
+    const { model, offer, token } = this.place;
+    const { signal } = this.aborter;
+    const { scheme, plan } = offer;
+    const upload = { model, scheme, plan, token, id: this.key, total: this.total, signal };
+    await send(upload, chunk).catch((error: unknown) => {
+      this.uploadFailed(error);
+      throw error;
+    });
+    const { length } = chunk.bytes;
+    this.sent += length;
+    counted(this.sentPieces);
+    const done = chunk.begin + length;
+    const left = ((performance.now() - this.began) * (this.total - done)) / done;
+    this.tell({ kind: "uploaded", done, total: this.total, left });
+  }
+
+  private posted(error: unknown): never {
+    if (error instanceof Refused && LOST.includes(error.status)) {
+      this.ready = false;
+      throw new Failure("the server has no longer this page's keys: ask again, new ones are made", true);
+    }
+    throw error;
+  }
+
+  private async answered(id: string): Promise<void> {
+    const { signer, token } = this.place;
+    const status = await ended(this.asking(), id, (each) => this.watched(each));
+    const { receipt, problem } = status;
+    if (status.state !== "done" || !receipt) {
+      throw new Failure(problem?.detail || problem?.title || `the request was ${status.state}`, true);
+    }
+    const response = await fetchResponse(this.asking(), id);
+    this.received += response.byteLength;
+    this.say("checking the answer's receipt and decrypting");
+    const signed = JSON.stringify({ ...receipt, signer });
+    await this.thread.order({ kind: "decrypt", response, receipt: signed }, [response]);
+    this.running = "";
+    void forget(`/v1/requests/${id}`, token);
+    const answer = this.answer as Answer;
+    const { sent, received } = this;
+    this.tell({ kind: "answer", answer, sent, received, rounds: null });
+  }
+
+  private watched(status: Status): void {
+    if (status.state === "waiting") this.say(`waiting: ${status.place ?? 0} requests before this one`);
+    if (status.state !== "running") return;
+    const stage = status.stage ?? "begins";
+    const { done, total, seconds_left } = status;
+    this.tell({ kind: "evaluated", stage, done: done ?? 0, total: total ?? 0, left: seconds_left ?? null });
+  }
+
+  private asking(): Asking {
+    const { model, offer, token } = this.place;
+    return { model, scheme: offer.scheme, token, key: this.key, signal: this.aborter.signal };
+  }
+
+  private say(words: string): void {
+    this.tell({ kind: "node", name: words });
+  }
+}

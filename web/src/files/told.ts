@@ -1,0 +1,63 @@
+/** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page
+ * say to each other. */
+import type { Answer, Failed } from "../told.js";
+
+/** From the engine. keys: bytes of the evaluation keys. security: bits. */
+export type EngineTold =
+  | { readonly kind: "open"; readonly tokens: number; readonly security: number; readonly keys: number }
+  | { readonly kind: "key"; readonly id: string }
+  | { readonly kind: "made"; readonly sha256: string }
+  | { readonly kind: "read"; readonly answer: Answer }
+  | Failed;
+
+/** A piece of the keys' file. whole: the hash of all of it, known with the last piece. */
+export interface Chunk {
+  readonly kind: "chunk";
+  readonly begin: number;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly whole: string | null;
+}
+
+/** From the thread. "done": the order is carried out. */
+export type FilesTold =
+  | EngineTold
+  | Chunk
+  | { readonly kind: "request"; readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly kind: "done" };
+
+/** To the thread. parts: description, tokenizer, tables. sent: see `Chunker`. */
+export type FilesOrder =
+  | {
+      readonly kind: "open";
+      readonly engine: string;
+      readonly parts: readonly ArrayBuffer[];
+      readonly sent: SharedArrayBuffer;
+      readonly insecure: boolean;
+    }
+  | { readonly kind: "check"; readonly text: string }
+  | { readonly kind: "keys" }
+  | { readonly kind: "encrypt"; readonly text: string }
+  | { readonly kind: "decrypt"; readonly response: ArrayBuffer; readonly receipt: string };
+
+/** Of an Ed25519 signature over three hashes; all in hexadecimal digits. */
+export interface Receipt {
+  readonly plan: string;
+  readonly request: string;
+  readonly response: string;
+  readonly signature: string;
+}
+
+/** Of a request: `tacita.protocol.http.wire.Status`. */
+export interface Status {
+  readonly id: string;
+  readonly state: "waiting" | "running" | "done" | "failed" | "cancelled";
+  readonly place?: number | null;
+  readonly stage?: string | null;
+  readonly done?: number | null;
+  readonly total?: number | null;
+  readonly seconds_left?: number | null;
+  readonly seconds?: number | null;
+  readonly problem?: { readonly title: string; readonly detail?: string } | null;
+  readonly response_bytes?: number | null;
+  readonly receipt?: Receipt | null;
+}

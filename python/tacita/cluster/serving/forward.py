@@ -59,15 +59,20 @@ class Forward:
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         """See `Duty`. Raises LostError."""
         try:
-            return self._answered(job, report)
-        except EndedError:
-            self._actor.stop.options(concurrency_group=WATCH).remote(job.id)
-            return Stopped(job.id, self._resident)
+            return self._unless_ended(job, report)
         except TacitaError as error:
             return Failed(job.id, REFUSED, str(error), error.hint, self._resident)
         except self._ray.exceptions.RayError as error:
             self._log("lost", job=job.id, kind=type(error).__name__)
             raise LostError from error
+
+    def _unless_ended(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
+        """A job that is ended: the node may be at its stage yet, and takes the next one after it."""
+        try:
+            return self._answered(job, report)
+        except EndedError:
+            self._ray.get(self._actor.stop.options(concurrency_group=WATCH).remote(job.id))
+            return Stopped(job.id, self._resident)
 
     def _answered(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:
         mark = mark_of(Path(job.keys))

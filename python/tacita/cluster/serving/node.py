@@ -118,7 +118,7 @@ class Node:
 
     def _begin(self, id: str) -> None:
         with self._changed:
-            self._running, self._over, self._said = id, False, []
+            self._running, self._over, self._stopped, self._said = id, False, "", []
 
     def _end(self) -> None:
         with self._changed:

@@ -1,0 +1,119 @@
+"""A service whose requests are evaluated on a Ray cluster on this machine, on a toy ring: answers of two
+clients by two nodes, a node that dies, a server that is asked to end and one that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_cluster import HASTE, MARK, children, require_nothing_left, running
+from test_service import TOY, Caller, started
+
+from tacita import api
+from tacita.measure.service.started import Started, ended
+from tacita.protocol.http import wire
+from tacita.schemes import plan_files
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
+pytestmark = pytest.mark.native
+ON_RAY = ("--schemes", "thor", *TOY, "--memory", "4", "--ray", "local")
+TWO = (*ON_RAY, "--ray-nodes", "2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    found = tmp_path_factory.mktemp("on-ray")
+    yield found
+    shutil.rmtree(found)
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What all processes that begin in a test have in their environment."""
+    monkeypatch.setenv(MARK, mark := os.urandom(8).hex())
+    for name, value in HASTE.items():
+        monkeypatch.setenv(name, value)
+    return mark
+
+
+def evaluated_here(server: Started, client: api.Client) -> bytes:
+    """The response of one machine, without Ray."""
+    plan = plan_files.load(server.data / "offers" / "sst2-tiny" / "thor" / "plan.json")
+    api.Server(plan, api.load(), client.work, allow_insecure=True, threads=1).evaluate()
+    return client.work.response.read_bytes()
+
+
+def metric(operator: Caller, name: str) -> float:
+    (value,) = re.findall(rf"^tacita_{name}\{{.*\}} (\S+)$", operator.get("/metrics").text, re.M)
+    return float(value)
+
+
+def begun_by(log: Path, ids: list[str]) -> set[int]:
+    """The workers that were given these requests."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return {line["worker"] for line in lines if line["event"] == "begins" and line["job"] in ids}
+
+
+def second_raylet(mark: str) -> int:
+    """Of the node without the cluster's head."""
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in running(mark)}
+    (pid,) = (pid for pid, each in words.items() if each[0].endswith(b"/raylet") and b"--head" not in each)
+    return pid
+
+
+def under_way(caller: Caller, id: str) -> None:
+    """Returns when the request has passed a stage."""
+    next(status for status in caller.events(id) if status.state is wire.State.running and status.done)
+
+
+def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> None:
+    with (folder / "log").open("a") as log, started(folder, *TWO, log=log) as server:
+        assert any("thor: 2 evaluators on 2 nodes" in line for line in server.said)
+        callers = [Caller(server, server.token(name), folder / name) for name in ("ann", "bob")]
+        operator = Caller(server, server.token("prometheus", "--operator"), folder)
+        clients = [caller.prepare() for caller in callers]
+        expected = [evaluated_here(server, client) for client in clients]
+        asked = [(n, callers[n].post(clients[n])) for n in (0, 0, 0, 1, 1)]
+        assert all(callers[n].answer(id) == expected[n] for n, id in asked)
+        assert len(begun_by(folder / "log", [id for _, id in asked])) == 2, "both nodes worked"
+        assert metric(operator, "workers") == 2 and metric(operator, "keys_resident") >= 2
+
+        asked = [(n, callers[n].post(clients[n])) for n in (0, 1, 0)]
+        for n, id in asked[:2]:
+            under_way(callers[n], id)
+        raylet = second_raylet(mark)
+        for pid in (*children(raylet), raylet):
+            os.kill(pid, signal.SIGKILL)
+        assert all(callers[n].answer(id) == expected[n] for n, id in asked)
+        assert '"requeued"' in (folder / "log").read_text(), "one was lost in the middle"
+        assert callers[0].get("/readyz").text == "ready\n" and metric(operator, "workers") == 1
+    assert server.process.returncode == 0
+    require_nothing_left(mark)
+
+
+def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mark: str) -> None:
+    with (folder / "log").open("a") as log, started(folder, *ON_RAY, "--drain", "100", log=log) as server:
+        caller = Caller(server, server.token("cec"), folder / "cec")
+        client = caller.prepare()
+        expected = evaluated_here(server, client)
+        ids = [caller.post(client) for _ in range(2)]
+        under_way(caller, ids[0])
+        assert ended(server.process) == 0
+    require_nothing_left(mark)
+    assert begun_by(folder / "log", ids[:1]) and not begun_by(folder / "log", ids[1:]), "one ran to its end"
+    with (folder / "log").open("a") as log, started(folder, *ON_RAY, log=log) as server:
+        caller = Caller(server, caller.token, caller.work)
+        assert caller.answer(ids[0]) == expected
+        under_way(caller, ids[1])
+        server.process.kill()
+        server.process.wait()
+    require_nothing_left(mark)
+    with (folder / "log").open("a") as log, started(folder, "--schemes", "thor", *TOY, log=log) as server:
+        assert Caller(server, caller.token, caller.work).answer(ids[1]) == expected, "also without Ray"

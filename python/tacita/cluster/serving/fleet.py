@@ -49,7 +49,11 @@ class RayFleet:
         """Finds the nodes, or starts them. Cost: a local cluster starts in 5 s. Raises PeerError where no
         cluster answers or no node has enough cores."""
         try:
-            await asyncio.wait_for(self._begin(), STARTING)
+            async with asyncio.timeout(STARTING):
+                await self._begin()
+        except TimeoutError as error:
+            await self.close()
+            raise PeerError("--ray: no node within minutes", hint="its log may say why") from error
         except BaseException:
             await self.close()
             raise
@@ -76,13 +80,18 @@ class RayFleet:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
+        await self._end()
+
+    async def _end(self) -> None:
+        """Of the scout."""
         if (scout := self._scout) is None:
             return
         self._scout = None
-        assert scout.stdin is not None
+        assert scout.stdin is not None  # it is a pipe
         scout.stdin.close()
         try:
-            await asyncio.wait_for(scout.wait(), ENDING + PAUSE)
+            async with asyncio.timeout(ENDING + PAUSE):
+                await scout.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 scout.kill()
@@ -131,12 +140,11 @@ class RayFleet:
 
     async def _again(self) -> None:
         while True:
-            if self._scout is not None and self._scout.stdin is not None:
-                self._scout.stdin.close()
-                await self._scout.wait()
+            await self._end()
             await asyncio.sleep(PAUSE)
             try:
-                return await asyncio.wait_for(self._begin(), STARTING)
+                async with asyncio.timeout(STARTING):  # `wait_for` may swallow a cancellation
+                    return await self._begin()
             except (PeerError, TimeoutError) as error:
                 log.error("Ray: %s", error)
 

@@ -277,8 +277,7 @@ def test_folders_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path) 
     (dead / "lock").touch()
     (dead / "request.ct").write_bytes(b"left")
     (tmp_path / f"{PREFIX}other").mkdir()  # nobody's that we know of
-    _, mine = own_folder(tmp_path)
-    _, second = own_folder(tmp_path)
+    mine, second = own_folder(tmp_path).path, own_folder(tmp_path).path
     assert {path.name for path in tmp_path.iterdir()} == {mine.name, second.name, f"{PREFIX}other"}
 
 

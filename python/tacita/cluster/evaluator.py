@@ -85,7 +85,7 @@ class Evaluator:
     def __init__(self, cores: int) -> None:
         self._cores = cores
         self._server: Server | None = None
-        self._held: tuple[int, Path] | None = None
+        self._held: Held | None = None
 
     def prepare(self, kit: Kit, keys: Bytes, weights: Bytes) -> float | Failed:
         """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the
@@ -118,14 +118,12 @@ class Evaluator:
     def close(self) -> None:
         """Removes its folder."""
         if self._held is not None:
-            lock, folder = self._held
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+            self._held.close()
             self._held = None
 
     def _started(self, kit: Kit, keys: Bytes, weights: Bytes) -> Server:
         self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
-        folder = self._held[1]
+        folder = self._held.path
         standing = standing_of(kit, weights, folder, self._cores)
         server = standing.server(folder)
         keys.tofile(server.work.evaluation_keys)
@@ -154,8 +152,21 @@ def release_refused(kit: Kit) -> Failed | None:
     return Failed(f"the node has release {__version__}, the client {kit.version}", "install one release")
 
 
-def own_folder(below: Path) -> tuple[int, Path]:
-    """(open lock, new folder). Removes those of evaluators that were killed: whoever lives holds its lock."""
+@dataclass(frozen=True)
+class Held:
+    """A folder of one evaluator's own. lock: open, on a file in it, as long as the evaluator lives."""
+
+    lock: int
+    path: Path
+
+    def close(self) -> None:
+        """Removes it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+def own_folder(below: Path) -> Held:
+    """A new one. Removes those of evaluators that were killed: whoever lives holds its lock."""
     for left in below.glob(f"{PREFIX}*"):
         if (lock := _locked(left)) is not None:
             shutil.rmtree(left, ignore_errors=True)
@@ -164,7 +175,7 @@ def own_folder(below: Path) -> tuple[int, Path]:
     (new / LOCK).touch(mode=0o600)
     lock = _locked(new)
     assert lock is not None  # nobody looks for its name yet
-    return lock, new.rename(below / new.name.removeprefix("."))
+    return Held(lock, new.rename(below / new.name.removeprefix(".")))
 
 
 def _locked(folder: Path) -> int | None:

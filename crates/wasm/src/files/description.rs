@@ -1,6 +1,6 @@
 //! What the client of a plan on ciphertexts does (`tacita.planning.client`), as the server publishes it.
 use crate::error::{damaged, Result};
-use crate::program::{FrontConfig, Reading};
+use crate::program::{whose, FrontConfig, Reading};
 use serde::Deserialize;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{keys, CkksParameters};
@@ -10,8 +10,6 @@ pub const MAX_BYTES: usize = 8 << 20;
 pub(super) const WHAT: &str = "description of the client";
 const FORMAT: &str = "tacita-files-client";
 const VERSION: u32 = 1;
-const MOST_TOKENS: usize = 1 << 12;
-const MOST_WIDTH: usize = 1 << 16;
 const MOST_ROTATIONS: usize = 1 << 12;
 const MOST_DECIMALS: usize = 3; // as for every client: docs/threat-model.md
 const MOST_TENSORS: usize = 16;
@@ -135,12 +133,6 @@ impl Description {
                 "another version",
             ),
             (
-                self.plan.len() == 64 && self.plan.bytes().all(|b| b.is_ascii_hexdigit()),
-                "its plan",
-            ),
-            ((1..=MOST_TOKENS).contains(&self.tokens), "tokens"),
-            ((1..=MOST_WIDTH).contains(&self.hidden), "width"),
-            (
                 bounded(self.bound) && bounded(response.bound) && bounded(reading.bound),
                 "bound",
             ),
@@ -160,7 +152,12 @@ impl Description {
                 "names",
             ),
         ];
-        right.iter().find(|(right, _)| !right).map(|(_, name)| *name)
+        let whose = whose(&self.plan, self.tokens, self.hidden);
+        right
+            .iter()
+            .chain(&whose)
+            .find(|(right, _)| !right)
+            .map(|(_, name)| *name)
     }
 
     /// What does not fit the slots of these parameters.

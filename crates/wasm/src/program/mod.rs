@@ -119,12 +119,6 @@ impl Program {
                 self.format == FORMAT && self.version == VERSION,
                 "another version",
             ),
-            (
-                self.plan.len() == 64 && self.plan.bytes().all(|b| b.is_ascii_hexdigit()),
-                "its plan",
-            ),
-            ((1..=MOST_TOKENS).contains(&self.tokens), "tokens"),
-            ((1..=MOST_WIDTH).contains(&self.hidden), "width"),
             ([self.entered, self.answered].iter().all(|f| fits(*f)), "formats"),
             (self.reading.decimals <= 9 && self.reading.parts == 1, "decimals"),
             (
@@ -132,8 +126,23 @@ impl Program {
                 "bound",
             ),
         ];
-        right.iter().find(|(right, _)| !right).map(|(_, name)| *name)
+        let whose = whose(&self.plan, self.tokens, self.hidden);
+        right
+            .iter()
+            .chain(&whose)
+            .find(|(right, _)| !right)
+            .map(|(_, name)| *name)
     }
+}
+
+/// What every description of a plan for clients must keep: whether it does, and what it is.
+pub(crate) fn whose(plan: &str, tokens: usize, hidden: usize) -> [(bool, &'static str); 3] {
+    let hash = plan.len() == 64 && plan.bytes().all(|b| b.is_ascii_hexdigit());
+    [
+        (hash, "its plan"),
+        ((1..=MOST_TOKENS).contains(&tokens), "tokens"),
+        ((1..=MOST_WIDTH).contains(&hidden), "width"),
+    ]
 }
 
 fn fits(format: Format) -> bool {

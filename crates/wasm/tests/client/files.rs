@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tacita_ckks::{Ciphertext, CkksParameters, Evaluator};
 use tacita_wasm::files::{Client, Description, Receipt};
 use tacita_wasm::front::{embedded, Tokenizer};
+use tacita_wasm::Answer;
 use tacita_wire::{read_evaluation_keys, CiphertextReader, CiphertextWriter, Owner};
 
 const BOUND: f64 = 4.0;
@@ -178,6 +179,15 @@ struct Asked {
     response: Vec<u8>,
 }
 
+impl Asked {
+    /// As the server signs it.
+    fn answer(&self) -> Answer {
+        let plan = &self.client.description().plan;
+        let signed = receipt(plan, &self.request, &self.response);
+        self.client.decrypt(&self.response, &signed).unwrap()
+    }
+}
+
 fn asked(world: &World) -> Asked {
     let params = CkksParameters::preset("insecure_toy_n8").unwrap();
     let (mut client, mut keys) = (world.client().unwrap(), Vec::new());
@@ -200,15 +210,8 @@ fn asked(world: &World) -> Asked {
 #[test]
 fn a_server_computes_on_its_request_with_its_keys() {
     let world = World::new();
-    let Asked {
-        client,
-        request,
-        response,
-    } = asked(&world);
-    let plan = client.description().plan.clone();
-    let answer = client
-        .decrypt(&response, &receipt(&plan, &request, &response))
-        .unwrap();
+    let asked = asked(&world);
+    let (client, answer) = (&asked.client, asked.answer());
     let part = world.vector.parsed_part();
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
     assert_eq!(tokenizer.encode(FOUR_TOKENS).unwrap().len(), 4);
@@ -258,15 +261,7 @@ fn what_is_not_the_signed_answer_is_refused() {
 fn an_answer_with_something_where_nothing_belongs_is_doubted() {
     let mut world = World::new();
     world.description["response"]["copies"] = json!([[0, 2], [0, 5]]);
-    let Asked {
-        client,
-        request,
-        response,
-    } = asked(&world);
-    let plan = client.description().plan.clone();
-    let answer = client
-        .decrypt(&response, &receipt(&plan, &request, &response))
-        .unwrap();
+    let answer = asked(&world).answer();
     assert!(answer.warnings[0].contains("fails its own checks"));
 }
 

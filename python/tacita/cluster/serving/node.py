@@ -6,7 +6,6 @@ what a worker on the service's own machine would say, it says in the same lines.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tacita.cluster.evaluator import Bytes, Failed, Kit, own_folder, release_refused, standing_of
+from tacita.cluster.evaluator import Bytes, Failed, Held, Kit, own_folder, release_refused, standing_of
 from tacita.errors import TacitaError
 from tacita.protocol.files import Workdir
 from tacita.run.executor import Progress
@@ -33,7 +32,7 @@ class Node:
     def __init__(self, cores: int) -> None:
         self._cores = cores
         self._bench: Bench | None = None
-        self._held: tuple[int, Path] | None = None
+        self._held: Held | None = None
         self._running, self._over, self._stopped = "", False, ""
         self._said, self._changed = list[bytes](), threading.Condition()
 
@@ -43,7 +42,7 @@ class Node:
             return refused
         try:
             self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
-            standing = standing_of(kit, weights, self._held[1], self._cores)
+            standing = standing_of(kit, weights, self._held.path, self._cores)
         except TacitaError as error:
             self.close()
             return Failed(str(error), error.hint)
@@ -102,9 +101,7 @@ class Node:
     def close(self) -> None:
         """Removes its folder."""
         if self._held is not None:
-            lock, folder = self._held
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+            self._held.close()
             self._held = None
 
     @property
@@ -114,7 +111,7 @@ class Node:
 
     def _path(self, name: str) -> Path:
         assert self._held is not None  # who calls waits for `prepare`
-        return self._held[1] / name
+        return self._held.path / name
 
     def _begin(self, id: str) -> None:
         with self._changed:

@@ -58,14 +58,17 @@ impl Words {
     }
 
     fn fill_portable(&mut self, out: &mut [[u32; 64]]) {
+        let below = u64::from(self.below);
+        let scaled = |word: u64| ((word * below) >> 32) as u32;
         for out in out {
             let mut blocks = [0; 16];
             self.stream.fill(&mut blocks);
-            let words = blocks
-                .iter()
-                .flat_map(|block| (0..4).map(move |i| (block >> (32 * i)) as u32));
-            for (out, word) in out.iter_mut().zip(words) {
-                *out = ((u64::from(word) * u64::from(self.below)) >> 32) as u32;
+            // Whole halves and constant shifts, which compile to products of vectors: an iterator over the
+            // four words of a block took three times as long as the cipher.
+            for (out, block) in out.as_chunks_mut::<4>().0.iter_mut().zip(blocks) {
+                let (low, high) = (block as u64, (block >> 64) as u64);
+                *out = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+                    .map(|word| scaled(word.into()));
             }
         }
     }

@@ -7,8 +7,8 @@ whether the nearest other image is the same.
     python evaluation/image_vectors.py --model DIR/dinov2-1 --scheme thor --backend ckks --limit 3 ...
 
 `sim` has the rounding of two parties, or the noise of ciphertexts, and sends nothing; `--backend ckks` runs
-both parties, or client and server, in this process.
-One line an image as it is done, the summary at the end and in the file.
+both parties, or client and server, in this process, one image after another.
+One line an image as it is done, the summary at the end; the file is written anew after every image.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
+from family_runs import RUNS, Run
 
 import tacita
 from tacita.calibrate.calibrate import load_texts
@@ -40,8 +43,8 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(a @ b.T / lengths)
 
 
-def summary(expected: np.ndarray, found: np.ndarray) -> dict[str, Any]:
-    """Of all images' vectors, (images, features) each."""
+def summary(expected: np.ndarray, found: np.ndarray, runs: Sequence[Run]) -> dict[str, Any]:
+    """Of all images' vectors, (images, features) each, and what they took."""
     same = np.diag(cosines(found, expected))
     own, other = cosines(expected, expected), cosines(found, expected)
     for each in (own, other):
@@ -53,7 +56,10 @@ def summary(expected: np.ndarray, found: np.ndarray) -> dict[str, Any]:
         "largest error": float(np.abs(found - expected).max()),
         "largest number": float(np.abs(expected).max()),
         "same nearest": float((own.argmax(axis=1) == other.argmax(axis=1)).mean()),
-        "cosine between images": float(own[own > -1.0].mean()),
+        "cosine between images": float(own[own > -1.0].mean()) if len(found) > 1 else None,
+        "warned": sum(bool(run.answer.warnings) for run in runs),
+        "seconds": median(run.seconds for run in runs),
+        "MB": median(run.bytes for run in runs) / 1e6,
     }
 
 
@@ -73,22 +79,25 @@ def main() -> None:
     tokens = model.config.image.tokens
     if asked.scheme == "thor":  # whose places are a power of two
         tokens = 1 << (tokens - 1).bit_length()
-    how: Any = {"scheme": asked.scheme, "tokens": tokens, "texts": load_texts(asked.texts)}
-    tacita.embed(how["texts"][0], model=model, backend="plain", **how)  # the plan is kept for the next calls
-    print(f"planned in {time.perf_counter() - began:.0f} s", flush=True)
-    expected, found = [], []
-    for path in load_texts(asked.images)[: asked.limit]:
-        began = time.perf_counter()
-        answer = tacita.embed(path, model=model, backend=asked.backend, **how)
-        seconds = time.perf_counter() - began
+    plan = tacita.plan(model, scheme=asked.scheme, tokens=tokens, texts=load_texts(asked.texts))
+    spent, estimate = time.perf_counter() - began, plan.predicted_seconds()
+    print(f"planned in {spent:.0f} s; an image should take {estimate:.0f} s", flush=True)
+    paths = load_texts(asked.images)[: asked.limit]
+    encrypted = "shares" if asked.scheme == "bumblebee" else "ckks"
+    how = RUNS[encrypted if asked.backend == "ckks" else "sim"]
+    expected: list[np.ndarray] = []
+    runs: list[Run] = []
+    total: dict[str, Any] = {}
+    for path, run in zip(paths, how(plan, model, paths), strict=True):
+        runs.append(run)
         expected.append(floats(model, path))
-        found.append(answer.vector)
-        cosine = cosines(expected[-1][None], found[-1][None])[0, 0]
-        print(f"{Path(path).name} {cosine:.9f} {seconds:.1f} s {answer.warnings}", flush=True)
-    total = summary(np.array(expected), np.array(found))
+        found = np.array([each.answer.vector for each in runs])
+        cosine = cosines(expected[-1][None], found[-1:])[0, 0]
+        print(f"{Path(path).name} {cosine:.9f} {run.seconds:.1f} s {run.answer.warnings}", flush=True)
+        total = {"predicted_seconds": estimate, **summary(np.array(expected), found, runs)}
+        if asked.json:
+            asked.json.write_text(json.dumps(total, indent=1) + "\n")
     print(json.dumps(total, indent=1))
-    if asked.json:
-        asked.json.write_text(json.dumps(total, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""Images out of scikit-learn's two sample photos, to calibrate and to measure models of images on.
+"""Sixty images out of scikit-learn's two sample photos, to calibrate and to measure models of images on.
 
     pip download --no-deps scikit-learn==1.4.2
     python evaluation/photo_crops.py --wheel scikit_learn-1.4.2-*.whl --output DIR
 
 Squares at random places of random sides (128 to 420 of 640 x 427 pixels), every other one mirrored. Written:
-the images, `calibration.txt` and `test.txt`, a name a line, 40 and 52 of them. Those from 8 to 59 are
-measured; the first eight alone calibrated too little: of eleven others one left its intervals. Nothing of the
-wheel (BSD; its photos CC BY 2.0, see sklearn/datasets/images/README.txt) is executed or installed. Needs
-Pillow.
+the images, `calibration.txt` and `test.txt`, a name a line, 8 and 52 of them. Nothing of the wheel (BSD; its
+photos CC BY 2.0, see sklearn/datasets/images/README.txt) is executed or installed. Needs Pillow.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 PHOTOS = ("sklearn/datasets/images/china.jpg", "sklearn/datasets/images/flower.jpg")
-FIRST, TESTED, LAST = 8, 52, 32  # calibrate, are measured, calibrate
+CALIBRATED, TESTED = 8, 52
 SHORTEST, LONGEST = 128, 420  # sides of a square
 
 
 def crops(photos: list[Image.Image], rng: random.Random) -> list[Image.Image]:
     """In turn of each photo."""
     found = []
-    for number in range(FIRST + TESTED + LAST):
+    for number in range(CALIBRATED + TESTED):
         photo, side = photos[number % len(photos)], rng.randint(SHORTEST, LONGEST)
         left, top = rng.randint(0, photo.width - side), rng.randint(0, photo.height - side)
         square = photo.crop((left, top, left + side, top + side))
@@ -49,10 +47,8 @@ def main() -> None:
         path = asked.output / f"{number:02}-{Path(PHOTOS[number % 2]).stem}.png"
         image.save(path)
         names.append(str(path.resolve()))
-    tested = slice(FIRST, FIRST + TESTED)
-    (asked.output / "test.txt").write_text("\n".join(names[tested]) + "\n")
-    del names[tested]
-    (asked.output / "calibration.txt").write_text("\n".join(names) + "\n")
+    (asked.output / "calibration.txt").write_text("\n".join(names[:CALIBRATED]) + "\n")
+    (asked.output / "test.txt").write_text("\n".join(names[CALIBRATED:]) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from tacita.cluster import connect
 from tacita.cluster.connect import Site, sites_of
 from tacita.cluster.evaluator import PREFIX, Evaluated, Evaluator, Failed, kit_of, own_folder, weights_of
 from tacita.cluster.flight import DEPTH, MOST_LOSSES, Done, Lost, Ready, in_order, spread
+from tacita.cluster.placing import Placing
 from tacita.cluster.predict import STARTING, Costs, costs_of, link_to, seconds_left
 from tacita.cluster.where import Where, where_of
 from tacita.errors import InputError, PeerError
@@ -292,8 +293,10 @@ def test_an_evaluator_answers_bytes_and_leaves_nothing(tmp_path: Path) -> None:
     keys, request = (np.fromfile(p, np.uint8) for p in (client.work.evaluation_keys, client.work.request))
     kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
     evaluator = Evaluator(1)
-    weights = np.frombuffer(weights_of(model), np.uint8)
-    found = evaluator.prepare(kit, keys, weights)
+    assert evaluator.prepare(kit, np.frombuffer(weights_of(model), np.uint8)) is None
+    half = keys.size // 2
+    assert [evaluator.take(at, keys[at:to]) for at, to in ((0, half), (half, keys.size))] == [None, None]
+    found = evaluator.load()
     assert isinstance(found, float) and math.isfinite(found)
     (folder,) = tmp_path.glob(f"{PREFIX}*")
     reply = evaluator.evaluate(request)
@@ -312,11 +315,47 @@ def test_an_evaluator_says_why_it_cannot(tmp_path: Path) -> None:
     plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
     kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
     nothing = np.zeros(0, np.uint8)
-    found = Evaluator(1).prepare(kit, nothing, np.frombuffer(weights_of(other), np.uint8))
+    found = Evaluator(1).prepare(kit, np.frombuffer(weights_of(other), np.uint8))
     assert isinstance(found, Failed) and "weights" in found.why
     assert not list(tmp_path.glob(f"{PREFIX}*"))
-    old = Evaluator(1).prepare(kit_of_release(kit, "0.0.1"), nothing, nothing)
+    old = Evaluator(1).prepare(kit_of_release(kit, "0.0.1"), nothing)
     assert isinstance(old, Failed) and "the client 0.0.1" in old.why
+
+
+def test_keys_that_came_damaged_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model = make_random_checkpoint(layers=1)
+    plan = api.plan(model, tokens=16, preset="insecure_toy_n10", texts=["a fine film", "the plot is dull"])
+    evaluator = Evaluator(1)
+    kit = kit_of(plan, model, 12.0, allow_insecure=True, folder=str(tmp_path))
+    assert evaluator.prepare(kit, np.frombuffer(weights_of(model), np.uint8)) is None
+    assert evaluator.take(0, np.zeros(1000, np.uint8)) is None
+    found = evaluator.load()
+    assert isinstance(found, Failed) and "evaluation.keys" in found.why
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
+
+
+def test_keys_go_out_a_few_pieces_at_a_time() -> None:
+    placing = Placing(["a", "b"], size=100, piece=30)
+    assert placing.due() == [slice(0, 30), slice(30, 60)] and placing.due() == []
+    placing.arrived("a", 0)
+    placing.arrived("a", 30)
+    assert placing.due() == []  # b has neither
+    placing.arrived("b", 0)
+    assert placing.due() == [slice(60, 90)] and not placing.sent
+    placing.arrived("b", 30)
+    assert placing.due() == [slice(90, 100)] and placing.sent
+
+
+def test_nobody_waits_for_an_evaluator_that_is_lost() -> None:
+    placing = Placing(["a", "b"], size=100, piece=30)
+    placing.due()
+    placing.arrived("a", 0)
+    placing.arrived("a", 30)
+    placing.lost("b")
+    assert (placing.due(), placing.names) == ([slice(60, 90), slice(90, 100)], {"a"})
+    placing.lost("a")
+    assert Placing([], size=100).due() == [] and placing.due() == []
 
 
 def kit_of_release(kit: Any, version: str) -> Any:

@@ -1,8 +1,8 @@
 """An evaluator: the server of one client's plan, on a node. Keys and circuit stay; bytes go in and out.
 
 It is an ordinary object, which Ray makes on its node. What passes between it and the client is bytes, texts
-and numbers: a `Kit`, keys and weights once, then requests and responses. It holds what any server of ours
-holds (docs/threat-model.md): public keys, ciphertexts, and weights; no secret key, and no text.
+and numbers: a `Kit`, weights and pieces of keys once, then requests and responses. It holds what any server
+of ours holds (docs/threat-model.md): public keys, ciphertexts, and weights; no secret key, and no text.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def weights_of(model: Checkpoint) -> bytes:
 
 
 class Evaluator:
-    """One client's plan on so many cores. `prepare` comes first; `close` removes its files.
+    """One client's plan on so many cores. `prepare` comes first, then `take` with every piece of the keys and
+    `load`; `close` removes its files.
 
     Its calls return errors of ours instead of raising them: a `Failed` is plain data.
     """
@@ -87,26 +88,44 @@ class Evaluator:
         self._server: Server | None = None
         self._held: Held | None = None
 
-    def prepare(self, kit: Kit, keys: Bytes, weights: Bytes) -> float | Failed:
-        """Builds the circuit and reads the keys; returns seconds. Cost: see `KeyRing.load`, and the
-        keys' size of disk until it is done."""
-        began = time.monotonic()
+    def prepare(self, kit: Kit, weights: Bytes) -> Failed | None:
+        """Builds the circuit. Cost: seconds."""
         if refused := release_refused(kit):
             return refused
         try:
-            self._server = self._started(kit, keys, weights)
+            self._server = self._started(kit, weights)
         except TacitaError as error:
             self.close()
             return Failed(str(error), error.hint)
+        return None
+
+    def take(self, begin: int, piece: Bytes) -> Failed | None:
+        """A piece of the file of keys, from this byte on."""
+        try:
+            write_piece(self._prepared.work.evaluation_keys, begin, piece)
+        except OSError as error:
+            return Failed(f"a node cannot keep keys: {error.strerror}", "make room on its disk")
+        return None
+
+    def load(self) -> float | Failed:
+        """Reads the keys, all of which are there, and removes their file; returns seconds. Cost: see
+        `KeyRing.load`."""
+        began, server = time.monotonic(), self._prepared
+        try:
+            server.load_keys()
+        except TacitaError as error:
+            self.close()
+            return Failed(str(error), error.hint)
+        server.work.evaluation_keys.unlink()
         return time.monotonic() - began
 
     def evaluate(self, request: Bytes) -> Evaluated | Failed:
         """The response to a request file's bytes. Cost: an evaluation."""
-        assert self._server is not None  # the client waits for `prepare`
-        began, worked, work = time.monotonic(), time.process_time(), self._server.work
+        server = self._prepared
+        began, worked, work = time.monotonic(), time.process_time(), server.work
         try:
             request.tofile(work.request)
-            self._server.evaluate()
+            server.evaluate()
             response = np.fromfile(work.response, np.uint8)
             return Evaluated(response, time.monotonic() - began, time.process_time() - worked)
         except TacitaError as error:
@@ -121,15 +140,26 @@ class Evaluator:
             self._held.close()
             self._held = None
 
-    def _started(self, kit: Kit, keys: Bytes, weights: Bytes) -> Server:
+    @property
+    def _prepared(self) -> Server:
+        assert self._server is not None  # the client waits for `prepare`
+        return self._server
+
+    def _started(self, kit: Kit, weights: Bytes) -> Server:
         self._held = own_folder(Path(kit.folder or tempfile.gettempdir()))
-        folder = self._held.path
-        standing = standing_of(kit, weights, folder, self._cores)
-        server = standing.server(folder)
-        keys.tofile(server.work.evaluation_keys)
-        server.load_keys()
-        server.work.evaluation_keys.unlink()  # they are in memory, and in Ray's store
-        return server
+        return standing_of(kit, weights, self._held.path, self._cores).server(self._held.path)
+
+
+def write_piece(path: Path, begin: int, piece: Bytes) -> None:
+    """Into a file that grows piece by piece; the first one begins it anew. What cannot be written whole is
+    removed. Raises OSError."""
+    try:
+        with path.open("wb" if begin == 0 else "r+b") as file:
+            file.seek(begin)
+            file.write(piece.data)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def standing_of(kit: Kit, weights: Bytes, folder: Path, cores: int) -> Standing:

@@ -22,6 +22,7 @@ from tacita.cluster.actors import Actors
 from tacita.cluster.connect import LEAST_STORE, Cluster, connected
 from tacita.cluster.evaluator import Bytes, kit_of, weights_of
 from tacita.cluster.flight import DEPTH, in_order, spread
+from tacita.cluster.placing import ON_THE_WAY, PIECE
 from tacita.cluster.predict import Costs, Forecast, costs_of, link_to, seconds_left
 from tacita.cluster.where import Where
 from tacita.errors import InputError
@@ -142,10 +143,10 @@ def spreading(
 
 
 def _store_bytes(plan: Plan, weights: int, nodes: int) -> int:
-    """Of the driver's node: keys, weights, and what is on its way."""
+    """Of the driver's node: weights, and what is on its way: pieces of keys, then requests and responses."""
     sizes = file_bytes(plan)
     moving = DEPTH * nodes * (sizes["request"] + sizes["response"])
-    return LEAST_STORE + sizes["evaluation_keys"] + weights + moving
+    return LEAST_STORE + weights + ON_THE_WAY * PIECE + moving
 
 
 def _requests(client: Client, groups: Sequence[Group], steps: Sequence[Seconds]) -> Iterator[Bytes]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tacita.cluster.evaluator import Bytes, kit_of, weights_of
 from tacita.cluster.evaluator import Failed as Refused
+from tacita.cluster.placing import ON_THE_WAY, PIECE
 from tacita.cluster.serving.node import Node
 from tacita.errors import FileError, PeerError, TacitaError
 from tacita.protocol.files import Workdir, replacing
@@ -27,8 +28,6 @@ from tacita.service.workers.keys import source_of
 from tacita.service.workers.log import Log
 from tacita.service.workers.messages import Done, Evaluate, Failed, Passed, Setup, Stopped, told
 
-PIECE = 16 << 20  # bytes of a file of keys that are sent at once
-ON_THE_WAY = 2  # pieces
 WATCH = "watch"  # Ray's group of calls that are answered while the node evaluates
 
 

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tacita.cluster.evaluator import Bytes, Failed, Held, Kit, own_folder, release_refused, standing_of
+from tacita.cluster.evaluator import (
+    Bytes,
+    Failed,
+    Held,
+    Kit,
+    own_folder,
+    release_refused,
+    standing_of,
+    write_piece,
+)
 from tacita.errors import TacitaError
 from tacita.protocol.files import Workdir
 from tacita.run.executor import Progress
@@ -56,13 +65,9 @@ class Node:
 
     def take(self, mark: str, begin: int, piece: Bytes) -> str:
         """A piece of a file of keys, from this byte on. Returns why it cannot be kept, or nothing."""
-        path = self._path(mark)
         try:
-            with path.open("wb" if begin == 0 else "r+b") as file:
-                file.seek(begin)
-                file.write(piece.data)
+            write_piece(self._path(mark), begin, piece)
         except OSError as error:
-            path.unlink(missing_ok=True)
             return str(error.strerror)
         return ""
 

@@ -152,6 +152,21 @@ def test_what_was_lost_goes_first() -> None:
     assert lost_then == mine and positions.index(mine[0]) < positions.index(others[0])
 
 
+@pytest.mark.parametrize(("requests", "of_late"), [(1, 0), (2, 1), (3, 1), (4, 2)])
+def test_an_evaluator_that_is_ready_late_finds_work(requests: int, of_late: int) -> None:
+    class Late(FakePool):
+        """Its second evaluator is ready when the first request of the first one runs."""
+
+        def event(self, *, wait: bool) -> Event | None:
+            if self.happened and self.happened[0] == Ready("late") and not wait:
+                return None
+            return super().event(wait=wait)
+
+    pool = Late(["soon", "late"])
+    assert len(list(spread(texts(requests), pool))) == requests
+    assert [at for at, _ in pool.submitted].count("late") == of_late
+
+
 def test_without_an_evaluator_it_ends_and_says_why() -> None:
     pool = FakePool(["a"], {4: "a"})
     with pytest.raises(PeerError, match="no evaluator is left after 2 answers: its machine is gone"):

@@ -1,8 +1,9 @@
 """Requests on their way to evaluators: a bounded number of them, each evaluated once or once more, none lost.
 
 `spread` knows neither Ray nor ciphertexts: a `Pool` says what happens, and it decides what is sent where. The
-request that has waited longest goes to the evaluator with the fewest; what an evaluator had when it was lost
-goes to others, first in line. A request that takes evaluators down with it is given up after a few.
+request that has waited longest goes to the evaluator with the fewest, and none waits at one that works while
+others that are starting would have nothing to do. What an evaluator had when it was lost goes to others,
+first in line. A request that takes evaluators down with it is given up after a few.
 """
 
 from __future__ import annotations
@@ -81,10 +82,12 @@ class _Flight(Generic[Sent]):
         self.waiting.append(number)
 
     def assign(self, pool: Pool[Any, Sent, Any]) -> None:
-        """Hands out what waits while an evaluator has room."""
+        """Hands out what waits while an evaluator has room; to those that work, but for one for each that is
+        starting."""
         while self.waiting and self.at:
             least = min(self.at, key=lambda name: len(self.at[name]))
-            if len(self.at[least]) >= DEPTH:
+            has, starting = len(self.at[least]), pool.size - len(self.at)
+            if has >= DEPTH or (has and len(self.waiting) <= starting):
                 return
             number = self.waiting.popleft()
             self.at[least].append(number)

@@ -40,7 +40,7 @@ class Formats:
 
     ring: int = 64
     fraction: int = 18
-    weight: int = 12
+    weight: int = 14
     product_fraction: int = 12
     inverse: int = 16
     normal_ring: int = 32

@@ -19,6 +19,7 @@ PAGES = [
 ]
 # from where a page may name a file: itself, the root, the package, and the crate that a decision is about
 BASES = ("", "python/tacita", "crates/mpc/src")
+BESIDE = "../shared/"  # data that a clone may come without
 NAMED = re.compile(
     r"(?<![\w/:.$~<-])[\w.{][\w{},.-]+(?:/[\w{},.-]+)*(?:/|/[\w{},-]+\.(?:py|rs|md|toml))(?![\w/*])"
 )
@@ -167,4 +168,6 @@ def spelled(name: str) -> Iterator[str]:
 
 
 def exists(name: str, page: Path) -> bool:
+    if name.startswith(BESIDE) and not (ROOT / BESIDE).exists():
+        return True
     return (page.parent / name).exists() or any((ROOT / base / name).exists() for base in BASES)

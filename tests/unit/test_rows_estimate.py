@@ -1,6 +1,8 @@
 """Row estimates: they narrow the row means, change no softmax, and batch circuits take them from their
 scores."""
 
+from dataclasses import replace
+
 import dashformer
 import numpy as np
 import pytest
@@ -27,6 +29,8 @@ from tacita.slots.sim import SimBackend
 
 TOKENS = 16
 FINE = Accuracy(exp=1e-5, inverse=1e-4, rsqrt=1e-4, activation=1e-3, tanh=1e-4)
+# Row means go down to 2e-9 here: a hundred thousandth of that is what double arithmetic leaves of exp.
+ROUGHER = replace(FINE, exp=1e-4)
 
 
 def peaked(**sizes):
@@ -103,7 +107,7 @@ def test_one_text_takes_linear_estimates_from_its_scores(name, backend, options)
     assert all(now <= then for now, then in zip(left, cooled, strict=True))
     assert sum(left) < sum(cooled) or span(after) < span(before), "less tempering, or narrower means"
     model = tempered(model, after.temperatures)
-    specs = fit_circuit(after, model.config, FINE)
+    specs = fit_circuit(after, model.config, ROUGHER)
     assert CircuitSpecs.from_json(specs.to_dict()) == specs
     circuit, be = build(model, specs, Shape(packing, "hoisted", slots, TOKENS)), backend(slots, 30, **options)
     for sample in inputs[:3]:

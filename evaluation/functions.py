@@ -28,7 +28,6 @@ from tacita.approx.inverses import inverse, inverse_newton, rsqrt
 from tacita.approx.poly import chebyshev_spec, series_depth, series_multiplications
 from tacita.approx.spec import Spec, free_depth
 from tacita.approx.variants.functions import FITS, Functions
-from tacita.blocks.base import Norm
 from tacita.calibrate.calibrate import calibrate, load_texts
 from tacita.calibrate.calibration import (
     AttentionCalibration,
@@ -39,9 +38,9 @@ from tacita.calibrate.calibration import (
 from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.front.embed import tokenize
-from tacita.models.bert import layer
 from tacita.models.reference import reference
 from tacita.packings.specs import CircuitSpecs
+from tacita.planning.approximated import approximated
 from tacita.planning.fitting import fit_circuit
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
@@ -267,44 +266,6 @@ def _shift_line(name: str, i: int, spec: statistical_max.ShiftSpec) -> str:
     return f"| {name}, {i} | {spec.offset:.2f}, {spec.slope:.3f} | [{low:.2f}, {high:.2f}] | {ratio:.1f} |"
 
 
-def approximate(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Array:
-    """Logits of the float model with the functions of `specs` (pooling by [CLS])."""
-    x = hidden
-    for i in range(model.config.layers):
-        x = _layer(model, i, specs, x, mask)
-    pooled = specs.function(TANH).function.numpy(_dense(model, "pooler.dense", x[0]))
-    return _dense(model, "classifier", pooled)
-
-
-def _layer(model: Checkpoint, i: int, specs: CircuitSpecs, x: Array, mask: Array) -> Array:
-    p, at, config = layer(model.config, i), f"layer{i}", model.config
-    parts = [_dense(model, d.name, x) for d in (p.attention.query, p.attention.key, p.attention.value)]
-    q, k, v = (part.reshape(-1, config.heads, config.hidden // config.heads) for part in parts)
-    s = specs.attention(f"{at}.attention")
-    e = s.exp.numpy(np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.hidden // config.heads)) * (
-        mask / mask.sum()
-    )
-    weights = e * s.inverse.numpy(e.sum(axis=-1, keepdims=True))
-    context = np.einsum("hij,jhd->ihd", weights, v).reshape(x.shape)
-    y = _norm(
-        model, p.norm1, specs.norm(f"{at}.norm1").rsqrt, x + _dense(model, p.attention.output.name, context)
-    )
-    wide = specs.function(f"{at}.feed_forward").function.numpy(_dense(model, p.feed_forward.wide.name, y))
-    return _norm(
-        model, p.norm2, specs.norm(f"{at}.norm2").rsqrt, y + _dense(model, p.feed_forward.narrow.name, wide)
-    )
-
-
-def _norm(model: Checkpoint, norm: Norm, root: Spec, x: Array) -> Array:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    scaled = centred * root.numpy((centred**2).mean(axis=-1, keepdims=True) + norm.epsilon)
-    return scaled * model.tensors[f"{norm.name}.weight"] + model.tensors[f"{norm.name}.bias"]
-
-
-def _dense(model: Checkpoint, name: str, x: Array) -> Array:
-    return x @ model.tensors[f"{name}.weight"].T + model.tensors[f"{name}.bias"]
-
-
 def _worst(f: Function, exact: Function, interval: fit.Interval, relative: bool = False) -> float:
     x = np.linspace(*interval, POINTS)
     wrong = np.abs(f(x) - exact(x))
@@ -348,7 +309,7 @@ def _describe(spec: Spec) -> str:
 
 
 def _logit_error(model: Checkpoint, specs: CircuitSpecs, sample: tuple[Array, Array]) -> float:
-    return float(np.abs(approximate(model, specs, *sample) - reference(model, *sample).logits).max())
+    return float(np.abs(approximated(model, specs, *sample) - reference(model, *sample).logits).max())
 
 
 def _cell(m: Measured) -> str:

@@ -15,18 +15,24 @@ import pytest
 from test_families import CASES, expected_of, folder_of
 
 from tacita import api
+from tacita.calibrate.calibration import Calibration
+from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.errors import PlanError
 from tacita.front.embed import embedded, pad_hidden
 from tacita.front.images import hidden_of
 from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
+from tacita.packings.lowered import in_slots
+from tacita.packings.specs import CircuitSpecs
+from tacita.planning.approximated import approximated
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evaluation"))
 table: Any = pytest.importorskip("families_table")
 TOKENS, CALM, SAMPLES = 16, 0.5, 12
 TOY: dict[str, Any] = {"tokens": TOKENS, "preset": "insecure_toy_n10"}
+BY_PACKING = 1e-5  # what a packing adds on `plain`: digits that are shown, sums in another order
 Rows = np.ndarray
 
 
@@ -76,6 +82,14 @@ def floats(model: Checkpoint, hidden: Rows) -> Rows:
     return np.ravel(found[: len(hidden)] if found.ndim > 1 else found)
 
 
+def by_functions_alone(plan: Any, model: Checkpoint, hidden: Rows) -> Rows:
+    """Of the real tokens, as the plan's functions answer without its packing."""
+    specs, calibration = plan.circuit["specs"], plan.circuit["calibration"]
+    soft = tempered(in_slots(model), Calibration.from_dict(calibration).temperatures)
+    found = approximated(soft, CircuitSpecs.from_json(specs), *pad_hidden(hidden, TOKENS))
+    return np.ravel(found[: len(hidden)] if found.ndim > 1 else found)
+
+
 @pytest.mark.parametrize(
     ("name", "scheme"), [pytest.param(*pair, id="-".join(pair)) for pair in table.slot_cases()]
 )
@@ -94,6 +108,7 @@ def test_a_familys_folder_gets_its_answer(
     found = api.classify_locally(plan, model, hidden_states=asked)
     assert not found.warnings
     assert np.abs(found.vector - floats(model, asked)).max() < table.WITHIN.get(scheme, 0.01)
+    assert np.abs(found.vector - by_functions_alone(plan, model, asked)).max() < BY_PACKING
 
 
 def test_every_stored_folder_has_a_row() -> None:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from tacita.approx.fit import FitError, Interval
 from tacita.blocks.shapes import function_of
 from tacita.calibrate.calibrate import Calibration, Sample, Survey, survey, texts_for
+from tacita.calibrate.excesses import held_out
+from tacita.calibrate.outwards import up
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
@@ -26,6 +29,7 @@ from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
 from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
+from tacita.planning.approximated import largest_error
 from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
@@ -41,9 +45,11 @@ from tacita.run.executor import Progress
 from tacita.run.resources import trim
 from tacita.run.steps import beginning
 
-TRIALS = 2  # samples on which `sim` predicts the error of the answer
+TRIALS = 2  # samples on which `sim` predicts the noise and the error of the answer
+TRIED = 64  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
 STEPS = 8  # of each, where a request is one row: a step is as noisy whatever is behind it
 SEARCHED = 64  # texts, for samples that have a likeliest word
+Input = TypeVar("Input")
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,13 @@ class Calibrated:
             return decided(in_slots(self.model), found, gap)[:TRIALS]
         fitting = given[:TRIALS] or _samples(self.model, self.wish.tokens, self._texts)
         return [self._shortened(sample) for sample in fitting]
+
+    @property
+    def tried(self) -> Iterator[Sample]:
+        """Inputs on which the error by approximations is predicted."""
+        if given := self.wish.hidden_states:
+            return iter(_spread(given))
+        return _embedded(self.model, _spread(self._texts), self.wish.tokens)
 
     def _shortened(self, sample: Sample) -> Sample:
         return beginning(sample, STEPS) if self.wish.cache else sample
@@ -183,13 +196,20 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         table,
         answer=bound,
         noise=stated_noise(seen.noise, info, bound),
-        max_abs_error=seen.error,
+        max_abs_error=max(seen.error, up(_approximation_error(calibrated, soft, specs))),
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
         gap=wish.told_gap,
     )
     return _readable(replace(plan, salt=salt))
+
+
+def _approximation_error(calibrated: Calibrated, soft: Checkpoint, specs: CircuitSpecs) -> float:
+    """Of the texts that are tried; 0 where the answer is a word, or steps, which the trial tells alone."""
+    if calibrated.wish.told_gap or calibrated.wish.cache:
+        return 0.0
+    return largest_error(calibrated.model, soft, specs, calibrated.tried)
 
 
 def _readable(plan: Plan) -> Plan:
@@ -309,6 +329,12 @@ def _samples(model: Checkpoint, tokens: int, chosen: Sequence[Text]) -> Sequence
     fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
     longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)
     return fitting or [pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens) for hidden, mask in longer]
+
+
+def _spread(inputs: Sequence[Input]) -> list[Input]:
+    """At most TRIED in the same distance, of those that are held out of calibration where any are."""
+    numbers = held_out(len(inputs)) or range(len(inputs))
+    return [inputs[i] for i in numbers[:: -(-len(numbers) // TRIED)]]
 
 
 def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:

@@ -39,8 +39,8 @@ from tacita.checkpoint import Checkpoint, embed, load
 from tacita.data import DEFAULT_MODEL
 from tacita.front.embed import tokenize
 from tacita.models.reference import reference
+from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
-from tacita.planning.approximated import approximated
 from tacita.planning.fitting import fit_circuit
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"

@@ -8,8 +8,8 @@ from tacita import api
 from tacita.calibrate.calibration import Calibration
 from tacita.calibrate.temper import tempered
 from tacita.packings.specs import CircuitSpecs
-from tacita.planning.approximated import largest_error
 from tacita.planning.circuit import TRIED, _spread
+from tacita.planning.trial import largest_error
 
 TOKENS, COUNT = 8, 24
 

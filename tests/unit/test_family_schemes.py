@@ -23,9 +23,9 @@ from tacita.front.embed import embedded, pad_hidden
 from tacita.front.images import hidden_of
 from tacita.models.reference import reference
 from tacita.models.registry import tensor_shapes
+from tacita.packings.approximated import approximated
 from tacita.packings.lowered import in_slots
 from tacita.packings.specs import CircuitSpecs
-from tacita.planning.approximated import approximated
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evaluation"))

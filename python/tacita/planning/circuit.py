@@ -29,12 +29,11 @@ from tacita.packings.shape import Shape, shapes
 from tacita.packings.specs import CircuitSpecs
 from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
-from tacita.planning.approximated import largest_error
 from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
-from tacita.planning.trial import decided, run_trial
+from tacita.planning.trial import decided, largest_error, run_trial
 from tacita.planning.wish import Wish
 from tacita.plans.commitment import SALT_FILE, commit, draw
 from tacita.plans.decimals import CHOSEN, stated_noise

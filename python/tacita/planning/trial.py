@@ -20,8 +20,10 @@ from tacita.calibrate.outwards import up
 from tacita.checkpoint import Checkpoint
 from tacita.errors import PlanError
 from tacita.models.reference import reference
+from tacita.packings.approximated import approximated
 from tacita.packings.base import Circuit
 from tacita.packings.shape import Shape
+from tacita.packings.specs import CircuitSpecs
 from tacita.planning.build import RESPONSE, Placed
 from tacita.plans.presets import noise_of
 from tacita.run import executor
@@ -86,6 +88,20 @@ def run_trial(
         finished(values, model.config.normalise) for values in noisy
     ]  # the noise is that before normalising
     return Trial(up(_distance(ended, wanted, masks)), up(deviation(noisy, quiet, masks)))
+
+
+def largest_error(
+    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
+) -> float:
+    """Over the samples the largest distance of a number of the answer, in its real rows, from the float
+    model's; 0 without a sample. soft: the model, tempered as the circuit's."""
+    return max((_apart(model, soft, specs, *sample) for sample in samples), default=0.0)
+
+
+def _apart(model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> float:
+    wanted = reference(model, hidden, mask, all_rows=False).logits
+    apart = np.abs(approximated(soft, specs, hidden, mask) - wanted)
+    return float(np.max(apart[mask > 0.0] if apart.ndim == 2 else apart))
 
 
 def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:

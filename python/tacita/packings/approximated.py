@@ -9,8 +9,6 @@ and one by 0.21, so that two texts say little of the largest of many. Noise is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from tacita.approx.exponentials import softmax
@@ -19,9 +17,7 @@ from tacita.blocks.floats import Array, FloatTensors
 from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence import distances
 from tacita.blocks.weights import Weights
-from tacita.calibrate.samples import Sample
 from tacita.checkpoint import Checkpoint
-from tacita.models.reference import reference
 from tacita.models.registry import forward
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs
 from tacita.tasks.embedding import finished
@@ -75,17 +71,3 @@ def approximated(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Ar
     rows = forward(blocks, model.config, hidden, all_rows=False)
     answer = rows if model.config.every_token else rows[0]
     return finished(answer, model.config.normalise)
-
-
-def largest_error(
-    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
-) -> float:
-    """Over the samples the largest distance of a number of the answer, in its real rows, from the float
-    model's; 0 without a sample. soft: the model, tempered as the circuit's."""
-    return max((_error(model, soft, specs, *sample) for sample in samples), default=0.0)
-
-
-def _error(model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> float:
-    wanted = reference(model, hidden, mask, all_rows=False).logits
-    apart = np.abs(approximated(soft, specs, hidden, mask) - wanted)
-    return float(np.max(apart[mask > 0.0] if apart.ndim == 2 else apart))

@@ -18,6 +18,9 @@ BIN := $(VENV)/bin
 CARGO ?= cargo
 BUILD_DIR := build
 
+# Processes of the unit tests, each of which takes a core and 1 GB. Other tests start processes of their own.
+TEST_WORKERS ?= 2
+
 # Of `make two-party`: labelled sentences for its accuracy, which is left out where the file is absent.
 SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
 
@@ -116,7 +119,8 @@ test-rust:
 	$(CARGO) test --release --workspace --exclude tacita-py --quiet
 
 test-python: setup wheel
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile
+	$(BIN)/python -m pytest tests --ignore tests/unit
 
 lint: lint-rust lint-python
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from fake_service import CHECKPOINT, SECONDS, TEXTS, TOKEN, Fake, connected, exp
 import tacita
 from tacita.errors import InputError, PeerError, PlanError, RefusedError
 from tacita.protocol.http.wire import State, Status
-from tacita.protocol.party import Party, pair
+from tacita.protocol.party import Party, over_socket
 from tacita.remote.connect import connect_async
 from tacita.run.executor import Progress
 from tacita.server.two_party import TwoPartyServer
@@ -241,7 +242,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Party]
 
         def dial(url: str, *, token: str, ssl_context: object, insecure_plain: bool, **_: object) -> Party:
             assert token == TOKEN and ssl_context is not None and not insecure_plain
-            client, party = stack.enter_context(pair(SECONDS))
+            ends = zip(socket.socketpair(), (True, False), strict=True)
+            client, party = (over_socket(s, client=c, timeout=SECONDS, threads=1) for s, c in ends)
             dialled.append((url, party))
             serving = threading.Thread(target=server.session, args=(party,))
             serving.start()
@@ -276,7 +278,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again(
         connected(fake, tmp_path / "data") as service,
     ):
         service.classify(TEXTS[0])
-        sessions[0][1].close()
+        sessions[0][1].native.abort()  # while its thread waits in it
         found = service.classify(TEXTS[1])
     assert len(sessions) == 2 and np.allclose(found.logits, expected(TEXTS[1], "bumblebee"), atol=CLOSE)
 

@@ -102,7 +102,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     texts = list(islice(_short(model, given, args.tokens), args.inputs + args.calibration))
     known, asked = divided(texts, args.inputs, args.calibration)
     tokens = length(model, texts)
-    how = _on_ciphertexts(args) if SCHEMES[backend] == "thor" else {}
+    how = _on_ciphertexts(args) if SCHEMES[backend] == "thor" else {"prices": prices_here(PRESET)}
     plan = tacita.plan(model, scheme=SCHEMES[backend], tokens=tokens, texts=known, **how)
     exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
     runs = list(RUNS[backend](exact, model, asked))
@@ -119,7 +119,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _on_ciphertexts(args: argparse.Namespace) -> dict[str, Any]:
-    """What is asked of a plan of ciphertexts; its seconds are by this machine's prices."""
+    """What is asked of a plan of ciphertexts."""
     return {"packing": args.packing, "functions": args.functions, "prices": prices_here(PRESET)}
 
 

@@ -24,6 +24,7 @@ from tacita.measure.prices import (
     price_table,
     quick_bootstrap_prices,
 )
+from tacita.measure.two_party.pace import measure_pace
 from tacita.placement.cost import Sizes
 from tacita.protocol import compiled, engine
 from tacita.run.executor import Progress
@@ -41,7 +42,13 @@ WHOLE: Shares = (
     ("bootstrapping", 80.0),
     ("prices", 60.0),
 )
-QUICK: Shares = (("keygen", 6.0), ("load keys", 2.0), ("bootstrapping", 15.0), ("prices", 25.0))
+QUICK: Shares = (
+    ("keygen", 6.0),
+    ("load keys", 2.0),
+    ("bootstrapping", 15.0),
+    ("prices", 25.0),
+    ("two parties", 7.0),
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,8 @@ def measure_prices(
     allow_insecure: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The price table alone, in less than a minute at full size: nothing on one thread, nothing decrypted. A
-    preset below 128 bits is refused unless `allow_insecure`."""
+    """The price table alone, in less than a minute at full size: nothing on one thread, nothing decrypted;
+    and the pace of two parties. A preset below 128 bits is refused unless `allow_insecure`."""
     steps = _Steps(progress, QUICK)
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         prepared = _prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
@@ -110,8 +117,10 @@ def measure_prices(
     steps.enter("prices")
     yardstick_ms = compiled.native.yardstick_ms(bench.params.log_n, 50)
     table = price_table(bench, yardstick_ms, bootstrap_ms, source="tacita bench prices", part=steps.part)
+    steps.enter("two parties")
+    pace = measure_pace()
     steps.enter("done")
-    return table
+    return table | {"pace": pace}
 
 
 def _prepare(preset: str, folder: Path, steps: _Steps, *, allow_insecure: bool) -> Bench:

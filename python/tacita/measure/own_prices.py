@@ -69,7 +69,7 @@ def scaled(shipped: Prices | None) -> Prices | None:
     except TacitaError:  # not built: plans can be made, nothing can be run
         return shipped
     factor = round(here / shipped.yardstick_ms, 2)
-    return replace(shipped, scale=factor, origin=f"shipped, scaled by {factor:.2f}")
+    return replace(shipped, scale=factor, pace=factor, origin=f"shipped, scaled by {factor:.2f}")
 
 
 def path_of(log_n: int, folder: Path | None = None, here: Processor | None = None) -> Path:
@@ -152,7 +152,7 @@ def _numbers(found: Prices) -> Iterator[float]:
     for bootstraps in found.bootstrap_ms.values():
         yield from bootstraps.values()
     yield from asdict(found.sizes).values()
-    yield from (found.yardstick_ms, found.keygen_seconds_per_gb, found.limbs_at_level_0)
+    yield from (found.yardstick_ms, found.keygen_seconds_per_gb, found.limbs_at_level_0, found.pace)
     yield from (found.touch_seconds_per_gb, found.spill_seconds_per_gb)
 
 

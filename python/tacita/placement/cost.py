@@ -94,6 +94,7 @@ class Prices:
     touch_seconds_per_gb, spill_seconds_per_gb: see `SECONDS_PER_GB`; 0 in a table that has not measured them.
     scale: seconds here for one second of the table, on a machine that has measured no more than its
     yardstick. Predictions are multiplied by it and nothing else is: plans are those of the table.
+    pace: the same for two parties on shares, whose seconds are not of this table (`plans.two_party.cost`).
     origin: where the prices come from, in the words of a report.
     """
 
@@ -110,6 +111,7 @@ class Prices:
     touch_seconds_per_gb: float = 0.0
     spill_seconds_per_gb: float = 0.0
     scale: float = 1.0
+    pace: float = 1.0
     origin: str = ""
 
     @property
@@ -149,6 +151,7 @@ class Prices:
             )
             fields = {name: data[name] for name in names}
             fields |= {name: float(data.get(name, 0.0)) for name in SECONDS_PER_GB}
+            fields["pace"] = float(data.get("pace", 1.0))
             return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(

@@ -53,6 +53,7 @@ def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress |
         answer=found.answer,
         decimals=DECIMALS,
         begin=begin,
+        pace=wish.prices.pace if wish.prices else 1.0,
     )
     try:
         check(plan)

@@ -49,4 +49,5 @@ def _show(found: Prices, table: dict[str, Any]) -> None:
         rows.add_row(f"bootstrap, {kind}", f"{alone:.2f} s alone, {each:.2f} s of several")
     rows.add_row("first touch of memory", f"{table['touch_seconds_per_gb']:.2f} s a GB")
     rows.add_row("ciphertexts to disk and back", f"{table['spill_seconds_per_gb']:.2f} s a GB")
+    rows.add_row("two parties", f"{found.pace:.2f} s for one of their estimate")
     out.print(rows)

@@ -9,7 +9,6 @@ from tacita.api import Choice, Objective, Wish
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, out, progress, several, shown
 from tacita.measure.own_prices import prices_here, told
-from tacita.plans.plan import Plan
 from tacita.plans.scheme import AUTO
 from tacita.run.resources import threads
 from tacita.schemes.base import AnyPlan
@@ -26,7 +25,7 @@ def planned(model: Checkpoint, wish: Wish) -> AnyPlan:
     wish = replace(wish, prices=wish.prices or prices_here(wish.preset))
     with progress("plan") as report:
         choice = api.choose_plan(model, wish, progress=report, processes=threads())
-    if wish.prices and isinstance(choice.plan, Plan):
+    if wish.prices:
         out.print(told(wish.prices), soft_wrap=True)
     if AUTO in (wish.scheme_name, wish.packing):
         out.print(why(choice, "scheme" if wish.scheme_name == AUTO else "packing"), soft_wrap=True)

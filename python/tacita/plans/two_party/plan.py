@@ -24,7 +24,7 @@ from tacita.plans.link import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party import cost
 from tacita.plans.two_party.correlations import quicker
-from tacita.plans.typed_json import canonical, to_json
+from tacita.plans.typed_json import NOT_STORED, canonical, to_json
 from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     Bounds,
@@ -51,6 +51,7 @@ class TwoPartyPlan:
     logit, or of the pooled vector before the client normalises it.
     decimals: logits are rounded to. correlations: kind of the correlated transfers of a session (see
     `plans.two_party.correlations`). begin: tokens of a decoder's public beginning (`Wish.begin`).
+    pace: see `cost.seconds`; no part of the file, and 1 at who reads it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TwoPartyPlan:
     decimals: int
     correlations: str = "ferret"
     begin: tuple[int, ...] = field(default=(), metadata=AT_DEFAULT)
+    pace: float = field(default=1.0, repr=False, compare=False, metadata=NOT_STORED)
 
     @cached_property
     def hash(self) -> str:
@@ -122,7 +124,7 @@ class TwoPartyPlan:
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
         """Of one text; see `cost.seconds`."""
-        return cost.seconds(counted(self), int(self.config.layers), link)
+        return cost.seconds(counted(self), int(self.config.layers), link, self.pace)
 
     def predicted_bytes(self) -> int:
         """Of one text, without the set-up of the session."""

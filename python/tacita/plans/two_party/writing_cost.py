@@ -55,9 +55,10 @@ class Writing:
 
     def seconds(self, link: LinkSpeed | None = None) -> tuple[float, float]:
         """Likewise, as `cost.seconds` reckons, and what the search takes beyond that."""
-        layers = int(self.plan.config.layers)
-        prompt, ahead, token = (cost.seconds(x, layers, link) for x in (self.prompt, self.ahead, self.token))
-        more = MORE_SECONDS_A_MB * self.search.bits / 8e6
+        layers, pace = int(self.plan.config.layers), self.plan.pace
+        parts = self.prompt, self.ahead, self.token
+        prompt, ahead, token = (cost.seconds(each, layers, link, pace) for each in parts)
+        more = pace * MORE_SECONDS_A_MB * self.search.bits / 8e6
         more += link.seconds(0.0, self.rounds) if link else 0.0
         return prompt + more, token + ahead / AT_ONCE + more
 

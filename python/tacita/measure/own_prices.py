@@ -22,6 +22,7 @@ from tacita.client.public_cache import default_folder
 from tacita.errors import FileError, PlanError, TacitaError
 from tacita.placement.cost import Prices
 from tacita.plans.presets import can_bootstrap, candidates
+from tacita.plans.two_party.cost import NTT_MS
 from tacita.plans.typed_json import canonical
 from tacita.protocol import compiled
 from tacita.protocol.files import replacing
@@ -61,15 +62,17 @@ def told(prices: Prices) -> str:
 
 
 def scaled(shipped: Prices | None) -> Prices | None:
-    """Shipped prices with the factor of this machine; without an engine as they are."""
+    """Shipped prices with the factor of this machine; without an engine as they are. The pace of two parties is
+    that of the engine's own transform: their work is in vectors of a processor too."""
     if shipped is None:
         return None
     try:
         here = min(compiled.native.yardstick_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
+        ntt = min(compiled.native.ntt_ms(shipped.log_n, TRANSFORMS) for _ in range(YARDSTICKS))
     except TacitaError:  # not built: plans can be made, nothing can be run
         return shipped
-    factor = round(here / shipped.yardstick_ms, 2)
-    return replace(shipped, scale=factor, pace=factor, origin=f"shipped, scaled by {factor:.2f}")
+    factor, pace = round(here / shipped.yardstick_ms, 2), round(ntt / NTT_MS, 2)
+    return replace(shipped, scale=factor, pace=pace, origin=f"shipped, scaled by {factor:.2f}")
 
 
 def path_of(log_n: int, folder: Path | None = None, here: Processor | None = None) -> Path:

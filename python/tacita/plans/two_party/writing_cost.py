@@ -56,8 +56,10 @@ class Writing:
     def seconds(self, link: LinkSpeed | None = None) -> tuple[float, float]:
         """Likewise, as `cost.seconds` reckons, and what the search takes beyond that."""
         layers, pace = int(self.plan.config.layers), self.plan.pace
-        parts = self.prompt, self.ahead, self.token
-        prompt, ahead, token = (cost.seconds(each, layers, link, pace) for each in parts)
+        prompt = cost.seconds(self.prompt, layers, link, pace)
+        ahead, token = (
+            pace * cost.working(each) + cost.over(each, layers, link) for each in (self.ahead, self.token)
+        )
         more = pace * MORE_SECONDS_A_MB * self.search.bits / 8e6
         more += link.seconds(0.0, self.rounds) if link else 0.0
         return prompt + more, token + ahead / AT_ONCE + more

@@ -13,6 +13,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
+from tacita.placement.cost import Prices
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.link import LINKS
@@ -77,6 +78,18 @@ def test_links_add_their_bytes_and_rounds(plan: TwoPartyPlan) -> None:
     assert here < plan.predicted_seconds(LINKS["LAN"]) < plan.predicted_seconds(LINKS["WAN"])
     slow = dataclasses.replace(LINKS["LAN"], bits_per_second=1e6, round_trip=0.0)
     assert plan.predicted_seconds(slow) - here == pytest.approx(8e-6 * plan.predicted_bytes())
+
+
+def test_a_slower_machine_takes_longer_and_has_the_same_plan(plan: TwoPartyPlan) -> None:
+    prices = Prices.shipped(16)
+    assert prices is not None
+    wish = Wish(tokens=128, texts=TEXTS, prices=dataclasses.replace(prices, pace=1.7))
+    slow = make_two_party_plan(api.load(api.DEFAULT_MODEL), wish)
+    assert slow.pace == 1.7 and slow.to_bytes() == plan.to_bytes()
+    assert slow.predicted_seconds() == pytest.approx(1.7 * plan.predicted_seconds())
+    link = LINKS["LAN"]
+    sent = plan.predicted_seconds(link) - plan.predicted_seconds()
+    assert slow.predicted_seconds(link) - slow.predicted_seconds() == pytest.approx(sent)
 
 
 def test_the_command_writes_the_fields(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tacita.placement.cost import Prices
 from tacita.planning.build import place_circuit
 from tacita.planning.circuit import circuit_of
 from tacita.plans.presets import PRESETS
+from tacita.plans.two_party.cost import NTT_MS
 from tacita.run.processor import Processor, processor
 from tacita.schemes.ciphertext_estimate import estimate, stage_estimates
 from tacita.server.budget import fixed_bytes
@@ -105,11 +106,12 @@ def test_only_rings_that_bootstrap_have_prices_of_their_own() -> None:
 def test_until_then_shipped_prices_are_scaled_and_plans_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = Prices.shipped(16)
     assert shipped is not None
-    engine = type("engine", (), {"yardstick_ms": staticmethod(lambda *_: 0.5 * shipped.yardstick_ms)})
+    half, twice = (staticmethod(lambda *_, ms=ms: ms) for ms in (0.5 * shipped.yardstick_ms, 2.0 * NTT_MS))
+    engine = type("engine", (), {"yardstick_ms": half, "ntt_ms": twice})
     monkeypatch.setattr(own_prices.compiled, "native", engine, raising=False)
     here = scaled(shipped)
     assert here is not None and (here.scale, here.origin) == (0.5, "shipped, scaled by 0.50")
-    assert "`tacita bench prices`" in told(here)
+    assert here.pace == 2.0 and "`tacita bench prices`" in told(here)
     plan = real_plan()
     circuit, parameters = circuit_of(plan, model()), PRESETS["insecure_toy_n10"]
     ours, theirs = (place_circuit(circuit, parameters, prices) for prices in (here, shipped))

@@ -62,8 +62,8 @@ def told(prices: Prices) -> str:
 
 
 def scaled(shipped: Prices | None) -> Prices | None:
-    """Shipped prices with the factor of this machine; without an engine as they are. The pace of two parties is
-    that of the engine's own transform: their work is in vectors of a processor too."""
+    """Shipped prices with the factor of this machine; without an engine as they are. The pace of two parties
+    is that of the engine's own transform: their work uses a processor's vectors too."""
     if shipped is None:
         return None
     try:

@@ -36,11 +36,12 @@ BUMPED = {
     "silu": {"abs4": 1700, "abs8": 2080},
 }
 RELU, RELU_SQUARED, PRIME = 420, 680, 320  # the last for each further plaintext prime of the square
-EXP, TANH = 2250, 2000
+EXP, TANH = 1880, 2000  # the largest of a row's scores is looked for in the first
 NORM, NORM_SLOT = 130, 1144  # bits an element, and a slot of the ciphertexts that carry it
 NORM_ROWS = 810  # bits a slot of the one ciphertext each way that carries what belongs to rows
 QUOTIENT = 900  # bits a slot
-ROW = 2 * 8 * 2000  # bits for the reciprocal of a row, in softmax and LayerNorm
+ROW = 2 * 8 * 2000  # bits for the deviation of a row of LayerNorm
+SOFTMAX_ROW = 5400  # and for the reciprocal of one of softmax
 HEAD_ROW, HEAD_TRANSFERS = 8000, 620  # bits and transfers a row, in the norm of heads: many short rows
 REQUEST, RESPONSE = 85, 65  # bits a coefficient, with weights on the other side
 SHARED_REQUEST, SHARED_RESPONSE = 62, 32  # with shares on the other side
@@ -193,7 +194,7 @@ class CountTensors:
     def softmax(self, scores: Shape, name: str, reach: Reach = EVERYWHERE) -> Unnormalised[Shape]:
         """What a query may see is public and costs nothing."""
         values, rows = prod(scores), scores[0] * scores[1]
-        self.cost.bits += EXP * values + ROW * rows
+        self.cost.bits += EXP * values + SOFTMAX_ROW * rows
         self.cost.transfers += TRANSFERS["score"] * values
         self._respond(EXPONENTIAL * _lattice(values), 1)
         self._respond(ROW_VALUE * _lattice(rows), 2)

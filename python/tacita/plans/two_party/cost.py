@@ -7,7 +7,7 @@ from tacita.two_party.count import Cost
 
 # On a 2-core Xeon with AVX-512, a core a party: fitted to six models from 0.2 to 61 s, which it meets within
 # 11 %; three others were told within 5 %.
-SECONDS_A_MB, SECONDS_A_BILLION, SECONDS_A_LAYER = 0.01575, 3.1, 0.06
+SECONDS_A_MB, SECONDS_A_BILLION, SECONDS_A_LAYER = 0.0179, 2.7, 0.07
 NTT_MS = 0.1114  # of 2^16 points there, one 50-bit limb: `native.ntt_ms`
 ROUNDS_A_LAYER = 180
 SET_UP = 4_200_000  # bytes, once a session

@@ -1,6 +1,6 @@
 //! What the client of a plan on ciphertexts does (`tacita.planning.client`), as the server publishes it.
 use crate::error::{damaged, Result};
-use crate::program::{whose, FrontConfig, Reading};
+use crate::program::{first_wrong, FrontConfig, Reading};
 use serde::Deserialize;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{keys, CkksParameters};
@@ -152,12 +152,7 @@ impl Description {
                 "names",
             ),
         ];
-        let whose = whose(&self.plan, self.tokens, self.hidden);
-        right
-            .iter()
-            .chain(&whose)
-            .find(|(right, _)| !right)
-            .map(|(_, name)| *name)
+        first_wrong(&right, &self.plan, self.tokens, self.hidden)
     }
 
     /// What does not fit the slots of these parameters.

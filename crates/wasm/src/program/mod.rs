@@ -126,23 +126,25 @@ impl Program {
                 "bound",
             ),
         ];
-        let whose = whose(&self.plan, self.tokens, self.hidden);
-        right
-            .iter()
-            .chain(&whose)
-            .find(|(right, _)| !right)
-            .map(|(_, name)| *name)
+        first_wrong(&right, &self.plan, self.tokens, self.hidden)
     }
 }
 
-/// What every description of a plan for clients must keep: whether it does, and what it is.
-pub(crate) fn whose(plan: &str, tokens: usize, hidden: usize) -> [(bool, &'static str); 3] {
+/// The first that is not kept of `own` and of what every description of a plan for clients must keep.
+pub(crate) fn first_wrong(
+    own: &[(bool, &'static str)],
+    plan: &str,
+    tokens: usize,
+    hidden: usize,
+) -> Option<&'static str> {
     let hash = plan.len() == 64 && plan.bytes().all(|b| b.is_ascii_hexdigit());
-    [
+    let every = [
         (hash, "its plan"),
         ((1..=MOST_TOKENS).contains(&tokens), "tokens"),
         ((1..=MOST_WIDTH).contains(&hidden), "width"),
-    ]
+    ];
+    let wrong = own.iter().chain(&every).find(|(right, _)| !right);
+    wrong.map(|(_, name)| *name)
 }
 
 fn fits(format: Format) -> bool {

@@ -309,7 +309,7 @@ def _describe(spec: Spec) -> str:
 
 
 def _logit_error(model: Checkpoint, specs: CircuitSpecs, sample: tuple[Array, Array]) -> float:
-    return float(np.abs(approximated(model, specs, *sample) - reference(model, *sample).logits).max())
+    return float(np.abs(approximated(model, specs, *sample).answer - reference(model, *sample).logits).max())
 
 
 def _cell(m: Measured) -> str:

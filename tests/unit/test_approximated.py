@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import tiny
+from test_rows_estimate import peaked
 
 from tacita import api
 from tacita.calibrate.calibration import Calibration
 from tacita.calibrate.temper import tempered
+from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.circuit import TRIED, _spread
 from tacita.planning.trial import largest_error
@@ -27,8 +32,34 @@ def test_a_plan_predicts_the_worst_of_its_texts() -> None:
     assert again.prediction.max_abs_error >= errors[order[-1]]
 
 
-def planned(model, samples):
-    return api.plan(model, tokens=TOKENS, preset="insecure_toy_n10", hidden_states=samples)
+def test_two_phases_after_row_estimates_are_those_of_plain() -> None:
+    model = peaked(hidden=16, heads=2, ff=32, layers=2)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples, packing="multidiagonal", functions="thor")
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    attention = specs.attention("layer0.attention")
+    assert attention.first is not None and attention.rows is not None
+    soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+    for hidden, mask in samples[:3]:
+        found = approximated(soft, specs, hidden, mask)
+        answer = api.classify_locally(replace(plan, decimals=6), model, hidden_states=hidden[mask > 0.0])
+        assert not found.outside and np.abs(found.answer - answer.logits).max() < 1e-5
+
+
+def test_a_text_outside_its_intervals_is_told_and_predicts_nothing() -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    plan = planned(model, samples)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    hidden, mask = samples[0]
+    far = 50.0 * hidden, mask
+    assert approximated(model, specs, *far).outside
+    assert largest_error(model, model, specs, [far]) == 0.0
+    assert largest_error(model, model, specs, [(hidden, mask)]) > 0.0
+
+
+def planned(model, samples, **how):
+    return api.plan(model, tokens=TOKENS, preset="insecure_toy_n10", hidden_states=samples, **how)
 
 
 def test_texts_are_tried_in_one_distance_and_those_held_out_first() -> None:

@@ -87,7 +87,8 @@ def by_functions_alone(plan: Any, model: Checkpoint, hidden: Rows) -> Rows:
     specs, calibration = plan.circuit["specs"], plan.circuit["calibration"]
     soft = tempered(in_slots(model), Calibration.from_dict(calibration).temperatures)
     found = approximated(soft, CircuitSpecs.from_json(specs), *pad_hidden(hidden, TOKENS))
-    return np.ravel(found[: len(hidden)] if found.ndim > 1 else found)
+    assert not found.outside
+    return np.ravel(found.answer[: len(hidden)] if found.answer.ndim > 1 else found.answer)
 
 
 @pytest.mark.parametrize(

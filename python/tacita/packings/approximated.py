@@ -1,7 +1,7 @@
 """The float model with a circuit's functions in place of its own: what approximations alone get wrong, in two
 forward passes a text, where `plain` runs the whole packed circuit.
 
-    approximated(model, specs, hidden, mask)    # beside reference(model, hidden, mask).logits
+    approximated(model, specs, hidden, mask).answer    # beside reference(model, hidden, mask).logits
 
 Errors have a long tail: of 50 reactions that a trained classifier was asked, most were off by less than 0.01
 and one by 0.21, so that two texts say little of the largest of many. Noise is not in it (`planning.trial`).
@@ -9,9 +9,13 @@ and one by 0.21, so that two texts say little of the largest of many. Noise is n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tacita.approx.exponentials import softmax
+from tacita.approx.spec import Spec
 from tacita.blocks.base import EVERYWHERE, Norm, Powers, Reach
 from tacita.blocks.floats import Array, FloatTensors
 from tacita.blocks.meaning import Meaning
@@ -23,12 +27,21 @@ from tacita.packings.specs import AttentionSpecs, CircuitSpecs
 from tacita.tasks.embedding import finished
 
 
+@dataclass(frozen=True)
+class Approximation:
+    """answer: as `models.reference.reference` has it. outside: whether a value of a real row left the domain
+    of its function, beyond which a polynomial means nothing: the client is told so of its text."""
+
+    answer: Array
+    outside: bool
+
+
 class ApproximateTensors(FloatTensors):
-    """weights: of the model, tempered as the circuit's. specs: the circuit's."""
+    """weights: of the model, tempered as the circuit's. specs: the circuit's. mask: of one text."""
 
     def __init__(self, weights: Weights, mask: Array, specs: CircuitSpecs) -> None:
         super().__init__(weights, mask)
-        self._specs, self._queries = specs, np.zeros(0)
+        self._specs, self._queries, self.outside = specs, np.zeros(0), False
 
     def scores(self, queries: Array, keys: Array, name: str) -> Array:
         """As in floats; row estimates are taken of the queries later."""
@@ -39,10 +52,11 @@ class ApproximateTensors(FloatTensors):
         """Exponentials and one inverse for each row, or both phases."""
         found = self._specs.attention(name)
         seen = distances.visible(self._mask[..., None, :], scores.shape[-2:], reach)
-        if found.first is not None:
-            return softmax.numpy(scores, seen, softmax.TwoPhases(found.exp, found.first, found.inverse))
         if found.rows is not None:
             scores = scores - found.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
+        self._look(found.exp, found.share * scores[..., self._real(scores), :][..., self._mask > 0.0])
+        if found.first is not None:
+            return softmax.numpy(scores, seen, softmax.TwoPhases(found.exp, found.first, found.inverse))
         return self._one_phase(scores, seen, found)
 
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:
@@ -51,23 +65,39 @@ class ApproximateTensors(FloatTensors):
 
     def function(self, x: Array, kind: str, name: str) -> Array:
         """The node's polynomial, or its function by a bootstrap."""
-        return self._specs.function(name).function.numpy(x)
+        spec = self._specs.function(name).function
+        self._look(spec, x[..., self._real(x), :])
+        return spec.numpy(x)
 
     def norm(self, x: Array, norm: Norm, name: str) -> Array:
         """With the polynomial of 1/sqrt."""
         gamma, beta = self._weights.norm(norm)
         centred = x - x.mean(axis=-1, keepdims=True) if norm.centred else x
         variance = (centred**2).mean(axis=-1, keepdims=True) + norm.epsilon
-        return np.asarray(centred * self._specs.norm(name).rsqrt.numpy(variance) * gamma + beta)
+        spec = self._specs.norm(name).rsqrt
+        self._look(spec, variance[..., self._real(x), :])
+        return np.asarray(centred * spec.numpy(variance) * gamma + beta)
 
     def _one_phase(self, scores: Array, seen: Array, found: AttentionSpecs) -> Array:
         exponentials = found.exp.numpy(scores) * (seen / self._mask.sum())
-        return np.asarray(exponentials * found.inverse.numpy(exponentials.sum(axis=-1, keepdims=True)))
+        means = exponentials.sum(axis=-1, keepdims=True)
+        self._look(found.inverse, means[..., self._real(means), :])
+        return np.asarray(exponentials * found.inverse.numpy(means))
+
+    def _real(self, x: Array) -> NDArray[np.bool_]:
+        """Which rows are those of tokens; of some of the rows, which are the first or last, all."""
+        real = self._mask > 0.0
+        return real if x.shape[-2] == len(real) else np.ones(x.shape[-2], np.bool_)
+
+    def _look(self, spec: Spec, values: Array) -> None:
+        low, high = spec.domain
+        self.outside |= not (low <= values.min() and values.max() <= high)  # also of what is no number
 
 
-def approximated(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Array:
-    """The answer of one text, as `models.reference.reference` has it. model: tempered."""
-    blocks = Meaning(ApproximateTensors(Weights(model.tensors), mask, specs))
-    rows = forward(blocks, model.config, hidden, all_rows=False)
+def approximated(model: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> Approximation:
+    """Of one text. model: tempered."""
+    tensors = ApproximateTensors(Weights(model.tensors), mask, specs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = forward(Meaning(tensors), model.config, hidden, all_rows=False)
     answer = rows if model.config.every_token else rows[0]
-    return finished(answer, model.config.normalise)
+    return Approximation(finished(answer, model.config.normalise), tensors.outside)

@@ -94,14 +94,16 @@ def largest_error(
     model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
 ) -> float:
     """Over the samples the largest distance of a number of the answer, in its real rows, from the float
-    model's; 0 without a sample. soft: the model, tempered as the circuit's."""
+    model's; 0 without a sample. Those that left their intervals are left out, as a client is told of them.
+    soft: the model, tempered as the circuit's."""
     return max((_apart(model, soft, specs, *sample) for sample in samples), default=0.0)
 
 
 def _apart(model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> float:
-    wanted = reference(model, hidden, mask, all_rows=False).logits
-    apart = np.abs(approximated(soft, specs, hidden, mask) - wanted)
-    return float(np.max(apart[mask > 0.0] if apart.ndim == 2 else apart))
+    found = approximated(soft, specs, hidden, mask)
+    if found.outside:
+        return 0.0
+    return _distance([found.answer], [reference(model, hidden, mask, all_rows=False).logits], [mask])
 
 
 def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:

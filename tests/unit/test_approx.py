@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -201,6 +202,27 @@ def test_softmax_in_two_phases(low):
     low_sum, high_sum = spec.second.domain
     assert low_sum <= squares.sum(axis=1).min() and squares.sum(axis=1).max() <= high_sum
     assert np.abs(softmax.numpy(scores, mask, spec) - softmax.exact(scores, mask)).sum(axis=1).max() <= 2e-3
+
+
+@pytest.mark.parametrize("means", [(2e-7, 0.02), (1e-5, 1.0), (1e-3, 0.1)], ids=["low", "wide", "narrow"])
+def test_two_phases_stand_the_noise_of_means_and_of_a_stored_inverse(means):
+    """Row means that a bootstrap's noise is larger than, and inverses that are small beside the largest; the
+    worst of both by which a row can be off."""
+    noise = softmax.DEVIATIONS * 3.4e-7
+    spec = softmax.fit((-16.0, 16.0), means, (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
+    x, off = np.geomspace(*means, 1001), noise / math.sqrt(softmax.FEWEST_KEYS)
+    for way in (1.0, -1.0):
+        inverse = spec.first.numpy(x - way * off) + way * noise * spec.steepest
+        assert np.abs(inverse).max() <= spec.steepest * (1.0 + noise)
+        for keys in (1, 128):  # of a row: one alone, or all alike
+            total = keys * (x * inverse / keys / spec.room) ** 2
+            assert spec.second.domain[0] <= total.min() and total.max() <= spec.second.domain[1]
+            assert np.abs(total * spec.second.numpy(total) - 1.0).max() <= 1e-3
+
+
+def test_means_below_all_noise_have_no_two_phases():
+    with pytest.raises(FitError, match="least row mean"):
+        softmax.fit((-16.0, 16.0), (1e-9, 1e-6), (1e-3, 1e-3), keys=128, shift=16.0, noise=3.4e-7)
 
 
 def test_the_least_sum_of_squares_is_that_of_equal_keys():

@@ -147,12 +147,13 @@ def test_blocks_of_a_little_model():
 
 def test_a_second_phase_of_softmax():
     """Three stages more: a product of each ciphertext of exponentials with the mask and a sum of them, the
-    inverse, and three products of each; V and the sums are not masked again."""
+    inverse, of the fewest levels with the second, and three products of each; V and the sums are not masked
+    again."""
     found = little_blocks(two_phases=True)
     own = {name: found.pop(name) for name in found.keys() - BLOCKS.keys()}
     assert own == {
         "attention.halves": (4, 2, 0),
-        "attention.half_inverse": (4, 4, 0),
+        "attention.half_inverse": (2, 2, 0),
         "attention.squares": (6, 6, 0),
     }
     assert (found["attention.mix"], found["attention.scores"]) == ((44, 16, 44), BLOCKS["attention.scores"])

@@ -55,8 +55,8 @@ class ApproximateTensors(FloatTensors):
         if found.rows is not None:
             scores = scores - found.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
         self._look(found.exp, found.share * scores[..., self._real(scores), :][..., self._mask > 0.0])
-        if found.first is not None:
-            return softmax.numpy(scores, seen, softmax.TwoPhases(found.exp, found.first, found.inverse))
+        if phases := found.phases:
+            return softmax.numpy(scores, seen, phases)
         return self._one_phase(scores, seen, found)
 
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:

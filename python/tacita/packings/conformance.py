@@ -211,7 +211,7 @@ def _two_phases(
     ]
     means = min(float(m[m > 0.0].min()) for m in halves) / 1.5, max(float(m.max()) for m in halves) * 1.5
     found = softmax.fit(interval, means, (ERROR, ERROR), keys=len(masks[0][0]), shift=interval[1])
-    return AttentionSpecs(found.half, found.second, attended, attended, first=found.first)
+    return AttentionSpecs.of_phases(found, attended)
 
 
 def _unnormalised(context: Array, means: Array) -> Array:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from tacita.approx.comparison import Comparison
+from tacita.approx.exponentials.softmax import TwoPhases
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec, from_dict
 from tacita.blocks.base import Attention, FeedForward, Norm
@@ -23,7 +24,8 @@ from tacita.errors import PlanError
 ATTENTION, NORM, FUNCTION = "attention", "norm", "function"
 MOST = sys.float_info.max  # neither infinite nor NaN
 REMAKE = "the plan was made by another version"
-ABSENT = frozenset({"first", "refreshed", "factor", "product"})  # from the data, where it is None
+# from the data, where it is None
+ABSENT = frozenset({"first", "room", "steepest", "refreshed", "factor", "product"})
 Found = TypeVar("Found")
 
 
@@ -35,8 +37,8 @@ class AttentionSpecs:
     scores before exp, whose interval is after it; None for most, and for packings that cannot.
 
     first: where softmax has two phases (`approx.exponentials.softmax`), of the row means of exp; then exp is
-    of half the scores, and inverse of the row sums of squares. None, and absent from the data, where it has
-    one.
+    of half the scores, and inverse of the row sums of squares. room, steepest: what those are stored over.
+    None, and absent from the data, where it has one.
     """
 
     tag: ClassVar[str] = ATTENTION
@@ -46,11 +48,27 @@ class AttentionSpecs:
     attended: float
     rows: RowEstimate | None = None
     first: Spec | None = None
+    room: float | None = None
+    steepest: float | None = None
 
     @property
     def share(self) -> float:
         """Of a score, what exp is applied to."""
         return 0.5 if self.first else 1.0
+
+    @property
+    def phases(self) -> TwoPhases | None:
+        """None of a softmax in one."""
+        if self.first is None or self.room is None or self.steepest is None:
+            return None
+        return TwoPhases(self.exp, self.first, self.inverse, self.room, self.steepest)
+
+    @staticmethod
+    def of_phases(found: TwoPhases, context: float) -> AttentionSpecs:
+        """context: bound of what is attended; the squares of a row add up to 1 at most, so it is that before
+        normalising too."""
+        given = (found.first, found.room, found.steepest)
+        return AttentionSpecs(found.half, found.second, context, context, None, *given)
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,9 @@ def _specs_rules(
         "phases of softmax",
         not two_phases or (RULES[plan.packing].two_phases and two_phases == set(attentions)),
     )
+    for name, own in attentions.items():
+        stored = {own.first is None, own.room is None, own.steepest is None}
+        yield f"{name}: what two phases are stored over", len(stored) == 1 and (own.room or 1.0) >= 1.0
     for name, node in specs.nodes.items():
         for what, value in vars(node).items():
             if isinstance(value, Spec):

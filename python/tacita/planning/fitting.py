@@ -8,6 +8,7 @@ in the quotient. It has an error of its own, and the interval of the sums moves 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,9 @@ from tacita.calibrate.calibration import AttentionCalibration, Calibration, Func
 from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
+from tacita.slots.noise import NoiseModel
 
+REFRESHED = math.sqrt(2.0) * NoiseModel.bootstrap  # noise of a slot of two that shared a bootstrap
 DEEPEST = 12  # levels of 1/x, of the 13 between two bootstraps: the map that follows it takes one
 
 
@@ -135,11 +138,9 @@ class _Fit:
             return self.chosen.fit("inverse", means, self.goal.wide_inverse)
 
     def _two_phases(self, c: AttentionCalibration) -> AttentionSpecs:
-        """The context is within its bound before it is normalised: the squares of a row add up to 1 at
-        most."""
         error = self.goal.exp, self.goal.inverse
-        found = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift)
-        return AttentionSpecs(found.half, found.second, c.context, c.context, first=found.first)
+        found = softmax.fit(c.scores, c.means[1], error, keys=self.tokens, shift=c.shift, noise=REFRESHED)
+        return AttentionSpecs.of_phases(found, c.context)
 
     def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
         """1/sqrt of the variance, or the stored 1/D of batch normalisation."""

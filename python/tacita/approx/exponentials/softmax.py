@@ -6,45 +6,93 @@ row sum, an inverse and a square.
 
 An error of the first inverse is a factor of a whole row, which the second division takes out. So it is fitted
 coarsely, to COARSE, a level less than the second.
+
+Noise is such a factor too, and the second division takes out what it was fitted to and no more: beyond that
+its polynomial grows without bound, and one padded row spoils the ciphertext. A row whose exponentials are all
+small has a mean that noise moves by a good part of itself; a row whose are large has an inverse that is small
+beside the largest, which the noise of a bootstrap moves. So the second inverse is fitted to all sums that
+DEVIATIONS of that leave. Rows far below the others would make it span too much: below a floor the first
+inverse does not follow their means, and saturates.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tacita.approx.exponentials import exp
-from tacita.approx.fit import Array, Interval
+from tacita.approx.fit import Array, FitError, Interval
 from tacita.approx.inverses import inverse
 from tacita.approx.spec import Spec
 
 __all__ = ["COARSE", "TwoPhases", "exact", "fit", "numpy", "squares"]
 
 COARSE = 0.05  # relative error of the first inverse
-ROOM = 1.0 + COARSE  # largest p of an approximate first phase; squares are stored over ROOM^2
+DEVIATIONS = 6.0  # of noise that a row may be off by: of a normal one, one in 10^9 is more
+FEWEST_KEYS = 8  # over which a row's mean is taken to average noise, at least
+FLOORS = 16  # doublings of the least mean that are tried as floors
+SEEN = 4001  # means at which a first inverse is looked at
 
 
 @dataclass(frozen=True)
 class TwoPhases:
     """half: exp((x - shift) / 2), of x / 2. first: of the row means of those. second: of the row sums of
-    `squares`."""
+    `squares`. room: largest p that an approximate first phase gives; squares are stored over room^2.
+    steepest: largest value of `first`; it is stored over that."""
 
     half: Spec
     first: Spec
     second: Spec
+    room: float
+    steepest: float
 
 
-def fit(scores: Interval, means: Interval, error: Interval, *, keys: int, shift: float) -> TwoPhases:
+def fit(
+    scores: Interval, means: Interval, error: Interval, *, keys: int, shift: float, noise: float = 0.0
+) -> TwoPhases:
     """Softmax over at most `keys` keys. means: of exp((x - shift) / 2) over the keys of a row, calibrated.
 
     error: of each probability, summed over a row: what the exponentials may add, and what the second inverse
     (relative). With S = sum(y^2) >= keys * mean(y)^2, an error d of every y moves a row by 2 d sum(y) / S <=
-    2 d / mean(y), so d may be error[0] / 2 of the smallest mean. Errors: FitError.
+    2 d / mean(y), so d may be error[0] / 2 of the smallest mean. noise: standard deviation of a refreshed
+    slot, such as an exponential or a stored inverse. Of the floors that it allows, the one of the fewest
+    levels. Errors: FitError.
     """
     half = exp.fit((scores[0] / 2, scores[1] / 2), 0.5 * error[0] * means[0], shift=shift / 2)
-    least = ((1.0 - COARSE) / ROOM) ** 2 / keys  # all keys alike
-    return TwoPhases(half, inverse.fit(means, COARSE), inverse.fit((least, 1.0), error[1]))
+    found = list(_inverses(half, means, error[1], keys, DEVIATIONS * noise))
+    if not found:
+        message = f"softmax in two phases: the least row mean is {means[0]:.1e}, noise {noise:.1e} of 1"
+        raise FitError(message, hint="temper the attention, or one phase")
+    return min(found, key=lambda one: one.first.depth() + one.second.depth())
+
+
+def _inverses(half: Spec, means: Interval, error: float, keys: int, most: float) -> Iterator[TwoPhases]:
+    """For each floor of the means under which both can be had. most: of noise."""
+    for doublings in range(FLOORS):
+        floor = math.ldexp(means[0], doublings)
+        if 2.0 * floor > means[1] and doublings:
+            return
+        try:
+            first = inverse.fit((floor, means[1]), COARSE)
+            least, room, steepest = _reach(first, means, most)
+            if 0.0 < least <= room < math.inf:
+                second = inverse.fit(((least / room) ** 2 / keys, 1.0), error)
+                yield TwoPhases(half, first, second, room, steepest)
+        except FitError:
+            continue
+
+
+def _reach(first: Spec, means: Interval, most: float) -> tuple[float, float, float]:
+    """(least p of a row, whose exact one is 1; largest; largest value of the inverse), with all noise."""
+    off = most / math.sqrt(FEWEST_KEYS)
+    x = np.geomspace(*means, SEEN)
+    high, low = first.numpy(x - off), first.numpy(x + off)
+    steepest = float(np.max(np.abs(high))) * (1.0 + first.error)
+    least, room = float(np.min(x * (low - most * steepest))), float(np.max(x * (high + most * steepest)))
+    return min(least, 1.0 - first.error), max(room, 1.0 + first.error), steepest
 
 
 def exact(scores: Array, mask: Array) -> Array:
@@ -54,10 +102,10 @@ def exact(scores: Array, mask: Array) -> Array:
 
 
 def squares(scores: Array, mask: Array, spec: TwoPhases) -> Array:
-    """(p / ROOM)^2 over the last axis, in [0, 1]: what stands in place of one phase's exponentials."""
+    """(p / room)^2 over the last axis, in [0, 1]: what stands in place of one phase's exponentials."""
     y = spec.half.numpy(np.asarray(scores, dtype=np.float64) / 2) * mask / mask.sum(axis=-1, keepdims=True)
     p = y * spec.first.numpy(y.sum(axis=-1, keepdims=True))
-    return np.asarray((p / ROOM) ** 2, dtype=np.float64)
+    return np.asarray((p / spec.room) ** 2, dtype=np.float64)
 
 
 def numpy(scores: Array, mask: Array, spec: TwoPhases) -> Array:

@@ -183,11 +183,11 @@ class Attention:
         sums = self.sums(self.specs.inverse)
         return context, (sums.masked(be, exps, masks[1:]) if masked else sums.plain(be, exps),)
 
-    def sums(self, inverse: Spec) -> RowSums:
-        """Over the diagonals of a ciphertext: log2(places) rotations."""
+    def sums(self, inverse: Spec, *stored: float) -> RowSums:
+        """Over the diagonals of a ciphertext: log2(places) rotations. stored: see `RowSums`."""
         shape = self._scores
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
-        return RowSums(self.layout, inverse, total)
+        return RowSums(self.layout, inverse, total, *stored)
 
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the

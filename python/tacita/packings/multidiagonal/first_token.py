@@ -126,9 +126,9 @@ class FirstTokenAttention:
         found[:, : self.layout.heads] = table.T
         return found.reshape(-1)
 
-    def sums(self, inverse: Spec) -> RowSums:
-        """Over the tokens, everywhere."""
-        return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout))
+    def sums(self, inverse: Spec, *stored: float) -> RowSums:
+        """Over the tokens, everywhere. stored: see `RowSums`."""
+        return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout), *stored)
 
     def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
         """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two

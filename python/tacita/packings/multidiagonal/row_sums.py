@@ -15,7 +15,6 @@ from functools import reduce
 
 import numpy as np
 
-from tacita.approx.exponentials.softmax import ROOM
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
 from tacita.packings.multidiagonal.layout import Features
@@ -40,11 +39,15 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
 
 @dataclass(frozen=True, eq=False)
 class RowSums:
-    """inverse: of the sums. total: adds up what lies in the rows of one ciphertext; no level."""
+    """inverse: of the sums. total: adds up what lies in the rows of one ciphertext; no level. steepest: what
+    an inverse is stored over, 0 for its largest value where the sums are as calibrated. room: of `squares`.
+    """
 
     layout: Features
     inverse: Spec
     total: Callable[[Backend, Ct], Ct]
+    steepest: float = 0.0
+    room: float = 1.0
 
     def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
         """Sums of masks times exps, stored for the inverse. One level."""
@@ -58,11 +61,11 @@ class RowSums:
 
     def invert(self, be: Backend, sums: Cts) -> Cts:
         """1 / sums / its largest value. Levels: the inverse's."""
-        return (apply(be, sums[0], self.inverse, 1.0 / output_bound(self.inverse)),)
+        return (apply(be, sums[0], self.inverse, 1.0 / self._largest),)
 
     def squares(self, be: Backend, exps: Cts, masks: Sequence[Ct], inverse: Ct) -> Cts:
-        """(exp * mask / sum / ROOM)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
-        scaled = [self._times(be, m, output_bound(self.inverse) / ROOM) for m in masks]
+        """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below the inverse."""
+        scaled = [self._times(be, m, self._largest / self.room) for m in masks]
         kept = [be.mul(e, m) for e, m in zip(exps, scaled, strict=True)]
         return tuple(be.square(be.mul(k, inverse)) for k in kept)
 
@@ -72,6 +75,10 @@ class RowSums:
         doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
         found = be.mul_vector(mask, self._heads(math.ldexp(factor, -doublings)))
         return be.mul_int(found, 1 << doublings) if doublings else found
+
+    @property
+    def _largest(self) -> float:
+        return self.steepest or output_bound(self.inverse)
 
     @property
     def _form(self) -> Stored:

@@ -99,7 +99,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     by a step of its own."""
     model, backend = tacita.load(folder), args.backend
     given = lines_of(args.texts) if args.texts else texts_of(folder)
-    texts = list(islice(_short(model, given, args.tokens), args.inputs + args.calibration))
+    texts = list(islice(short(model, given, args.tokens), args.inputs + args.calibration))
     known, asked = divided(texts, args.inputs, args.calibration)
     tokens = length(model, texts)
     how = _on_ciphertexts(args) if SCHEMES[backend] == "thor" else {"prices": prices_here(PRESET)}
@@ -140,7 +140,7 @@ def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
+def short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
     """The different texts of at most so many tokens, in their order."""
     for text in dict.fromkeys(texts):
         if len(model.tokenizer.encode(text).ids) <= most:
@@ -149,7 +149,7 @@ def _short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
 
 def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[str]) -> Array:
     """Unit vectors of the file's first different sentences that fit and are not asked, by the float model."""
-    found = (text for text in _short(model, lines_of(file), plan.tokens) if text not in other)
+    found = (text for text in short(model, lines_of(file), plan.tokens) if text not in other)
     vectors = np.array([api.reference_logits(plan, model, text) for text in islice(found, DOCUMENTS)])
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 

@@ -254,6 +254,8 @@ CIRCUIT_TABLE = [
         "fields of the approximations",
     ),
     ("two phases of softmax in rows", copied((*FITTED, "inverse"), (*FITTED, "first")), "phases of softmax"),
+    ("one phase of softmax with room", put(*FITTED, "room", value=1.5), "stored over"),
+    ("one phase of softmax with a steepest", put(*FITTED, "steepest", value=9.0), "stored over"),
     ("a first phase of nothing", put(*FITTED, "first", value=None), "fields of the approximations"),
     ("a first phase that is a number", put(*FITTED, "first", value=1.0), "fields of the approximations"),
     ("an approximated node missing", drop(*SPECS, "nodes", "pooler.tanh"), "approximated nodes"),

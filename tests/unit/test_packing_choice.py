@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_changes import Change, copied, put
+from plan_changes import Change, copied, drop, put
 from plans import altered, model, real_plan
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
@@ -16,6 +16,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.plans.making import why
 from tacita.errors import FileError, InputError, PlanError
+from tacita.planning.check_circuit import require_circuit
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan, parse
 from tacita.plans.scheme import packings_of, shape_of
@@ -135,6 +136,26 @@ def test_the_phases_are_stages_and_survive_the_plans_file(two_phases: Plan, plan
     names = {stage.name for stage in two_phases.stages} - {stage.name for stage in plan.stages}
     assert {name.rpartition(".")[2] for name in names} == {"halves", "half_inverse", "squares"}
     assert "first" not in plan.circuit["specs"]["nodes"]["layer0.attention"]
+
+
+FITTED = ("circuit", "specs", "nodes", "layer0.attention")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (drop(*FITTED, "room"), "stored over"),
+        (drop(*FITTED, "steepest"), "stored over"),
+        (put(*FITTED, "room", value=0.5), "stored over"),
+        (put(*FITTED, "steepest", value=0.0), "bound of steepest"),
+        (put(*FITTED, "room", value="wide"), "fields of the approximations"),
+    ],
+    ids=["no room", "no steepest", "too little room", "a steepest of 0", "room of text"],
+)
+def test_what_two_phases_are_stored_over_is_checked(two_phases: Plan, change: Change, message: str) -> None:
+    require_circuit(two_phases)
+    with pytest.raises(FileError, match=message):
+        require_circuit(parse(altered(two_phases, change), "here", two_phases.salt))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class Attention:
         masks: keep[token], then keep[key] in the layout of the scores. They are not read in two phases,
         where exps are squares.
         """
-        masked, level = self.specs.first is None, min(be.level(ct) for ct in exps)
+        masked, level = self.specs.phases is None, min(be.level(ct) for ct in exps)
         needed = level if masked else max(0, level - 1)  # the mask takes a level from the values
         lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
         values = self.value.apply(be, lowered)
@@ -183,11 +183,11 @@ class Attention:
         sums = self.sums(self.specs.inverse)
         return context, (sums.masked(be, exps, masks[1:]) if masked else sums.plain(be, exps),)
 
-    def sums(self, inverse: Spec, *stored: float) -> RowSums:
-        """Over the diagonals of a ciphertext: log2(places) rotations. stored: see `RowSums`."""
+    def sums(self, inverse: Spec, steepest: float | None = None, room: float = 1.0) -> RowSums:
+        """Over the diagonals of a ciphertext: log2(places) rotations."""
         shape = self._scores
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
-        return RowSums(self.layout, inverse, total, *stored)
+        return RowSums(self.layout, inverse, total, steepest, room)
 
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the

@@ -126,20 +126,20 @@ class FirstTokenAttention:
         found[:, : self.layout.heads] = table.T
         return found.reshape(-1)
 
-    def sums(self, inverse: Spec, *stored: float) -> RowSums:
-        """Over the tokens, everywhere. stored: see `RowSums`."""
-        return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout), *stored)
+    def sums(self, inverse: Spec, steepest: float | None = None, room: float = 1.0) -> RowSums:
+        """Over the tokens, everywhere."""
+        return RowSums(self.layout, inverse, partial(sum_tokens, layout=self.layout), steepest, room)
 
     def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
         """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read in two
         phases."""
         sums = self.sums(self.specs.inverse)
-        return (sums.plain(be, exps) if self.specs.first else sums.masked(be, exps, masks[:1]),)
+        return (sums.plain(be, exps) if self.specs.phases else sums.masked(be, exps, masks[:1]),)
 
     def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
         the residual."""
-        weighted = exps[0] if self.specs.first else be.mul(exps[0], masks[0])
+        weighted = exps[0] if self.specs.phases else be.mul(exps[0], masks[0])
         values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
         out = self.projection.apply(be, [be.mul(v, weighted) for v in values])
         return linear_of(self.vector).add(be, out, first, self.specs.back, self.specs.ending)

@@ -120,10 +120,10 @@ class Phase:
 
 def _first_phase(name: str, attention: Attention | FirstTokenAttention, masks: slice) -> Phase:
     """Of a softmax in two phases. masks: those of the request in the layout of the scores."""
-    specs = attention.specs
-    if specs.first is None:
+    phases = attention.specs.phases
+    if phases is None:
         return Phase()
-    sums = attention.sums(specs.first, specs.steepest, specs.room)
+    sums = attention.sums(phases.first, phases.steepest, phases.room)
     parts = ("exponentials", "halves", "half_inverse", "squares")
     exps, halves, inverse, squares = (f"{name}.{part}" for part in parts)
 

@@ -40,13 +40,13 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
 @dataclass(frozen=True, eq=False)
 class RowSums:
     """inverse: of the sums. total: adds up what lies in the rows of one ciphertext; no level. steepest: what
-    an inverse is stored over, 0 for its largest value where the sums are as calibrated. room: of `squares`.
+    an inverse is stored over, None for its largest value on its domain. room: what squares are stored over.
     """
 
     layout: Features
     inverse: Spec
     total: Callable[[Backend, Ct], Ct]
-    steepest: float = 0.0
+    steepest: float | None = None
     room: float = 1.0
 
     def masked(self, be: Backend, exps: Cts, masks: Sequence[Ct]) -> Ct:
@@ -78,7 +78,7 @@ class RowSums:
 
     @property
     def _largest(self) -> float:
-        return self.steepest or output_bound(self.inverse)
+        return output_bound(self.inverse) if self.steepest is None else self.steepest
 
     @property
     def _form(self) -> Stored:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacita.approx.exponentials.softmax import TwoPhases
 from tacita.approx.row_estimate import RowEstimate
 from tacita.approx.spec import Spec
 from tacita.packings.arrays import Array
@@ -18,8 +19,7 @@ class AttentionSpecs:
     """Approximations and bounds of one attention.
 
     exp: of the scaled scores times share, values in (0, 1]. inverse: of the row sums of those, weighted by
-    the mask; in two phases `first` is of these, and inverse of the row sums of squares. room, steepest: what
-    squares and the values of `first` are stored over (`approx.exponentials.softmax`).
+    the mask; in two phases their first inverse is of these, and inverse of the row sums of squares.
     context, attended: bounds of |sum_j mask_j exp_ij V_j| before and after it is normalised. entry,
     residual: bounds of x and of the residual. exit: bound of the output plus residual, left as `ending`
     says. rows: taken from the scores before exp, linear; None for nothing.
@@ -33,11 +33,9 @@ class AttentionSpecs:
     exit: float
     residual: float
     ending: Ending
-    first: Spec | None = None
+    phases: TwoPhases | None = None
     share: float = 1.0
     rows: RowEstimate | None = None
-    room: float = 1.0
-    steepest: float = 0.0
 
     @property
     def score_scale(self) -> float:

@@ -277,7 +277,7 @@ class OneTextParts(ABC, Generic[L]):
     def _attention_specs(self, block: Block[Form], target: Target) -> AttentionSpecs:
         s, exit_ = self._specs.attention(block.name), self._target_exit(target, vector=block.rows == 1)
         bounds = (s.context, s.attended, block.x.form.bound, exit_, block.residual.form.bound)
-        given = (s.first, s.share, s.rows, s.room or 1.0, s.steepest or 0.0)
+        given = (s.phases, s.share, s.rows)
         return AttentionSpecs(s.exp, s.inverse, *bounds, target.ending, *given)
 
     def _linear_of(self, form: Form) -> Linear[Any]:

@@ -13,6 +13,9 @@ const BLOCK: usize = 1024;
 /// Terms at a time: two such groups are as many products as a sum takes without a reduction.
 const GROUP: usize = LAZY_PRODUCTS / 2;
 
+/// Values whose weights are written out at a time: those of a group fill a quarter of the first-level cache.
+const PART: usize = 256;
+
 /// Weights of single values come from memory, in pieces too short for the processor to see them coming.
 const AHEAD: usize = 256;
 
@@ -60,7 +63,7 @@ fn summed<S: Simd>(s: S, m: &Modulus, x: &mut [f64], terms: &[Term<'_>], replace
     for (b, x) in x.chunks_exact_mut(block).enumerate() {
         let (mut x, mut start, mut lazy) = (ViewMut(s, x), 0, 0);
         while start < terms.len() {
-            let count = alike::<S>(&terms[start..], n);
+            let count = alike(&terms[start..]);
             lazy += count;
             let last = start + count == terms.len();
             let reduce = lazy + GROUP > LAZY_PRODUCTS;
@@ -79,15 +82,10 @@ fn summed<S: Simd>(s: S, m: &Modulus, x: &mut [f64], terms: &[Term<'_>], replace
     true
 }
 
-/// How many of the first terms go together: those whose runs are as long as the first one's, where these need
-/// not be spread out.
+/// How many of the first terms go together: those whose runs are as long as the first one's.
 #[inline(always)]
-fn alike<S: Simd>(terms: &[Term<'_>], n: usize) -> usize {
+fn alike(terms: &[Term<'_>]) -> usize {
     let weights = terms[0].1.len();
-    let run = n / weights;
-    if run == 2 || run == 4 {
-        return 1;
-    }
     let same = terms.iter().take(GROUP).take_while(|(_, w)| w.len() == weights);
     same.count()
 }
@@ -109,11 +107,8 @@ fn add_group<S: Simd, const G: usize>(
     let w: [&[f64]; G] = std::array::from_fn(|t| &terms[t].1[start / run..start / run + count]);
     match run {
         1 => full(f, x, a, w, steps),
-        2 | 4 => {
-            let mut spread = [0.0; BLOCK];
-            (0..block).for_each(|i| spread[i] = w[0][i / run]);
-            full(f, x, [a[0]], [&spread[..block]], steps);
-        }
+        2 => short_runs::<S, G, 2>(f, x, a, w, steps),
+        4 => short_runs::<S, G, 4>(f, x, a, w, steps),
         _ => long_runs(f, x, a, w, steps),
     }
 }
@@ -135,6 +130,33 @@ fn full<S: Simd, const G: usize>(
             sum = f.s.add(sum, f.mul(a[t].at(i), w[t].at(i)));
         }
         x.set(i, after(f, sum, steps));
+    }
+}
+
+/// The same for weights of so few values that a vector holds several runs: they are written out, a part at a
+/// time. RUN is known when compiling, as a division for every value would cost more than its product.
+#[inline(always)]
+fn short_runs<S: Simd, const G: usize, const RUN: usize>(
+    f: Field<S>,
+    x: &mut ViewMut<'_, S>,
+    a: [View<'_, S>; G],
+    w: [&[f64]; G],
+    steps: [bool; 3],
+) {
+    let part = PART.min(x.1.len());
+    let mut spread = [[0.0; PART]; G];
+    for start in (0..x.1.len()).step_by(part) {
+        for t in 0..G {
+            let weights = &w[t][start / RUN..(start + part) / RUN];
+            for (run, &weight) in spread[t].chunks_exact_mut(RUN).zip(weights) {
+                run.fill(weight);
+            }
+            fetch_at(w[t], (start + AHEAD) / RUN);
+        }
+        let mut sums = ViewMut(f.s, &mut x.1[start..start + part]);
+        let a = std::array::from_fn(|t| View(f.s, &a[t].1[start..start + part]));
+        let weights: [&[f64]; G] = std::array::from_fn(|t| &spread[t][..part]);
+        full(f, &mut sums, a, weights, steps);
     }
 }
 

@@ -120,20 +120,24 @@ def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
     """Counts and seconds of the placed layer."""
     table, steps = prices(), placed.placement.steps
     counts: Counter[str] = sum((Counter(step.counts) for step in steps), Counter())
-    encoded = [(level, n) for (op, level, _), n in be.counts.items() if op == "encode"]
-    limbs, bottom = table.sizes.limb_memory, table.limbs_at_level_0
+    sizes, bottom = table.sizes, table.limbs_at_level_0
+    extra = {"encode": 0, "encode_lifted": sizes.special}  # limbs above those of the operands
+    encoded = [(op, level, n) for (op, level, _), n in be.counts.items() if op in extra]
     keys = [table.sizes.key(level, bottom)[1] for _, level in placed.rotations]
     return {
         "key_switches": sum(counts[op] for op in SWITCHES),
         "full_rotations": counts["rotate"] + counts["conjugate"],
         "ciphertext_products": sum(counts[op] for op in PRODUCTS),
-        "plaintext_products": counts["mul_plain"],
-        "encoded_vectors": counts["encode"],
-        "encoded_gb": sum(n * limbs * (level + bottom) for level, n in encoded) / 1e9,
+        "plaintext_products": counts["mul_plain"] + counts["mul_lifted"],
+        "encoded_vectors": sum(counts[op] for op in extra),
+        "encoded_gb": sum(
+            n * sizes.limb_memory * (level + bottom + extra[op]) for op, level, n in encoded
+        )
+        / 1e9,
         "bootstraps": placed.placement.bootstraps,
         "seconds": placed.placement.seconds,
         "bootstrap_seconds": sum(step.bootstrap_seconds for step in steps),
-        "encoding_seconds": sum(n * table.seconds("encode", level) for level, n in encoded),
+        "encoding_seconds": sum(n * table.seconds(op, level) for op, level, n in encoded),
         "ciphertexts_gb": max(placed.stage_bytes) / 1e9,
         "rotation_keys": len(placed.rotations),
         "rotation_keys_gb": sum(keys) / 1e9,

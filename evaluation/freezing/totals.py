@@ -12,7 +12,7 @@ from typing import Any
 ROTATIONS = "rotate", "rotate_hoisted", "rotate_shared", "conjugate"
 RELINEARISATIONS = "mul", "relin"
 CIPHERTEXT_PRODUCTS = "mul", "tensor", "outer"
-PLAINTEXT_PRODUCTS = "mul_plain", "mul_scalar", "matmul"
+PLAINTEXT_PRODUCTS = "mul_plain", "mul_lifted", "mul_scalar", "matmul"
 
 
 def totals(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tacita.errors import KeyMissingError, ShapeError
+from tacita.placement.cost import Prices
 from tacita.slots.conformance import CHECKS, Harness
 from tacita.slots.counts import poly_counts
 from tacita.slots.linear import LinearPlan
@@ -61,9 +62,28 @@ def test_sim_counts_what_a_plan_costs():
     plan = LinearPlan.from_diagonals({(0, 0, k): np.ones(4) * (k + 1) for k in range(16)}, split=4)
     with be.stage("layer"):
         be.linear([be.input(5)], plan)
-    want = {"hoist": 1, "rotate_hoisted": 3, "rotate": 3, "mul_plain": 16, "rescale": 1}
+    want = {"hoist": 1, "rotate_hoisted": 3, "rotate": 3, "encode_lifted": 1, "mul_lifted": 16, "lower": 1}
     assert {op: n for (op, level, stage), n in be.counts.items() if (level, stage) == (5, "layer")} == want
     assert be.rotation_levels == {1: 5, 2: 5, 3: 5, 4: 5}
+
+
+def test_a_map_that_hoists_no_rotation_stays_over_its_own_primes():
+    """Where it does, its vectors are encoded over the special primes too and every output comes back from
+    there, which costs more; sixteen vectors of four slots are as long as one of sixty-four."""
+    diagonals = {(0, 0, k): np.ones(4) * (k + 1) for k in range(16)}
+    found = {}
+    for split in ("giant", "baby"):
+        be = SimBackend(SLOTS)
+        be.linear([be.input(5)], LinearPlan.from_diagonals(diagonals, split=split))
+        found[split] = {op: n for (op, _, _), n in be.counts.items() if n}
+    assert found["giant"] == {"rotate": 15, "encode": 1, "mul_plain": 16, "rescale": 1}
+    assert found["baby"] == {
+        "hoist": 1, "rotate_hoisted": 15, "encode_lifted": 1, "mul_lifted": 16, "lower": 1
+    }  # fmt: skip
+    prices = Prices.shipped(16)
+    assert prices is not None
+    for lifted, own in (("encode_lifted", "encode"), ("lower", "rescale")):
+        assert all(prices.seconds(lifted, level) > prices.seconds(own, level) for level in range(14))
 
 
 @pytest.mark.parametrize(

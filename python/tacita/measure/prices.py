@@ -28,7 +28,9 @@ LIMBS_AT_LEVEL_0 = 3
 PERIOD = 256  # of the plaintext vectors, as in the default model
 COLD = 6  # operands taken in turn
 FEW = 2  # of an operation whose results alone leave the caches cold
-DENSE = 32  # vectors of full length
+DENSE = 32  # terms of a map, or vectors of full length
+FANNED = 8  # outputs
+MAPS = 5  # calls of a linear map, of which the least counts: prices of its pieces are differences
 INPUTS, OUTPUTS = 64, (8, 40)  # of the matrix products
 PRODUCTS = (8, 16, 4)  # rows, columns, count of attention at 128 tokens
 
@@ -124,20 +126,38 @@ def _many(be: Any, count: int) -> Callable[[Any, Any], object]:
 
 
 def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
-    """hoist, rotate_hoisted and mul_plain as they cost inside `linear`."""
-    one = _linear_ms(bench, a, [0])
-    many = _linear_ms(bench, a, [0] * 17)
-    few_babies = _linear_ms(bench, a, list(range(1, 5)))
-    more_babies = _linear_ms(bench, a, list(range(1, 13)))
-    plain = max(0.0, (many - one) / 16)
-    dense = _linear_ms(bench, a, [0] * DENSE, bench.params.slots) - _linear_ms(bench, a, [0] * DENSE)
-    baby = max(0.0, (more_babies - few_babies) / 8 - plain)
+    """The operations of `linear` as they cost inside it."""
+    plain, encode, _ = _terms_row(bench, [bench.all.neg(a) for _ in range(DENSE)], 0)
+    lifted, encode_lifted, one_baby = _terms_row(bench, [a], 1)
+    fanned = _linear_ms(bench, [a], [1] * FANNED, outputs=FANNED)
+    few_babies = _linear_ms(bench, [a], list(range(1, 5)))
+    more_babies = _linear_ms(bench, [a], list(range(1, 13)))
+    baby = max(0.0, (more_babies - few_babies) / 8 - lifted)
+    lower = max(0.0, (fanned - one_baby) / (FANNED - 1) - lifted)
     return {
-        "encode": max(0.0, dense) / DENSE,
         "mul_plain": plain,
+        "encode": encode,
+        "mul_lifted": lifted,
+        "encode_lifted": encode_lifted,
+        "lower": lower,
         "rotate_hoisted": baby,
-        "hoist": few_babies - one - 4 * baby - 3 * plain,
+        "hoist": few_babies - 4 * (baby + lifted) - lower,
     }
+
+
+def _terms_row(bench: Bench, inputs: list[Any], baby: int) -> tuple[float, float, float]:
+    """Milliseconds of a term, of encoding a full vector and fetching it, and of the whole map of one term.
+
+    inputs: one that is rotated by `baby`, whose terms take it from the caches, over the special primes; or as
+    many as terms where nothing is rotated, each of which comes from memory, as where ciphertexts are masked
+    and added up.
+    """
+    slots = bench.params.slots
+    one = _linear_ms(bench, inputs[:1], [baby])
+    term = max(0.0, _linear_ms(bench, inputs, [baby] * DENSE) - one) / (DENSE - 1)
+    shared = _linear_ms(bench, inputs, [baby] * DENSE, slots, vectors=1)
+    own = max(0.0, _linear_ms(bench, inputs, [baby] * DENSE, slots) - shared) / (DENSE - 1)
+    return term, own, one
 
 
 def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
@@ -169,11 +189,22 @@ def _matmul_ms(bench: Bench, inputs: list[Any], outputs: int) -> float:
     return best_ms(lambda: bench.all.matmul(inputs, weights, None), bench.repeats)
 
 
-def _linear_ms(bench: Bench, a: Any, babies: list[int], period: int = PERIOD) -> float:
-    rng = np.random.default_rng(0)
-    vectors = rng.uniform(-1.0, 1.0, (len(babies), period)).astype(np.complex128)
-    terms = np.array([(0, 0, 0, baby, i) for i, baby in enumerate(babies)], dtype=np.int32)
-    return best_ms(lambda: bench.all.linear([a], vectors, terms, 1, 0), bench.repeats)
+def _linear_ms(
+    bench: Bench,
+    inputs: list[Any],
+    babies: list[int],
+    period: int = PERIOD,
+    *,
+    vectors: int = 0,
+    outputs: int = 1,
+) -> float:
+    """A term for each baby, the terms dealt out to inputs, to vectors (one for each, or so many) and to
+    outputs."""
+    count = vectors or len(babies)
+    stored = np.random.default_rng(0).uniform(-1.0, 1.0, (count, period)).astype(np.complex128)
+    dealt = [(i % outputs, 0, i % len(inputs), baby, i % count) for i, baby in enumerate(babies)]
+    terms = np.array(dealt, dtype=np.int32)
+    return best_ms(lambda: bench.all.linear(inputs, stored, terms, outputs, 0), MAPS)
 
 
 def _sizes(bench: Bench) -> Sizes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
+from typing import TypeAlias
 
 from tacita.placement.cost import Prices, Sizes
 
@@ -23,6 +24,7 @@ BOOTSTRAP_PASSES = (
     26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
 )
 LIMBS = (1, 3, 6, 9, 12, 16)
+Formula: TypeAlias = Callable[[int, int, float, float], float]  # limbs, special primes, a transform, a pass
 
 
 def formula_prices(log_n: int, *, special: int = 7, limbs_at_level_0: int = 3) -> Prices:
@@ -79,7 +81,11 @@ def _mul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
 
 
 def _plain(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return 2 * (limbs + special) * one_pass  # in the extended basis, before the shared mod-down
+    return 2 * limbs * one_pass
+
+
+def _lower(limbs: int, special: int, ntt: float, one_pass: float) -> float:
+    return 2 * (special + limbs) * ntt  # the mod-down of a key switch; the last prime goes with them
 
 
 def _outer(limbs: int, special: int, ntt: float, one_pass: float) -> float:
@@ -91,14 +97,19 @@ def _matmul(limbs: int, special: int, ntt: float, one_pass: float) -> float:
 
 
 def _encode(limbs: int, special: int, ntt: float, one_pass: float) -> float:
-    return (limbs + special + FFT_NTTS) * ntt
+    return (limbs + FFT_NTTS) * ntt
+
+
+def _lifted(formula: Formula) -> Formula:
+    """Over the special primes too."""
+    return lambda limbs, special, *units: formula(limbs + special, special, *units)
 
 
 def _scalar(limbs: int, special: int, ntt: float, one_pass: float) -> float:
     return 2 * limbs * one_pass
 
 
-_FORMULAS: dict[str, Callable[[int, int, float, float], float]] = {
+_FORMULAS: dict[str, Formula] = {
     "rotate": _key_switch,
     "conjugate": _key_switch,
     "relin": _key_switch,
@@ -107,11 +118,14 @@ _FORMULAS: dict[str, Callable[[int, int, float, float], float]] = {
     "tensor": _tensor,
     "mul": _mul,
     "mul_plain": _plain,
+    "mul_lifted": _lifted(_plain),
+    "lower": _lower,
     "mul_scalar": _scalar,
     "add": _scalar,
     "outer": _outer,
     "matmul": _matmul,
     "encode": _encode,
+    "encode_lifted": _lifted(_encode),
     "matmul_input": _scalar,
     "rescale": _rescale,
 }

@@ -5,8 +5,10 @@ Counted operations (keys of `SimBackend.counts`, level = that of the operands):
 * rotate, conjugate: a full key switch; hoist: the decomposition that hoisted rotations share;
   rotate_hoisted: the inner product with one key; rotate_shared: a rotation but for the shared decomposition
 * mul: product, relinearised and rescaled; tensor: without relinearisation; relin: relinearisation alone
-* encode: encoding a plaintext vector of (nearly) full length; mul_plain: product by a plaintext vector;
-  mul_scalar: product by a constant, not rescaled
+* encode: encoding a plaintext vector of full length, or several shorter ones that are as long together;
+  mul_plain: product by a plaintext vector, added to a sum; mul_scalar: product by a constant, not rescaled
+* encode_lifted, mul_lifted: the same over the special primes too, as `linear` works wherever it rotates
+  inputs; lower: an output of such a map back to its own primes, rescaled on the way
 * matmul: one weight of one lane times a ciphertext, added up; matmul_input: preparing one lane of an input of
   `matmul`, whatever the outputs; outer: tensor product added to an accumulator of `products`
 * rescale, add: themselves
@@ -24,15 +26,23 @@ from collections import Counter
 from tacita.slots.linear import LinearPlan
 
 
-def linear_counts(plan: LinearPlan) -> Counter[str]:
-    """Operations of one application of the plan, all at the operands' level except the final rescale."""
-    counts: Counter[str] = Counter()
-    counts["hoist"] = len(plan.babies)
-    counts["rotate_hoisted"] = sum(len(bs) for bs in plan.babies.values())
-    counts["rotate"] = plan.giant_rotations
-    counts["mul_plain"] = len(plan.terms)
-    counts["rescale"] = plan.n_outputs
-    return counts
+def linear_counts(plan: LinearPlan, slots: int) -> Counter[str]:
+    """Operations of one application of the plan, all at the operands' level, `post` excluded.
+
+    Hoisted rotations stay over the special primes until their products are added up (see
+    `crates/ckks/src/linear.rs`), so a map that has any works over L + k limbs in place of L.
+    """
+    lifted = bool(plan.babies)
+    return Counter(
+        {
+            "hoist": len(plan.babies),
+            "rotate_hoisted": sum(len(bs) for bs in plan.babies.values()),
+            "rotate": plan.giant_rotations,
+            "encode_lifted" if lifted else "encode": round(plan.vectors.size / slots),
+            "mul_lifted" if lifted else "mul_plain": len(plan.terms),
+            "lower" if lifted else "rescale": plan.n_outputs,
+        }
+    )
 
 
 def poly_counts(degree: int) -> Counter[tuple[str, int]]:

@@ -52,7 +52,6 @@ from tacita.slots.plain import (
     spend,
 )
 
-SPARSE = 8  # a vector of a period up to slots / SPARSE is encoded in no time worth counting
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +204,8 @@ class SimBackend:
         entry = min(x.level for x in xs)
         level = spend("linear", entry)
         self._use(sorted(plan.rotations - {plan.post}), entry)
-        for op, n in linear_counts(plan).items():
+        for op, n in linear_counts(plan, self.slots).items():
             self._count(op, entry, n)
-        if plan.period > self.slots // SPARSE:
-            self._count("encode", entry, len(plan.vectors))
         if plan.post:
             self._use([plan.post], level)
             self._count("rotate", level, plan.n_outputs)

@@ -96,6 +96,29 @@ def test_accumulators_stay_in_memory_and_are_counted_once(store: SpillStore) -> 
     assert [[decrypt(be, ct)[0].real for ct in row] for row in found] == [[8.0, 12.0], [12.0, 18.0]]
 
 
+def test_others_make_room_before_an_operation_makes_many(
+    store: SpillStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were sent to disk once the results were there: accumulators of a whole attention, 2 GB, came on
+    top of the limit."""
+    be = spilling.spilling(store, 12)
+    seen: list[int] = []
+    for name in ("products", "rotate_many"):
+        inner = getattr(PlainBackend, name)
+        monkeypatch.setattr(
+            PlainBackend, name, lambda *a, inner=inner: (seen.append(be.pool.resident), inner(*a))[1]
+        )
+    others = [encrypt(be, np.ones(4)) for _ in range(8)]
+    a, b, c, d = (encrypt(be, np.full(4, v)) for v in (1.0, 2.0, 3.0, 4.0))
+    held = be.products([[a, b]], [[c, d]])
+    be.products([[a, b]], [[c, d]], held)
+    del held
+    be.rotate_many(a, range(8))
+    assert be.pool.peak <= 13 * WEIGHT  # the budget, and a result on its way in
+    assert seen == [7 * WEIGHT, 11 * WEIGHT, 5 * WEIGHT]
+    assert sum(in_memory(*others)) < 8
+
+
 def test_large_products_are_made_in_parts_that_fit(store: SpillStore) -> None:
     be, plain = spilling.spilling(store, 8), PlainBackend(64)
     weights = np.random.default_rng(3).normal(size=(70, 2, 2))

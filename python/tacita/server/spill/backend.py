@@ -2,8 +2,8 @@
 
 Every operation of the inner backend is passed on: handles among its arguments (alone, in lists, in lists of
 lists) are brought into memory and pinned, its results become handles. Accumulators of products stay in
-memory; every operation on them takes them over. Memory at most: the budget, and the operands and results of
-one operation.
+memory; every operation on them takes them over. Memory at most: the budget, and what the operands and results
+of one operation are more than that. Where an operation has many results, others make room before it runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from tacita.server.budget import RESULTS
 from tacita.server.spill.pool import Codec, Handle, Pool
 from tacita.server.spill.store import SpillStore
 from tacita.slots.base import Backend, Ct, Kind, Vector
 from tacita.slots.bootstraps.coefficients import CoefficientMatrix
+from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = (
@@ -58,10 +60,7 @@ class SpillingBackend:
     mul_vector = Operation()
     conjugate = Operation()
     rotate = Operation()
-    rotate_many = Operation()
-    linear = Operation()
     poly = Operation()
-    products = Operation(spillable=False)  # they live for one loop and are as large as their results together
     relinearise = Operation()
 
     def __init__(self, inner: Backend, store: SpillStore, budget_bytes: int, codec: Codec) -> None:
@@ -79,6 +78,27 @@ class SpillingBackend:
     def drop_to(self, a: Handle, level: int) -> Handle:
         """As the contract says; where there is nothing to drop, a itself, and nothing is loaded."""
         return a if level == a.level else self.call("drop_to", True, a, level)
+
+    def rotate_many(self, a: Handle, ks: Sequence[int]) -> list[Handle]:
+        """As the contract says."""
+        found: list[Handle] = self.call("rotate_many", True, a, ks, made=len(ks))
+        return found
+
+    def linear(self, xs: Sequence[Handle], plan: LinearPlan) -> list[Handle]:
+        """As the contract says."""
+        found: list[Handle] = self.call("linear", True, xs, plan, made=plan.n_outputs)
+        return found
+
+    def products(
+        self,
+        left: Sequence[Sequence[Handle]],
+        right: Sequence[Sequence[Handle]],
+        onto: Handle | None = None,
+    ) -> Handle:
+        """As the contract says. They live for one loop, and are half as large again as their results."""
+        number = len(left[0]) * len(right[0]) if left and right and onto is None else 0
+        found: Handle = self.call("products", False, left, right, onto, made=number * 3 // 2)
+        return found
 
     def bootstrap(self, cts: Sequence[Handle], kinds: Sequence[Kind]) -> list[Handle]:
         return self._in_groups("bootstrap", cts, kinds)
@@ -118,10 +138,12 @@ class SpillingBackend:
     def stage(self, name: str) -> AbstractContextManager[None]:
         return self._inner.stage(name)
 
-    def call(self, name: str, spillable: bool, *arguments: Any) -> Any:
-        """One operation of the inner backend. Errors: its own, and those of the store."""
+    def call(self, name: str, spillable: bool, *arguments: Any, made: int = 0) -> Any:
+        """One operation of the inner backend. made: results, in ciphertexts like the smallest operand, for
+        which room is made before. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
-        with self.pool.pinned(handles):
+        results = made * min((handle.slot.nbytes for handle in handles), default=0)
+        with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
             result = getattr(self._inner, name)(*(_values(argument) for argument in arguments))
             known = {id(handle.slot.value): handle for handle in handles if handle.slot.spillable}
             for handle in handles:

@@ -83,15 +83,15 @@ class Pool:
         return self.codec.dump(slot.value) if slot.file is None else self.store.load(slot.file)
 
     @contextmanager
-    def pinned(self, handles: Sequence[Handle]) -> Iterator[None]:
-        """All these are in memory inside the block; others make room first. Raises FileError,
-        ResourceError."""
+    def pinned(self, handles: Sequence[Handle], *, room: int = 0) -> Iterator[None]:
+        """All these are in memory inside the block; others make room first, for these and for `room` bytes
+        that will be made of them. Raises FileError, ResourceError."""
         slots = list({id(handle.slot): handle.slot for handle in handles}.values())
         for slot in slots:
             slot.pins += 1
         try:
             absent = [slot for slot in slots if slot.value is None]
-            self._shrink(room=sum(slot.nbytes for slot in absent))
+            self._shrink(room=room + sum(slot.nbytes for slot in absent))
             for slot in absent:
                 self._fetch(slot)
             for slot in slots:

@@ -84,7 +84,12 @@ def _measured(packing: str, model: Little, rows: int | None) -> list[int]:
         found[operation] += count
     switches = sum(found[name] for name in SWITCHES)
     depth = LEVELS - min(be.level(ct) for ct in live["answer"])
-    return [depth, switches, found["mul_plain"] + found["mul_lifted"], found["mul"] + found["tensor"] + found["outer"]]
+    return [
+        depth,
+        switches,
+        found["mul_plain"] + found["mul_lifted"],
+        found["mul"] + found["tensor"] + found["outer"],
+    ]
 
 
 def _world(model: Little, rows: int | None) -> World:

@@ -130,9 +130,7 @@ def estimated(placed: Placed, be: MemorySim) -> dict[str, Any]:
         "ciphertext_products": sum(counts[op] for op in PRODUCTS),
         "plaintext_products": counts["mul_plain"] + counts["mul_lifted"],
         "encoded_vectors": sum(counts[op] for op in extra),
-        "encoded_gb": sum(
-            n * sizes.limb_memory * (level + bottom + extra[op]) for op, level, n in encoded
-        )
+        "encoded_gb": sum(n * sizes.limb_memory * (level + bottom + extra[op]) for op, level, n in encoded)
         / 1e9,
         "bootstraps": placed.placement.bootstraps,
         "seconds": placed.placement.seconds,

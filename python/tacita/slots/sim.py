@@ -53,7 +53,6 @@ from tacita.slots.plain import (
 )
 
 
-
 @dataclass(frozen=True, eq=False)
 class SimCt:
     """level; noise: estimated standard deviation per slot; plain: the values, or None when only costs are

@@ -15,7 +15,7 @@ from spilling import WEIGHT, decrypt, encrypt
 from tacita.errors import FileError, ResourceError, ShapeError
 from tacita.server.spill import Handle, SpillStore
 from tacita.slots.conformance import CHECKS, Harness
-from tacita.slots.plain import PlainBackend
+from tacita.slots.plain import PlainBackend, PlainCt
 
 
 @pytest.fixture
@@ -131,6 +131,27 @@ def test_large_products_are_made_in_parts_that_fit(store: SpillStore) -> None:
     fresh = be.bootstrap(found, ["real"] * 70)
     assert {be.level(ct) for ct in fresh} == {be.max_level}
     assert all(np.array_equal(decrypt(be, ct), plain.decrypt(w)) for ct, w in zip(fresh, want, strict=True))
+
+
+def test_a_product_has_all_its_operands_at_the_lowest_level(
+    store: SpillStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feed-forward block reads its input, 14 limbs, beside 256 columns of 8: 4 GB were in memory at once,
+    and another one of copies, within a limit that left 2.4."""
+    seen: list[list[int]] = []
+    matmul = PlainBackend.matmul
+
+    def watched(be: PlainBackend, xs: list[PlainCt], *rest: np.ndarray | None) -> list[PlainCt]:
+        seen.append([x.level for x in xs])
+        return matmul(be, xs, *rest)
+
+    monkeypatch.setattr(PlainBackend, "matmul", watched)
+    be = spilling.spilling(store, 3)
+    high, low = encrypt(be, np.full(4, 2.0), 9), encrypt(be, np.full(4, 3.0), 5)
+    (found,) = be.matmul([high, low], np.full((1, 2, 1), 0.5))
+    assert seen == [[5, 5]]
+    assert (be.level(found), be.level(high)) == (4, 9)
+    assert np.allclose(decrypt(be, found), 2.5)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -127,7 +127,11 @@ class SpillingBackend:
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
-        """As the contract says, so many outputs at once that they take an eighth of the budget."""
+        """As the contract says, so many outputs at once that they take an eighth of the budget. All operands
+        are needed at once, so those above the lowest are brought down before: each for itself and once,
+        while the engine would keep a copy of each beside it, for every group of outputs."""
+        lowest = min((x.level for x in xs), default=0)
+        xs = [self.drop_to(x, lowest) for x in xs]
         largest = max((x.slot.nbytes for x in xs), default=1)
         step = max(MATMUL_GROUP, self.pool.budget // 8 // largest)
         groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]

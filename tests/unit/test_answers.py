@@ -134,6 +134,19 @@ def test_every_display_of_an_embedding_has_the_summary(
     assert "+1.000 -2.000" in screen.getvalue()
 
 
+def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.StringIO) -> None:
+    doubted, fine = Answer("positive", (1.0, -2.0), ("do not trust",)), Answer("positive", (1.0, -2.0), ())
+
+    def of(answers: list[Answer], request: int) -> list[Classified]:
+        return [Classified("text", each, (1.0, -2.0), SECONDS, request=request) for each in answers]
+
+    show_lines([*of([doubted, fine], 1), *of([fine, fine], 2), *of([doubted], 3)])
+    assert "--texts" not in screen.getvalue()  # texts that were far out themselves, or alone
+    show_lines([*of([doubted, doubted], 1), *of([fine, doubted], 2), *of([doubted] * 3, 3)])
+    assert "2 requests without an answer to trust" in screen.getvalue()
+    assert "--texts FILE" in screen.getvalue()
+
+
 def hostile(made: Plan) -> Plan:
     """A plan whose every name was chosen by the other side."""
     data = json.loads(made.to_text())

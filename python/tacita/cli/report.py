@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tacita.api import Answer
 from tacita.cli.answers import as_json, numbers, said, text_of
-from tacita.cli.console import duration, out, several, shown, size
+from tacita.cli.console import duration, err, out, several, shown, size
 from tacita.errors import FileError
 from tacita.front.embed import Text
 from tacita.plans.plan import Plan
@@ -122,11 +122,27 @@ def show_results(results: Sequence[Classified]) -> None:
 
 
 def show_lines(results: Sequence[Classified]) -> None:
-    """One line for each line of the file: number, answer, logits, warnings."""
+    """One line for each line of the file: number, answer, logits, warnings; then, of requests that were lost
+    as a whole, why."""
     for result in results:
         answer = result.answer
         warnings = "".join(f"   [yellow]warning:[/yellow] {shown(warning)}" for warning in answer.warnings)
         out.print(f"{result.line}: {said(answer)}   {numbers(answer.logits)}{warnings}", soft_wrap=True)
+    if lost := lost_requests(results):
+        err.print(
+            f"[yellow]{several(lost, 'request')} without an answer to trust:[/yellow] one text far outside "
+            "the calibrated intervals spoils all that are in its request. Calibrate on texts like yours: "
+            "--texts FILE, thousands of lines.",
+            soft_wrap=True,
+        )
+
+
+def lost_requests(results: Sequence[Classified]) -> int:
+    """Requests of several texts of which every answer has a warning."""
+    warned: dict[int, list[bool]] = {}
+    for result in results:
+        warned.setdefault(result.request, []).append(bool(result.answer.warnings))
+    return sum(len(each) > 1 and all(each) for each in warned.values())
 
 
 def show_run(report: Mapping[str, Any]) -> None:

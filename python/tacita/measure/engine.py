@@ -105,7 +105,7 @@ def measure_prices(
     allow_insecure: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The price table alone, in less than a minute at full size: nothing on one thread, nothing decrypted;
+    """The price table alone, in about a minute at full size: nothing on one thread, nothing decrypted;
     and the pace of two parties. A preset below 128 bits is refused unless `allow_insecure`."""
     steps = _Steps(progress, QUICK)
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:

@@ -31,16 +31,13 @@ MATMUL_GROUP = (
 
 
 class Operation:
-    """A method of the inner backend under the same name. spillable: whether its results can go to disk."""
-
-    def __init__(self, *, spillable: bool = True) -> None:
-        self._name, self._spillable = "", spillable
+    """A method of the inner backend under the same name, whose results can go to disk."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, backend: SpillingBackend, owner: type) -> Callable[..., Any]:
-        return partial(backend.call, self._name, self._spillable)
+        return partial(backend.call, self._name, True)
 
 
 class SpillingBackend:
@@ -133,7 +130,7 @@ class SpillingBackend:
         lowest = min((x.level for x in xs), default=0)
         xs = [self.drop_to(x, lowest) for x in xs]
         largest = max((x.slot.nbytes for x in xs), default=1)
-        step = max(MATMUL_GROUP, self.pool.budget // 8 // largest)
+        step = max(MATMUL_GROUP, self.pool.budget // RESULTS // largest)
         groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]
         biases = [None if bias is None else bias[group] for group in groups]
         calls = [(xs, weights[group], b) for group, b in zip(groups, biases, strict=True)]
@@ -143,8 +140,9 @@ class SpillingBackend:
         return self._inner.stage(name)
 
     def call(self, name: str, spillable: bool, *arguments: Any, made: int = 0) -> Any:
-        """One operation of the inner backend. made: results, in ciphertexts like the smallest operand, for
-        which room is made before. Errors: its own, and those of the store."""
+        """One operation of the inner backend. spillable: whether its results can go to disk. made: results,
+        in ciphertexts like the smallest operand, for which room is made before, beyond what a budget keeps
+        free anyway. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
         results = made * min((handle.slot.nbytes for handle in handles), default=0)
         with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
+from interrupts import interrupts
 
 from tacita.errors import TacitaError
 from tacita.protocol import compiled
@@ -36,3 +38,32 @@ def test_it_is_the_module_itself() -> None:
 def test_nothing_else_is_found_there() -> None:
     with pytest.raises(AttributeError, match="nativ'"):
         _ = compiled.nativ
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+import numpy.lib
+
+class Interrupting(numpy.lib.NumpyVersion):
+    def __init__(self, version):
+        signal.raise_signal(signal.SIGINT)
+        super().__init__(version)
+
+numpy.lib.NumpyVersion = Interrupting
+try:
+    from tacita import _native
+    print("imported")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.native
+def test_an_interrupt_while_numpy_is_looked_up_is_no_panic() -> None:
+    """The module asks for numpy's version when it looks for the C interface."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    with interrupts():
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")

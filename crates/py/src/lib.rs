@@ -36,10 +36,20 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
+/// Loads numpy and its C interface. The interface is asked for on another thread: Python raises
+/// KeyboardInterrupt in the main thread alone, and numpy's crate answers one there with a panic.
+fn load_numpy(py: Python<'_>) -> PyResult<()> {
+    PyModule::import(py, "numpy")?; // what takes long can be interrupted
+    py.detach(|| {
+        std::thread::spawn(|| Python::attach(|py| drop(PyArray1::<f64>::zeros(py, 1, false)))).join()
+    })
+    .map_err(|_| PyImportError::new_err("numpy's C interface cannot be used; hint: install numpy 2 again"))
+}
+
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     tacita_ring::simd_path().map_err(|e| PyImportError::new_err(e.to_string()))?;
-    drop(PyArray1::<f64>::zeros(m.py(), 1, false)); // numpy's interface is found now: Ctrl-C during it panics
+    load_numpy(m.py())?;
     error::register(m)?;
     m.add_class::<parameters::Parameters>()?;
     m.add_class::<ciphertext::Ciphertext>()?;

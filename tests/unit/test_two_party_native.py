@@ -173,8 +173,8 @@ from tacita import _native
 listener = _native.TwoPartyListener("localhost", 0, insecure_plain=True)
 client = _native.TwoParty.dial("localhost", listener.port, insecure_plain=True, timeout=60.0)
 server = listener.accept(10.0, timeout=60.0)
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     server.receive(1)
 except KeyboardInterrupt:
     sys.exit(7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -152,15 +153,18 @@ def test_it_arrives_at_a_client_that_goes_on_sending() -> None:
 
 @pytest.mark.parametrize("own", [FRAME_BYTES, 4 * FRAME_BYTES])
 def test_a_message_that_is_too_large_ends_the_session(own: int) -> None:
-    """Whether uvicorn sees it or the relay."""
+    """Whether uvicorn sees it or the relay. uvicorn hangs up before it has read all: its reset may break the
+    client's sending, and overtake the reason."""
     with world(ws_max_size=own) as made, made.bare() as websocket:
         end = made.end()
         websocket.send(bytes(FRAME_BYTES))
         assert exactly(end, FRAME_BYTES) == bytes(FRAME_BYTES)
-        websocket.send(bytes(FRAME_BYTES + 1))
+        with contextlib.suppress(ConnectionClosed):
+            websocket.send(bytes(FRAME_BYTES + 1))
         with pytest.raises(ConnectionClosed) as caught:
             websocket.recv(timeout=SECONDS)
-        assert caught.value.rcvd is not None and caught.value.rcvd.code == 1009
+        reason = caught.value.rcvd
+        assert reason.code == 1009 if reason else own == FRAME_BYTES
         assert end.recv(1) == b"", "nothing of it went on"
         end.close()
 

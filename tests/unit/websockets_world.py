@@ -57,12 +57,14 @@ async def permitted(websocket: WebSocket, model: str) -> Known:
 
 @dataclass
 class World:
-    """port: of the server. ends: the far ends of sessions, as they were opened; refusing: raised instead."""
+    """port: of the server. ends: the far ends of sessions, as they were opened; refusing: raised instead.
+    every: all ends, which are closed with the server even where a test failed."""
 
     port: int
     identity: Identity | None
     ends: queue.Queue[socket.socket] = field(default_factory=queue.Queue)
     refusing: Exception | None = None
+    every: list[socket.socket] = field(default_factory=list)
 
     async def open(self, model: str, guest: str) -> socket.socket:
         if self.refusing:
@@ -71,6 +73,7 @@ class World:
         ours, theirs = socket.socketpair()
         theirs.settimeout(SECONDS)
         self.ends.put(theirs)
+        self.every.append(theirs)
         return ours
 
     def end(self) -> socket.socket:
@@ -138,6 +141,6 @@ def world(identity: Identity | None = None, patience: float = SECONDS, **options
         server.should_exit = True
         thread.join(SECONDS)
         listening.close()
-        while not made.ends.empty():
-            made.ends.get().close()
+        for end in made.every:
+            end.close()
     assert not thread.is_alive()

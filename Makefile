@@ -53,8 +53,8 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo demo-service wheel test test-rust test-python lint lint-rust lint-python bench figures
-.PHONY: two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: setup demo demo-service wheel test test-rust test-unit test-integration lint lint-rust lint-python
+.PHONY: bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -113,13 +113,20 @@ web: $(WASM) $(WEB_DEPS)
 	rm -rf $(WEB)
 	node web/build.mjs $(WEB) $(WASM)
 
-test: test-rust test-python
+# Every part runs, also after one that failed, and the last line names those that did.
+test:
+	@failed=; for part in test-rust test-unit test-integration; do \
+	  $(MAKE) --no-print-directory $$part || { failed="$$failed $$part"; echo "FAILED: $$part"; }; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test-rust:
 	$(CARGO) test --release --workspace --exclude tacita-py --quiet
 
-test-python: setup wheel
+test-unit: setup
 	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile
+
+test-integration: setup wheel
 	$(BIN)/python -m pytest tests --ignore tests/unit
 
 lint: lint-rust lint-python

@@ -49,7 +49,7 @@ A = TypeVar("A", bound=Actors)
 TOY: dict[str, Any] = {"tokens": 8, "preset": "insecure_toy_n10"}
 TEXTS = ["a fine film", "the plot is dull", "never boring", "very good", "bad", "a film", "dull", "fine"]
 STORE = 200 << 20  # bytes of each node's object store
-PATIENCE = 50.0  # seconds
+PATIENCE = 180.0  # seconds
 MARK = "TACITA_TEST_CLUSTER"
 # a node that does not answer is given up after some seconds, not after 15; a busy machine needs some
 HASTE = {

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.native
 PRESET, TOKENS = "insecure_toy_n11", 8
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
 TOY = "--allow-insecure"
-PATIENCE = 120.0  # seconds
+PATIENCE = 180.0  # seconds
 
 
 @dataclass

@@ -32,7 +32,7 @@ if not hasattr(getattr(native, "TwoParty", None), "softmax_parts"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
-SECONDS = 120
+SECONDS = 180
 
 
 @dataclass
@@ -220,13 +220,13 @@ def test_plain_clients_are_refused_by_a_server_with_tls(server: Served, tmp_path
 
 def test_garbage_does_not_take_the_server_down(server: Served, tmp_path: Path) -> None:
     for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as raw:
             raw.sendall(noise)
     assert_serves(server, tmp_path)
 
 
 def test_a_client_that_leaves_half_way_ends_its_session_only(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=20)
+    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
     client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
     party.send(handshake.CLASSIFY)  # and then nothing
     assert client.plan.tokens == 16
@@ -236,7 +236,7 @@ def test_a_client_that_leaves_half_way_ends_its_session_only(server: Served, tmp
 
 
 def test_a_client_that_stalls_keeps_nobody_waiting(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=20)
+    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
     TwoPartyClient(party, PublicCache(tmp_path / "cache"))
     party.send(handshake.CLASSIFY)  # the server sets the session up and waits for this one's keys
     assert_serves(server, tmp_path)
@@ -244,7 +244,7 @@ def test_a_client_that_stalls_keeps_nobody_waiting(server: Served, tmp_path: Pat
 
 
 def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> None:
-    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=20)
+    party = dial("127.0.0.1", server.port, trust=server.certificate, timeout=SECONDS)
     party.send(handshake.HELLO.pack(handshake.MAGIC, handshake.VERSION))
     party.receive(handshake.WELCOME.size)
     party.send(handshake.HAVE)
@@ -257,7 +257,7 @@ def test_a_client_with_another_plan_is_told(server: Served, tmp_path: Path) -> N
 
 def test_a_hidden_embedding_is_looked_up(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp", "--hidden-embeddings", "--insecure-any-client") as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
         assert not client.part.tables and client.part.encrypted
         model = load(served.model)
@@ -279,7 +279,7 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
     mine: Identity = new_identity(tmp_path / "client", ["client"])
     admitting = ["--new-certificate", str(tmp_path / "pem"), "--client-ca", str(mine.certificate)]
     with serving(tmp_path, *admitting, "--once", "--profile") as served:
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=SECONDS) as raw:
             raw.sendall(b"not TLS")
         with pytest.raises(
             PeerError
@@ -296,7 +296,7 @@ def test_once_serves_one_client_with_a_certificate_of_its_own(tmp_path: Path) ->
 
 def test_once_is_not_for_clients_that_ask_for_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp", "--once") as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         TwoPartyClient(party, PublicCache(tmp_path / "cache")).end()
         party.close()
         assert served.says("session of 0 texts, asked nothing, 127.0.0.1:")
@@ -335,7 +335,7 @@ def test_a_hidden_embedding_is_for_known_clients() -> None:
 
 def test_a_server_that_dies_ends_the_client_with_an_error(tmp_path: Path) -> None:
     with serving(tmp_path, "--insecure-plain-tcp") as served:
-        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=20)
+        party = dial("127.0.0.1", served.port, insecure_plain=True, timeout=SECONDS)
         client = TwoPartyClient(party, PublicCache(tmp_path / "cache"))
 
         def die(step: str) -> None:

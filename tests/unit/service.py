@@ -26,7 +26,7 @@ from tacita.server.two_party import TwoPartyServer
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CHECKPOINT: Checkpoint = make_random_checkpoint()
-SECONDS = 60.0  # after which a test gives up
+SECONDS = 180.0  # after which a test gives up
 
 
 def make_server(*, embeddings: str = "published", most: int | None = None, **limits: float) -> TwoPartyServer:

@@ -18,7 +18,7 @@ from tacita.service.workers.messages import Done, Evaluate, Failed, Order, Passe
 
 PRESET, TOKENS = "insecure_toy_n11", 16
 TEXTS = ["a film of quiet beauty", "a waste of time", "it is neither good nor bad , only long"]
-PATIENCE = 120.0  # seconds after which a test gives up
+PATIENCE = 180.0  # seconds after which a test gives up
 STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
 
 

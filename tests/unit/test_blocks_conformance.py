@@ -70,7 +70,7 @@ def test_integers(case: Case) -> None:
 def session() -> Iterator[tuple[Party, Party]]:
     native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     assert hasattr(native, "TwoParty")
-    with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
+    with pair(timeout=180.0) as parties, ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda party: party.set_up(), parties))
         yield parties
 

@@ -24,7 +24,7 @@ from tacita.service.workers.messages import Unable
 
 WISH = Wish("10.0.0.5:6379", 0, 0, 2, 1 << 20)
 ONE, TWO = (Seen("10.0.0.5:6379", "", "", tuple(Site(node, 4) for node in nodes)) for nodes in ("a", "aab"))
-PATIENCE = 60.0  # seconds
+PATIENCE = 180.0  # seconds
 LONG = b"x"  # with more of it behind
 LANE = Lane("m", "thor", Path("m"), Path("p"), Path("r"), 1, 1.0, True, "0" * 64)
 

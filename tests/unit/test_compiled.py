@@ -64,6 +64,6 @@ def test_an_interrupt_while_numpy_is_looked_up_is_no_panic() -> None:
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     with interrupts():
         done = subprocess.run(
-            [sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False, timeout=180
         )
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")

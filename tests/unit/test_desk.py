@@ -22,7 +22,7 @@ from tacita.server.standing import desk
 from tacita.server.standing.desk import Desk, listening
 
 NOW = Progress("stage", 0, 2, 0.0, 1.0)
-PATIENCE = 20.0  # seconds that a test waits for what must come
+PATIENCE = 180.0  # seconds that a test waits for what must come
 
 
 @dataclass

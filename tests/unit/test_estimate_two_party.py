@@ -48,7 +48,7 @@ def test_bytes_and_transfers_are_those_of_a_run(checkpoint: Callable[[], Checkpo
     two_parties = pytest.importorskip("test_two_party_shares")
     found, text = checkpoint(), "the plot is never boring"
     plan = make_two_party_plan(found, Wish(tokens=tokens, texts=[text, "a fine film"]))
-    with pair(timeout=60.0) as session:
+    with pair(timeout=180.0) as session:
         two_parties.both(session, lambda party: party.set_up())
         two_parties.both(session, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
         before = counted(session[0])

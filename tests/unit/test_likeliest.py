@@ -43,7 +43,7 @@ class Model:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with pair(timeout=60.0) as parties:
+    with pair(timeout=180.0) as parties:
         shared.both(parties, lambda party: party.set_up())
         shared.both(parties, lambda party: party.native.reserve_cots(4_000_000, 4_000_000))
         yield parties

@@ -121,7 +121,7 @@ def test_two_parties_send_as_much_for_any_pair(model: Checkpoint) -> None:
     plan = api.plan(model, scheme="bumblebee", tokens=16, texts=neighbours(SENTENCES))
     assert isinstance(plan, TwoPartyPlan)
     known = shares.Known(plan.formats, plan.bounds, plan.tokens)
-    with shares.pair(timeout=60.0) as session:
+    with shares.pair(timeout=180.0) as session:
         reserve = 4 * round(counted(plan).transfers)
         shares.both(session, lambda party: party.set_up())
         shares.both(session, lambda party: party.native.reserve_cots(reserve, reserve))

@@ -49,7 +49,7 @@ def test_only_what_a_killed_client_left_is_removed(tmp_path: Path, plan: PlanFol
         assert (left / "request.ct").exists(), "nobody tidied up"
         Store(tmp_path).ready()
         assert not left.exists() and (kept / "request.ct").exists() and own.path.exists()
-    living.communicate("", timeout=30)
+    living.communicate("", timeout=180)
     assert not list(plan.path.glob("request-*")) and plan.secret_key.exists()
     for process in (killed, living):
         assert process.stdin is not None and process.stdout is not None

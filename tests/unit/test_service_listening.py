@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from tacita.service.http import listening
 from tacita.service.http.listening import Listening, config_of, listening_socket
 
-PATIENCE = 30.0  # after which a test gives up
+PATIENCE = 180.0  # after which a test gives up
 ASK = b"GET /now HTTP/1.1\r\nHost: x\r\n\r\n"
 OVER = b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
 

@@ -79,7 +79,7 @@ def x_size(x: Any) -> int:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[tuple[Party, Party]]:
-    with pair(timeout=60.0) as parties:
+    with pair(timeout=180.0) as parties:
         shared.both(parties, lambda party: party.set_up())
         shared.both(parties, lambda party: party.native.reserve_cots(8_000_000, 8_000_000))
         yield parties

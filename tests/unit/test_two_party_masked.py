@@ -28,7 +28,7 @@ def both(work: Any, *arguments: np.ndarray) -> list[Any]:
         party.set_up()
         return work(party, *shares)
 
-    with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
+    with pair(timeout=180.0) as parties, ThreadPoolExecutor(2) as pool:
         given = (mine, [x - share for x, share in zip(arguments, mine, strict=True)])
         running = [pool.submit(side, *each) for each in zip(parties, given, strict=True)]
         return [future.result() for future in running]

@@ -23,7 +23,7 @@ if not hasattr(native, "TwoParty"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
 Step = Callable[[Any], Any]
-WAIT = 20.0
+WAIT = 180.0
 
 
 def both(parties: tuple[Any, Any], client: Step, server: Step | None = None) -> tuple[Any, Any]:

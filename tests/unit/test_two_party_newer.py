@@ -68,7 +68,7 @@ def test_shares_keep_the_answers(name: str) -> None:
     model = newer_encoder.checkpoint(**MODELS[name])
     plan, text = plan_of(model), TEXTS[1]
     found, wanted, real = integers(plan, model, text)
-    with shares.pair(timeout=60.0) as session:
+    with shares.pair(timeout=180.0) as session:
         shares.both(session, lambda party: party.set_up())
         hidden, mask = embed(model, text, plan.tokens)
 

@@ -303,7 +303,7 @@ def test_an_opened_value_a_profile_and_counters(parties: tuple[Any, Any]) -> Non
 
 
 def test_a_peer_that_leaves_in_the_middle_of_an_operation_is_a_peer_error() -> None:
-    pair = native.two_party_pair(timeout=60.0)
+    pair = native.two_party_pair(timeout=180.0)
     both(pair, lambda party: party.setup())
 
     def leaving(party: Any, share: Array) -> str | None:

@@ -33,7 +33,7 @@ Session = tuple[Party, Party]
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with pair(timeout=20.0) as parties:
+    with pair(timeout=180.0) as parties:
         both(parties, lambda party: party.set_up())
         yield parties
 

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.native
 if not hasattr(native, "TwoPartyArrival"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_the_default_model_answers_alike(plan: TwoPartyPlan) -> None:
     checkpoint = api.load()
     server = shares.TwoPartyServer(plan, checkpoint)
     program = decode(encode(program_of(plan)))
-    with shares.pair(timeout=60.0) as (ours, theirs), ThreadPoolExecutor(1) as pool:
+    with shares.pair(timeout=180.0) as (ours, theirs), ThreadPoolExecutor(1) as pool:
         serving = pool.submit(server.session, theirs)
         client = TwoPartyClient(ours, NoCache())
         usual = client.classify(TEXT)
@@ -71,7 +71,7 @@ def test_the_default_model_answers_alike(plan: TwoPartyPlan) -> None:
         hidden, mask = embed(client.part.front, TEXT, plan.tokens)
         found = runner.run_program(program, ours.native, hidden, mask)
         client.end()
-        assert serving.result(timeout=60.0).texts == 2
+        assert serving.result(timeout=180.0).texts == 2
     assert np.abs(found[0] - usual.logits).max() <= 2 * plan.step
 
 
@@ -93,7 +93,7 @@ def test_every_family_has_a_program_or_says_why_not(name: str, tmp_path: Path) -
         assert "rotary" in str(error) and name.startswith(ROTARY)
         return
     assert not name.startswith(ROTARY)
-    with shares.pair(timeout=60.0) as session:
+    with shares.pair(timeout=180.0) as session:
         shares.both(session, lambda party: party.set_up())
 
         def work(party: Any) -> Any:

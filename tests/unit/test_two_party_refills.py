@@ -27,7 +27,7 @@ def test_batches_that_begin_between_the_terms_of_a_product() -> None:
         return found, cots["made_as_sender"] + cots["made_as_receiver"]
 
     other = (x.view(np.uint64) - mine) & np.uint64(2**46 - 1)
-    with pair(timeout=30.0) as parties, ThreadPoolExecutor(2) as pool:
+    with pair(timeout=180.0) as parties, ThreadPoolExecutor(2) as pool:
         running = [pool.submit(side, *each) for each in zip(parties, (mine, other), strict=True)]
         (client, made), (server, _) = (future.result() for future in running)
     assert made > 5_000_000  # batches began in many places

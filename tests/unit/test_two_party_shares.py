@@ -51,7 +51,7 @@ Step = Callable[[Any, Any], Any]  # (operations, inputs of this interpreter) -> 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     """One session, set up once: its messages keep their order as long as every test finishes."""
-    with pair(timeout=20.0) as parties:
+    with pair(timeout=180.0) as parties:
         both(parties, lambda party: party.set_up())
         yield parties
 
@@ -352,7 +352,7 @@ def test_a_session_gives_the_embedding_as_defined(pooling: str, normalise: bool)
     ids, config = tokenize(checkpoint, text)[0], checkpoint.config
     options = {"heads": config.heads, "layers": config.layers, "pooling": pooling, "normalise": normalise}
     wanted = bert_by_hand.embedding(checkpoint.tensors, ids, **options)
-    with pair(timeout=20.0) as parties:
+    with pair(timeout=180.0) as parties:
         client, server = parties
 
         def work(party: Party) -> Any:

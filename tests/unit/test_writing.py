@@ -42,7 +42,7 @@ def written(model: Any, count: int, padding: int) -> tuple[list[int], list[Any]]
             writer.tell(writer.choose(found))
             rows = 1
 
-    with pair(timeout=60.0) as parties, ThreadPoolExecutor(2) as pool:
+    with pair(timeout=180.0) as parties, ThreadPoolExecutor(2) as pool:
         running = [pool.submit(work, party) for work, party in zip((client, server), parties, strict=True)]
         return next(future.result() for future in running)
 

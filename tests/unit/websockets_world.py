@@ -21,7 +21,7 @@ from tacita.remote.websocket import dial
 from tacita.service.two_party.options import UVICORN
 from tacita.service.two_party.route import DeniedError, router
 
-SECONDS = 60.0  # after which a test gives up
+SECONDS = 180.0  # after which a test gives up
 TOKEN = "tct_0123456789abcdef"
 DENIED = {"unknown": 404, "forbidden": 403, "often": 429}
 

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_simulated_link_counts() {
-        let (left, right) = memory_pair(Duration::from_secs(5));
+        let (left, right) = memory_pair(Duration::from_secs(60));
         let link = Link {
             bandwidth: 8e6,
             rtt: Duration::from_secs(6),

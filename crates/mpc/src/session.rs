@@ -79,7 +79,7 @@ mod tests {
     use std::time::Duration;
 
     fn greet(roles: [Role; 2], plans: [[u8; 32]; 2]) -> [Result<()>; 2] {
-        let (left, right) = memory_pair(Duration::from_secs(5));
+        let (left, right) = memory_pair(Duration::from_secs(60));
         std::thread::scope(|scope| {
             let other = scope.spawn(move || Party::new(roles[1], Box::new(right)).handshake(&plans[1]));
             let mine = Party::new(roles[0], Box::new(left)).handshake(&plans[0]);

@@ -197,7 +197,7 @@ fn spoil(Message { from, at, last }: Message, damage: Damage) {
     let what = format!("{from:?} message {at} {damage:?}");
     let began = Instant::now();
     let results = session(from, at, damage);
-    assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+    assert!(began.elapsed() < Duration::from_secs(60), "{what}");
     let failed = results.iter().any(Result::is_err);
     let shows = damage.shows() && !(last && damage == Twice);
     assert!(failed || !shows, "{what} passed unnoticed");

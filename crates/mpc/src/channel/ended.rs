@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_finished_party_keeps_its_counters_and_its_peer_hears_of_the_end() {
-        let (left, right) = memory_pair(Duration::from_secs(5));
+        let (left, right) = memory_pair(Duration::from_secs(60));
         let (mut client, mut server) = (
             Party::new(Role::Client, Box::new(left)),
             Party::new(Role::Server, Box::new(right)),

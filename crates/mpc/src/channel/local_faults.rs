@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(150);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 fn channel(stream: &UnixStream, side: Side, timeout: Duration) -> StreamChannel {
     over(of_descriptor(stream.as_raw_fd()).unwrap(), side, timeout).unwrap()

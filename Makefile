@@ -1,4 +1,5 @@
-# Everything from a clean clone: needs make, a C compiler, Rust (cargo) and Python 3.11 or newer with venv.
+# Everything from a clean clone: needs make, a C compiler, Rust (cargo, the version in Cargo.toml or newer) and
+# Python 3.11 or newer with venv.
 # Nothing global is touched.
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make demo-service  a server and two clients that ask it
@@ -44,7 +45,12 @@ WASM := $(BUILD_DIR)/wasm/tacita.wasm
 WEB := python/tacita/data/web
 WEB_DEPS := web/node_modules/.stamp
 
-DEPS := $(VENV)/.stamp-deps
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+# What building and `tacita demo` need, what the service needs beside it, and what tests and linters need.
+BUILD_DEPS := $(VENV)/.stamp-build
+SERVICE_DEPS := $(VENV)/.stamp-service
+DEPS := $(VENV)/.stamp-dev
+REQUIREMENTS := $(wildcard requirements/*.txt)
 NATIVE := $(VENV)/.stamp-native
 WHEELS := $(BUILD_DIR)/wheels
 WHEEL := $(WHEELS)/.stamp-wheel
@@ -53,39 +59,43 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo demo-service wheel test test-rust test-unit test-integration lint lint-rust lint-python
-.PHONY: bench figures two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
+.PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
 
-setup: $(NATIVE)
+setup: $(DEPS) $(NATIVE)
 
-$(BIN)/python:
+tools:
 	@test -n "$(PYTHON)" || { \
 	  echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
-	@command -v $(CARGO) >/dev/null || { echo "Rust is needed: https://rustup.rs"; exit 1; }
 	@command -v cc >/dev/null || { echo "a C compiler is needed: apt-get install gcc"; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo "Rust $(RUST) or newer is needed: https://rustup.rs"; exit 1; }
+	@version=$$($(CARGO) --version | cut -d ' ' -f 2); printf '%s\n' $(RUST) "$$version" | sort -VC || { \
+	  echo "Rust $(RUST) or newer is needed, this is $$version: rustup update, or https://rustup.rs"; exit 1; }
+
+$(BIN)/python: | tools
 	$(PYTHON) -m venv $(VENV) || { echo "hint: apt-get install python3-venv"; exit 1; }
 
-$(DEPS): requirements/runtime.txt requirements/dev.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+$(BUILD_DEPS) $(SERVICE_DEPS) $(DEPS): $(VENV)/.stamp-%: requirements/%.txt $(REQUIREMENTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-$(NATIVE): $(DEPS) $(RUST_SOURCES) pyproject.toml
+$(NATIVE): $(BUILD_DEPS) $(RUST_SOURCES) pyproject.toml | tools
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked
 	touch $@
 
-demo: setup
+demo: $(NATIVE)
 	$(BIN)/tacita demo
 
-demo-service: setup
+demo-service: $(NATIVE) $(SERVICE_DEPS)
 	$(BIN)/tacita demo-service
 
 # One file, of this working tree: what the last build left is removed.
 $(WHEEL): $(NATIVE) $(PACKAGE) README.md LICENSE
 	rm -rf $(WHEELS)
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out $(WHEELS)
+	$(BIN)/maturin build --release --locked --strip --interpreter $(BIN)/python --out $(WHEELS)
 	touch $@
 
 wheel: $(WHEEL)
@@ -120,7 +130,7 @@ test:
 	done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-test-rust:
+test-rust: | tools
 	$(CARGO) test --release --workspace --exclude tacita-py --quiet
 
 test-unit: setup

@@ -63,7 +63,6 @@ def test_an_interrupt_while_numpy_is_looked_up_is_no_panic() -> None:
     """The module asks for numpy's version when it looks for the C interface."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     with interrupts():
-        done = subprocess.run(
-            [sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False, timeout=180
-        )
+        command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")

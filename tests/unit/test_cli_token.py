@@ -61,6 +61,8 @@ SECURED = ("--new-certificate", "tls")
     [
         (["--data", "d", *SECURED], "--data is for --https"),
         (["--drain", "3", *SECURED], "--drain is for --https"),
+        (["--proxy", "127.0.0.2", *SECURED], "--proxy is for --https"),
+        (["--https", "127.0.0.1:0", "--data", "d", "--proxy", "*", *SECURED], "is not an IP address"),
         (["--preset", "n15", *SECURED], "--preset is for --https"),
         (["--https", "127.0.0.1:0", *SECURED], "needs a folder"),
         (["--https", "nowhere", "--data", "d", *SECURED], "not HOST:PORT"),

@@ -15,6 +15,7 @@ from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
 from tacita.protocol.public_folder import open_public
 from tacita.run.executor import Progress
+from tacita.service.core.rates import Rates
 from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Quota
 
@@ -135,6 +136,33 @@ def test_calls_are_counted_where_nobody_else_counts(there: World, monkeypatch: p
 def test_guessing_tokens_is_slowed_down(there: World) -> None:
     found = [there.call("GET", "/v1/models", token="guess").status_code for _ in range(32)]
     assert found[:30] == [401] * 30 and found[-1] == 429
+
+
+def test_calls_without_a_token_leave_the_clients_of_their_address_alone(there: World) -> None:
+    there.service.rates = Rates(lambda: 0.0)
+    found = [there.call("GET", "/v1/models", token="").status_code for _ in range(3200)]
+    assert found[:3000] == [401] * 3000 and found[-1] == 429
+    assert there.call("GET", "/v1/models").status_code == 200
+
+
+@pytest.mark.parametrize(("sender", "other"), [("127.0.0.1", 401), ("127.0.0.2", 429)])
+def test_a_named_proxy_alone_says_whose_call_it_carries(
+    tmp_path: Path, monkeypatch: Patch, sender: str, other: int
+) -> None:
+    settings = {"address_per_minute": 2, "proxies": (sender,)}
+    with world(tmp_path / "data", monkeypatch, **settings) as there:
+        there.service.rates = Rates(lambda: 0.0)
+        for _ in range(3):
+            last = forwarded(there, "198.51.100.7")
+        assert last == 429
+        assert forwarded(there, "198.51.100.8, 198.51.100.7") == 429  # a client wrote the first
+        assert forwarded(there, "198.51.100.8") == other
+
+
+def forwarded(there: World, address: str) -> int:
+    """The status of a call of nobody that 127.0.0.1 carries for this address."""
+    headers = {"X-Forwarded-For": address}
+    return there.call("GET", "/v1/models", token="", headers=headers).status_code
 
 
 def test_keys_come_in_pieces_and_go_on_where_they_stood(there: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tacita.service.core.service import Service
 from tacita.service.http import description, problems
@@ -20,6 +21,7 @@ def app_of(service: Service) -> FastAPI:
     app.state.service = service
     problems.install(app)
     app.add_middleware(Headers)
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(service.settings.proxies))
     for router in (
         models.router,
         keys.router,

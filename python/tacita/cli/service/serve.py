@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -55,6 +56,14 @@ Schemes = Annotated[
 Anybody = Annotated[
     bool, option("--anybody", help="With --https: answer callers without a token, too, as one client.")
 ]
+Proxies = Annotated[
+    list[str] | None,
+    option(
+        "--proxy",
+        metavar="ADDRESS",
+        help="With --https: believe X-Forwarded-For from this address alone (may be repeated).",
+    ),
+]
 Drain = Annotated[
     float,
     typer.Option("--drain", help="With --https: seconds that requests get to end after SIGTERM.", min=0.0),
@@ -69,6 +78,7 @@ class Serving:
     data: Path
     schemes: Sequence[str]
     anybody: bool
+    proxy: tuple[str, ...]
     drain: float
     memory: float
     allow_insecure: bool
@@ -86,6 +96,7 @@ DECLARED = (
     ("data", Data, None),
     ("schemes", Schemes, None),
     ("anybody", Anybody, False),
+    ("proxy", Proxies, None),
     ("drain", Drain, DRAIN),
     ("memory", Memory, MEMORY_GB),
     ("allow_insecure", Insecure, False),
@@ -156,6 +167,7 @@ def _built(given: dict[str, Any]) -> Serving | None:
     if own["data"] is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     own["schemes"] = _schemes(own["schemes"])
+    own["proxy"] = tuple(map(_ip_address, own["proxy"] or ()))
     own["where"] = _where(own)
     return Serving(**{field.name: own[field.name] for field in fields(Serving)})
 
@@ -175,6 +187,16 @@ def _schemes(given: str | None) -> tuple[str, ...]:
         if name not in NAMES:
             raise InputError(f"no scheme {name!r:.40}", hint=f"of {', '.join(NAMES)}")
     return names
+
+
+def _ip_address(given: str) -> str:
+    """Raises InputError for a text that is no IP address."""
+    try:
+        return str(ipaddress.ip_address(given))
+    except ValueError:
+        raise InputError(
+            f"serve: --proxy {given!r:.60} is not an IP address", hint="the address that the proxy calls from"
+        ) from None
 
 
 def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
@@ -205,6 +227,7 @@ def _settings(service: Serving, threads: int, sessions: int) -> Settings:
         allow_insecure=service.allow_insecure,
         sessions=sessions,
         drain=service.drain,
+        proxies=service.proxy,
     )
 
 

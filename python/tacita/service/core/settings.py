@@ -20,6 +20,8 @@ class Settings:
     queue holds. sessions: of two parties at the same time. drain: seconds that running requests get to
     end after SIGTERM. kept: seconds that an answer waits to be fetched. patience: seconds of silence in a
     body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
+    address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
+    X-Forwarded-For is believed.
     """
 
     data: Path
@@ -35,6 +37,7 @@ class Settings:
     least_rate: float = 32e3
     streams: int = 64
     address_per_minute: int = 3000
+    proxies: tuple[str, ...] = ()
     clock: Callable[[], float] = field(default_factory=lambda: steady())
 
 

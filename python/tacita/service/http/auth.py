@@ -1,8 +1,9 @@
 """Who calls: a bearer token, hashed and looked up; how often they may; what they may still take today.
 
 All of it is in the event loop's thread, where counting needs no locks: a dependency that is no coroutine
-would run in others. A call of nobody is answered before its body is read. Wrong tokens of one address are
-counted, so that guessing (which 256 bits make hopeless) costs the guesser and not the server.
+would run in others. A call of nobody is answered before its body is read. Calls of nobody and wrong tokens
+are counted by address, so that guessing (which 256 bits make hopeless) costs the guesser and not the server.
+A call with a valid token is counted by its client alone: strangers behind the same address cost it nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ async def service_of(connection: HTTPConnection) -> Service:
 async def caller(connection: HTTPConnection) -> Who:
     """Who calls. Raises Fault: 401, or 429 for one who calls too often."""
     service = await service_of(connection)
-    address = _address(connection)
-    _require_rate(service, f"address {address}", service.settings.address_per_minute)
-    who = _known(service, connection, address)
+    who = _known(service, connection, _address(connection))
     if who.quota.per_minute is not None:
         _require_rate(service, f"client {who.id}", who.quota.per_minute)
     return who
@@ -60,16 +59,16 @@ def require_quota(service: Service, who: Who) -> None:
 
 def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
     scheme, _, token = _shown(connection).partition(" ")
-    if not token:
-        if service.anybody is None:
-            raise _nobody()
-        return service.anybody
-    who = tokens.known(service.ledger, token.strip()) if scheme.lower() == "bearer" else None
-    if who is None:
+    who = tokens.known(service.ledger, token.strip()) if scheme.lower() == "bearer" and token else None
+    if who is not None:
+        return who
+    _require_rate(service, f"address {address}", service.settings.address_per_minute)
+    if token:
         service.metrics.refused("token")
         _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
+    if token or service.anybody is None:
         raise _nobody()
-    return who
+    return service.anybody
 
 
 def _shown(connection: HTTPConnection) -> str:

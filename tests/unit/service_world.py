@@ -60,8 +60,8 @@ class PlayedSupervisor:
     async def drain(self, seconds: float) -> list[str]:
         return list(self.jobs)
 
-    def submit(self, job: Job) -> int:
-        if len(self.jobs) >= self.most:
+    def submit(self, job: Job, *, resumed: bool = False) -> int:
+        if len(self.jobs) >= self.most and not resumed:
             raise RefusedError("the queue is full", hint="later")
         self.jobs[job.id] = job
         return len(self.jobs) - 1

@@ -1,8 +1,10 @@
-"""A lane with workers at several places, which are no processes: side by side, by turns, come and gone."""
+"""A lane with workers at several places, which are no processes: side by side, by turns, come and gone; the
+queue before them, shared by client."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 from service_dispatch import PATIENCE, Book, Puppet, settled
 
-from tacita.errors import TacitaError
+from tacita.errors import RefusedError, TacitaError
+from tacita.protocol.refusal import Reason
 from tacita.service.dispatch.base import Job, Lane
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.dispatch.worker import Start, Worker
@@ -48,11 +51,14 @@ def job(id: str, client: str = "ann", key: str = "00") -> Job:
 
 
 def play(
-    test: Callable[[Places, Supervisor], Awaitable[None]], names: str = "xy", places: Places | None = None
+    test: Callable[[Places, Supervisor], Awaitable[None]],
+    names: str = "xy",
+    places: Places | None = None,
+    waiting: int = 30,
 ) -> None:
     async def run() -> None:
         stage = places or Places()
-        supervisor = Supervisor([LANE], stage.book, waiting=30, attempts=3)
+        supervisor = Supervisor([LANE], stage.book, waiting=waiting, attempts=3)
         supervisor.spread(stage.starts(names))
         await supervisor.start()
         async with asyncio.timeout(PATIENCE):
@@ -61,6 +67,44 @@ def play(
         assert all(puppet.ended for each in stage.at.values() for puppet in each)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_one_client_leaves_room_in_the_queue_for_others(settles: bool) -> None:
+    """However often the first one asks again."""
+
+    async def test(places: Places, supervisor: Supervisor) -> None:
+        def taken(client: str, count: int) -> list[int]:
+            found = []
+            for _ in range(count):
+                try:
+                    found.append(supervisor.submit(job(f"{client}{next(numbers)}", client)))
+                except RefusedError as error:
+                    assert "of this client wait" in str(error) and error.reason == Reason.FULL
+            return found
+
+        numbers = itertools.count()
+        accepted = taken("alice", 1)
+        if settles:
+            await settled()
+        accepted += taken("alice", 74)
+        assert len(accepted) == 32 + settles, "half of the queue, and the one that runs"
+        assert taken("bob", 1)[0] <= 2
+        await settled()
+        assert not taken("alice", 75) and len(taken("bob", 75)) == 20
+        assert taken("carol", 1) == [3]
+
+    play(test, "x", waiting=64)
+
+
+def test_what_an_earlier_server_accepted_is_taken_however_much_waits() -> None:
+    async def test(places: Places, supervisor: Supervisor) -> None:
+        order = [supervisor.submit(job(f"a{number}"), resumed=True) for number in range(9)]
+        assert order == list(range(9))
+        with pytest.raises(RefusedError, match="9 requests wait"):
+            supervisor.submit(job("b", "bob"))
+
+    play(test, "x", waiting=2)
 
 
 def test_jobs_run_side_by_side_in_turn_and_their_places_say_so() -> None:

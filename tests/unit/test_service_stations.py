@@ -95,18 +95,19 @@ def test_twenty_requests_of_three_clients_are_answered_in_turn() -> None:
 
 def test_a_full_lane_refuses_and_the_other_does_not() -> None:
     async def test(stage: Stage, supervisor: Supervisor) -> None:
-        assert [supervisor.submit(job(id)) for id in "abc"] == [0, 1, 2], "one runs, two wait"
+        clients = {"a": "ann", "b": "ann", "c": "bob"}
+        assert [supervisor.submit(job(*each)) for each in clients.items()] == [0, 1, 1], "one runs, two wait"
         for _ in range(2):
-            with pytest.raises(RefusedError, match="busy") as refused:
-                supervisor.submit(job("d"))
+            with pytest.raises(RefusedError, match=r"busy: [23] requests wait") as refused:
+                supervisor.submit(job("d", "cec"))
             assert refused.value.reason == Reason.FULL
             await settled()
         assert supervisor.submit(job("d", model="n")) == 0
         stage.puppet.does()
         await settled()
         assert supervisor.submit(job("e")) == 2
-        assert (supervisor.place("c"), supervisor.place("b"), supervisor.place("x")) == (1, None, None)
-        assert stage.book.of("started") == ["a", "d", "b"]
+        assert (supervisor.place("b"), supervisor.place("c"), supervisor.place("x")) == (1, None, None)
+        assert stage.book.of("started") == ["a", "d", "c"]
 
     asyncio.run(played(test, waiting=2)())
 

@@ -64,7 +64,7 @@ class Jobs:
         for row in rows:
             requests.change(self.ledger, row.id, state=State.waiting)
             try:
-                self._submit(row)
+                self._submit(row, resumed=True)
             except TacitaError as error:
                 self.failed(row.id, REFUSED, str(error), error.hint)
         return len(rows)
@@ -159,10 +159,10 @@ class Jobs:
         assert self.supervisor is not None  # set before the first call
         return self.supervisor
 
-    def _submit(self, row: RequestRow) -> None:
+    def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
         keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
         job = Job(row.id, row.client, row.model, row.scheme, row.key, keys, folder, row.deadline)
-        self._dispatcher.submit(job)
+        self._dispatcher.submit(job, resumed=resumed)
 
     def _done(self, row: RequestRow) -> wire.Status:
         assert row.response and row.signature  # as `finished` writes

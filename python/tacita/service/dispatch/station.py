@@ -23,6 +23,7 @@ from tacita.service.dispatch.worker import Start
 from tacita.service.workers.messages import Done, Failed, Passed, Stopped, Told
 
 CANCELLED, DRAINED = "cancelled", "drained"
+LEAST_SHARE = 2  # jobs that a client may have waiting, however many clients there are
 GRACE = 5.0  # seconds that a job has to reach its next stage before its process is ended
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,16 @@ class Limits:
     waiting: int
     attempts: int
     save_every: float
+
+
+def share(room: int, others: int) -> int:
+    """Jobs that one client may have waiting, of a queue for `room` beside so many other clients that wait:
+    as many as would be left for one more client, were all shares equal.
+
+    >>> [share(64, others) for others in (0, 1, 2, 100)]
+    [32, 21, 16, 2]
+    """
+    return max(LEAST_SHARE, room // (others + 2))
 
 
 class Station:
@@ -93,14 +104,14 @@ class Station:
             self._leaving.append(post := self._posts.pop(name))
             post.leave()
 
-    def submit(self, job: Job) -> int:
-        """The job's place. It starts after the caller's turn of the loop at the earliest. Raises RefusedError
-        when too many wait, InputError for a job that is here already."""
+    def submit(self, job: Job, *, resumed: bool = False) -> int:
+        """The job's place. It starts after the caller's turn of the loop at the earliest. resumed: whether
+        an earlier server accepted it, so that it is taken however many wait. Raises RefusedError when too
+        many wait, in all or of this client; InputError for a job that is here already."""
         if job.id in self._jobs:
             raise InputError(f"job {job.id}: it is here already", hint="a job has an id of its own")
-        free = sum(post.running is None for post in self._posts.values())
-        if self._draining or len(self._turns) >= self._limits.waiting + free:
-            why = "it is ending" if self._draining else f"{len(self._turns)} requests wait"
+        why = "it is ending" if self._draining else None if resumed else self._crowded(job.client)
+        if why:
             raise RefusedError(f"the server is busy: {why}", hint="try again later", reason=Reason.FULL)
         self._jobs[job.id] = job
         self._turns.add(job.client, job.id)
@@ -174,6 +185,15 @@ class Station:
             key = job.key_id
             min(idle, key=lambda post: (key not in post.given, len(post.given))).give(job)
             self._tell(self._watcher.started, id)
+
+    def _crowded(self, client: str) -> str | None:
+        """Why no further job of this client may wait, if none may."""
+        own, room = self._turns.of(client), self._limits.waiting
+        room += sum(post.running is None for post in self._posts.values())
+        if len(self._turns) >= room:
+            return f"{len(self._turns)} requests wait"
+        most = share(room, self._turns.clients - bool(own))
+        return f"{own} requests of this client wait, its share of {room}" if own >= most else None
 
     def _post(self, start: Start) -> Post:
         return Post(self._lane, self._limits.save_every, start, self)

@@ -19,10 +19,10 @@ class Supervisor:
     """Worker processes of lanes, each with one job at a time; clients take turns in each lane. A lane has one
     worker, here, unless `spread` says otherwise.
 
-    waiting: jobs that may wait in a lane beside the one that runs. attempts: worker processes that may die
-    under a job before it fails. save_every: seconds between resume points. clock: unix seconds, for
-    deadlines. Call everything in the event loop's thread, which has to live as long as the service: workers
-    end with it. Raises InputError for two lanes of one name.
+    waiting: jobs that may wait in a lane beside the one that runs, shared by client. attempts: worker
+    processes that may die under a job before it fails. save_every: seconds between resume points. clock:
+    unix seconds, for deadlines. Call everything in the event loop's thread, which has to live as long as the
+    service: workers end with it. Raises InputError for two lanes of one name.
     """
 
     def __init__(
@@ -63,15 +63,16 @@ class Supervisor:
         for station in self._stations.values():
             station.spread(starts)
 
-    def submit(self, job: Job) -> int:
+    def submit(self, job: Job, *, resumed: bool = False) -> int:
         """Its place: the jobs before it, the one that runs included. The watcher hears of it after the
-        caller's turn of the event loop. Raises RefusedError when the lane is full or the service is ending,
-        InputError for a lane that there is not and for a job that is there already."""
+        caller's turn of the event loop. resumed: see `Station.submit`. Raises RefusedError when the lane is
+        full, or the client's share of it, or the service is ending; InputError for a lane that there is not
+        and for a job that is there already."""
         if (station := self._stations.get(job.lane)) is None:
             raise InputError(
                 f"no model {job.model!r:.60} by {job.scheme!r:.60}", hint="ask for what there is"
             )
-        return station.submit(job)
+        return station.submit(job, resumed=resumed)
 
     def cancel(self, id: str) -> bool:
         """Whether the job was there. One that waits is gone, one that runs ends before its next stage, of

@@ -34,6 +34,15 @@ class Turns(Generic[T]):
     def __contains__(self, item: T) -> bool:
         return item in self._client
 
+    def of(self, client: str) -> int:
+        """Items of this client."""
+        return len(self._queues.get(client, ()))
+
+    @property
+    def clients(self) -> int:
+        """Clients that have any."""
+        return len(self._queues)
+
     def __iter__(self) -> Iterator[T]:
         """In the order in which `take` would give them. Cost: linear."""
         for row in zip_longest(*self._queues.values(), fillvalue=ABSENT):

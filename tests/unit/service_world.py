@@ -118,6 +118,15 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def problem(response: httpx2.Response, status: int, code: str) -> wire.Problem:
+    """The body of an answer that is no success."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == wire.PROBLEM
+    found = wire.Problem.model_validate_json(response.content)
+    assert (found.status, found.code) == (status, code)
+    return found
+
+
 @dataclass
 class World:
     """A service and its callers. token: of the one who calls unless another is named."""

@@ -7,17 +7,25 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from tacita.checkpoint import from_tensors
-from tacita.errors import CheckpointError, FileError, ShapeError
+from tacita.approx.fit import FitError
+from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.checkpoint.texts import load_texts
+from tacita.data import DEFAULT_MODEL
+from tacita.errors import CheckpointError, FileError, PlanError, ShapeError
 from tacita.models.encoders.retrained import Retrained
+from tacita.models.reference import reference
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.plans.typed_json import canonical
+from tacita.schemes.base import silent
+from tacita.schemes.choose import choose_plan
+from tacita.schemes.registry import scheme_of
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
@@ -39,16 +47,42 @@ def test_the_plan_holds_no_weights_and_no_hash_of_them(plan: TwoPartyPlan) -> No
     assert replace(plan, name="x").hash != plan.hash
 
 
+def sharper(model: Checkpoint, layer: int, factor: float) -> Checkpoint:
+    """The model with a layer's queries times a factor, so that its scores are that much larger."""
+    (key,) = (name for name in model.tensors if name.endswith(f"layer.{layer}.attention.self.query.weight"))
+    tensors = {**model.tensors, key: factor * model.tensors[key]}
+    return from_tensors(model.config, tensors, model.tokenizer)
+
+
 def test_heads_with_peaked_scores_are_not_tempered() -> None:
-    checkpoint = make_random_checkpoint(layers=1)
-    sharp = dict(checkpoint.tensors)
-    sharp["encoder.layer.0.attention.self.query.weight"] = (
-        40.0 * sharp["encoder.layer.0.attention.self.query.weight"]
-    )
-    plan = make_two_party_plan(
-        from_tensors(checkpoint.config, sharp, checkpoint.tokenizer), Wish(tokens=16, texts=TEXTS)
-    )
+    sharp = sharper(make_random_checkpoint(layers=1), 0, 40.0)
+    plan = make_two_party_plan(sharp, Wish(tokens=16, texts=TEXTS))
     assert plan.bounds.attention["layer0.attention"].scores[1] > 50.0
+
+
+def test_scores_whose_exponentials_are_no_doubles_are_answered_as_by_floats() -> None:
+    """Scores of [-960, 1176]: a sum of exponentials is as small as e^-1900 beside the largest."""
+    known = load(DEFAULT_MODEL)
+    vectors = from_tensors(replace(known.config, pooling="mean", labels=()), known.tensors, known.tokenizer)
+    sharp, texts = sharper(vectors, 1, 300.0), load_texts()
+    plan = make_two_party_plan(sharp, Wish(tokens=48, texts=texts[:100]))
+    assert plan.bounds.attention["layer1.attention"].scores[0] < -745.0
+    for text in texts[100:130]:
+        sample = embed(sharp, text, 48)
+        wanted = reference(sharp, *sample).trace["answer"]
+        (found,) = scheme_of("bumblebee").in_the_clear(plan, sharp, [sample], "sim", 0, silent)
+        cosine = found.vector @ wanted / np.linalg.norm(found.vector) / np.linalg.norm(wanted)
+        assert cosine >= 0.999
+
+
+@pytest.mark.parametrize("scheme", ["bumblebee", "thor", "arion"])
+@pytest.mark.parametrize("factor", [1e6, 1e300])
+def test_a_model_beyond_doubles_is_planned_or_refused_in_a_line(scheme: str, factor: float) -> None:
+    sharp = sharper(make_random_checkpoint(), 1, factor)
+    wish = Wish(tokens=16, texts=TEXTS, scheme=scheme, preset="insecure_toy_n11")
+    with pytest.raises((CheckpointError, FitError, PlanError)) as caught:
+        choose_plan(sharp, wish)
+    assert "\n" not in str(caught.value)
 
 
 WIDE = "layer0.feed_forward"

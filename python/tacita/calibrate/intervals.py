@@ -26,6 +26,9 @@ FALL, FALL_LINEAR = 5.0, 1.0
 # room above in place of room below
 RISE, RISE_LINEAR = 5.0, 8.0
 RATIO = 2.0, 6.0  # least and most nats that a positive interval is taken to span when it is widened
+# nats: exponentials are cut off at e^-NATS and e^NATS, so that they stay doubles when they are widened; no
+# approximation of a circuit reaches so far, and two parties do not need them
+NATS = 690.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Intervals:
         return signed(self.ranges.interval(name), self.margin, fall)
 
     def _mixed(self, name: str, shift: float) -> float:
-        return self._raised(math.exp(self.ranges.interval(name)[1] - shift))
+        return self._raised(_exp(self.ranges.interval(name), shift)[1])
 
     def _means(self, node: str, k: int, shift: float, row: RowEstimate | None) -> Interval:
         """Of exp((score - shift) / 2^k) over the real keys of a row."""
@@ -107,7 +110,8 @@ class Intervals:
 
 
 def _exp(logs: Interval, shift: float) -> Interval:
-    return math.exp(logs[0] - shift), math.exp(logs[1] - shift)
+    low, high = (math.exp(min(max(log - shift, -NATS), NATS)) for log in logs)
+    return low, high
 
 
 def signed(interval: Interval, margin: float, fall: float = 0.0) -> Interval:
@@ -122,5 +126,5 @@ def positive(interval: Interval, margin: float, rise: float = 0.0) -> Interval:
     """By a factor, as `calibrate.calibrate` says; both ends above 0. rise: margins, in nats, that the upper
     end rises besides."""
     lo, hi = interval
-    factor = math.exp(margin * min(max(RATIO[0], math.log(hi / lo)), RATIO[1]))
+    factor = math.exp(margin * min(max(RATIO[0], math.log(hi) - math.log(lo)), RATIO[1]))
     return outwards((lo / factor, hi * factor * math.exp(rise * margin)))

@@ -31,6 +31,7 @@ from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
 from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
+from tacita.planning.doubles import within_doubles
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
 from tacita.planning.trial import decided, largest_error, run_trial
@@ -143,6 +144,7 @@ def make_plan(
     return plan
 
 
+@within_doubles("plan by ciphertexts")
 def plan_scheme(calibrated: Calibrated, scheme: str) -> Plan:
     """Fits, places and predicts one scheme on the first ring of the wish that it fits; raises the last one's
     ShapeError or PlanError, and FitError."""

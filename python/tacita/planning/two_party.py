@@ -13,6 +13,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, FileError, InputError, ShapeError
 from tacita.front.embed import tokenize
 from tacita.models.registry import Config, family_of, nodes
+from tacita.planning.doubles import within_doubles
 from tacita.planning.wish import Wish
 from tacita.plans.strict_json import printable
 from tacita.plans.two_party.check import MOST_TOKENS, check, has_gate, lacking
@@ -30,6 +31,7 @@ from tacita.two_party.base import (
 DECIMALS = 3
 
 
+@within_doubles("plan of two parties")
 def make_two_party_plan(checkpoint: Checkpoint, wish: Wish, progress: Progress | None = None) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.cli import main
-from tacita.cli.ask import in_the_clear
 from tacita.cli.ask.labelled import read_examples, read_labelled
 from tacita.errors import InputError
 
@@ -77,15 +75,6 @@ def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
         )
     assert found[0] == found[1]
     assert found[0]["max_abs_error"] > 0
-
-
-def test_a_process_has_one_thread_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    with in_the_clear._one_thread_each():
-        assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("4", "1")
-    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
-    assert "MKL_NUM_THREADS" not in os.environ
 
 
 @pytest.mark.parametrize("name", [name for name in BAD if name != "too long"])

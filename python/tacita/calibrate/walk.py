@@ -32,7 +32,7 @@ from tacita.calibrate.samples import Array, Sample
 from tacita.checkpoint import Checkpoint
 from tacita.models.reference import reference
 from tacita.models.registry import Config, attentions, shapes
-from tacita.run.resources import available_memory
+from tacita.run.resources import BLAS, available_memory
 
 Progress = Callable[[int, int], None]
 Kept = Mapping[str, int]  # how many inputs of which functions are kept of each sample
@@ -45,7 +45,6 @@ ROWS = 40  # of a text, about
 AHEAD = 4  # chunks that wait for each process
 ROOM = 300 << 20  # bytes that a process takes beside the model
 BY_ROW = (".variance", ".log_sum_exp")  # recorded with a number a row
-BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def walk(

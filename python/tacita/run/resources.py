@@ -11,6 +11,7 @@ from pathlib import Path
 from tacita.errors import ResourceError
 
 GB = 1e9
+BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # numpy reads them when it is imported
 
 
 def available_memory() -> int | None:
@@ -68,6 +69,13 @@ def trim() -> None:
 def threads() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_blas_thread() -> dict[str, str]:
+    """Environment for processes whose numpy shall use one thread; what the user has set stays. Several
+    threads wait for each other by spinning: beside eight busy processes a plan takes six times the processor
+    seconds."""
+    return {name: os.environ.get(name, "1") for name in BLAS}
 
 
 def _meminfo() -> int | None:

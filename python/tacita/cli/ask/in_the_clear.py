@@ -1,4 +1,5 @@
-"""Many texts on plain or sim: one process a core, each with one thread, so that no two share a core.
+"""Many texts on plain or sim: one process a core, each with one thread (`tacita.cli`), so that no
+two share a core.
 
 The seed of sim's noise is the number of the text, and a process takes a text as a whole: answers do not
 depend on how many processes there are.
@@ -6,7 +7,6 @@ depend on how many processes there are.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,12 +23,6 @@ from tacita import api
 from tacita.checkpoint import load
 from tacita.front.embed import Text
 from tacita.schemes.base import AnyPlan
-
-BLAS_THREADS = (
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OMP_NUM_THREADS",
-)  # numpy reads them when it is imported
 
 
 @dataclass(frozen=True)
@@ -47,21 +41,7 @@ def answered_locally(
     """Answers in the order of the texts, as they come. The processes end with the block."""
     work = partial(_answered, plan, str(model), pooling, backend)
     with ProcessPoolExecutor(min(processes, len(texts)), mp_context=get_context("spawn")) as workers:
-        with _one_thread_each():  # processes start when work is handed in
-            found = workers.map(work, enumerate(texts))
-        yield found
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """The environment of processes that start inside; what the user has set stays."""
-    added = [name for name in BLAS_THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(added, "1"))
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
+        yield workers.map(work, enumerate(texts))
 
 
 _opened = lru_cache(maxsize=1)(load)  # the model of a process

@@ -1,15 +1,20 @@
 """Shared test settings: test folders can import each other's helpers, and nothing that this user keeps in a
-cache (prices of the machine, public parts) or as data (keys at services) is read or written."""
+cache (prices of the machine, public parts) or as data (keys at services) is read or written. Linear algebra
+has one thread, as in commands: the processes of a run share the cores."""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tacita.run.resources import one_blas_thread
+
+os.environ.update(one_blas_thread())  # before numpy is imported
 sys.path.insert(0, str(Path(__file__).parent / "unit"))
 
 

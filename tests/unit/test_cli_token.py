@@ -16,11 +16,12 @@ from tacita.service.ledger import Ledger, tokens
 
 def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
-    status, out, _ = run("token", "add", "clinic", "--data", data, "--texts", "5", "--megabytes", "3")
+    most = ("--texts", "5", "--megabytes", "3", "--tokens", "9")
+    status, out, _ = run("token", "add", "clinic", "--data", data, *most)
     token = out.strip()
     assert status == 0 and re.fullmatch(r"tacita_[\w-]{43}", token)
     who = tokens.known(Ledger(Path(data)), token)
-    assert who is not None and (who.quota.texts, who.quota.bytes) == (5, 3_000_000)
+    assert who is not None and (who.quota.texts, who.quota.bytes, who.quota.tokens) == (5, 3_000_000, 9)
     status, out, _ = run("token", "list", "--data", data)
     assert status == 0 and "clinic" in out and token not in out
     assert run("token", "revoke", "clinic", "--data", data)[0] == 0

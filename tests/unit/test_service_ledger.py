@@ -149,10 +149,12 @@ def test_quotas_are_a_days(ledger: Ledger, clock: Clock) -> None:
     who = tokens.known(ledger, token)
     assert who is not None
     usage.charge(ledger, who.id, texts=1, seconds=4.0)
-    assert usage.exceeded(ledger, who) is None and usage.texts_left(ledger, who) == 1
-    usage.charge(ledger, who.id, texts=1)
-    assert usage.exceeded(ledger, who) == "texts" and usage.texts_left(ledger, who) == 0
-    assert usage.today(ledger, who.id) == Used(2, 0, 4.0)
+    assert usage.exceeded(ledger, who) is None and usage.lacking(ledger, who, Used(1)) is None
+    assert usage.reserve(ledger, who, Used(1, 500, 101)) == "bytes", "then nothing is charged"
+    assert usage.reserve(ledger, who, Used(1, 500)) is None
+    assert usage.exceeded(ledger, who) == "texts" == usage.lacking(ledger, who, Used(1))
+    usage.charge(ledger, who.id, tokens=-501)
+    assert usage.today(ledger, who.id) == Used(2, 0, 0, 4.0), "nothing is given back beyond nothing"
     assert usage.seconds_to_midnight(ledger) == DAY - 5 + 1
     clock.now += DAY
     assert usage.exceeded(ledger, who) is None
@@ -173,7 +175,7 @@ def test_a_full_disk_is_told(ledger: Ledger) -> None:
     with pytest.raises(ResourceError, match="disk is full"), ledger.change() as db:
         db.exec_driver_sql(f"PRAGMA max_page_count={pages}")
         for n in range(1000):
-            row = f"INSERT INTO usage VALUES ('{who}', {n}, 0, 0, 0.0)"
+            row = f"INSERT INTO usage VALUES ('{who}', {n}, 0, 0, 0, 0.0)"
             db.exec_driver_sql(row)
             db.exec_driver_sql(
                 "INSERT INTO requests (id, client, model, scheme, plan, key, sha256, state, came)"

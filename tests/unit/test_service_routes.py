@@ -233,16 +233,6 @@ def test_a_full_queue_is_told_and_nothing_stays(tmp_path: Path, monkeypatch: Pat
         assert len(list((there.folder / "requests").iterdir())) == 1
 
 
-def test_a_quota_of_texts_is_kept(there: World) -> None:
-    token = there.client("small", Quota(texts=1))
-    there.put_keys(token=token)
-    first = there.post(token=token).json()["id"]
-    there.supervisor.answer(first)
-    response = there.post(token=token)
-    problem(response, 429, "quota")
-    assert 0 < int(response.headers["retry-after"]) <= 86401
-
-
 def test_what_was_not_finished_goes_on_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def add(
     ] = None,
     operator: Annotated[bool, typer.Option("--operator", help="May read /metrics.")] = False,
     texts: Annotated[int | None, option("--texts", help="A day (default: any number).", min=1)] = None,
+    tokens: Annotated[int | None, option("--tokens", help="Of texts that are written, a day.", min=1)] = None,
     megabytes: Annotated[int | None, option("--megabytes", help="A day, both ways.", min=1)] = None,
     seconds: Annotated[float | None, option("--seconds", help="Of evaluation a day.", min=1)] = None,
     keys: Annotated[int, typer.Option("--keys", help="Keys at the same time.", min=0)] = 4,
@@ -44,15 +45,15 @@ def add(
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens
+        from tacita.service.ledger import tokens as known
         from tacita.service.ledger.rows import Quota
     most = None if megabytes is None else megabytes * 10**6
-    quota = Quota(texts, most, seconds, keys, per_minute)
+    quota = Quota(texts, most, seconds, keys, per_minute, tokens)
     if output is None:
-        out.print(tokens.add(_ledger(data), name, quota, operator=operator), soft_wrap=True)
+        out.print(known.add(_ledger(data), name, quota, operator=operator), soft_wrap=True)
         return
     with _new_file(output) as file:
-        file.write(tokens.add(_ledger(data), name, quota, operator=operator) + "\n")
+        file.write(known.add(_ledger(data), name, quota, operator=operator) + "\n")
     out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
 
 

@@ -7,7 +7,7 @@ server starts. So a request survives kill -9 of the server, and goes on from its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -23,7 +23,7 @@ from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout, whole
 from tacita.service.ledger import Ledger, requests, usage
 from tacita.service.ledger import keys as ledger_keys
-from tacita.service.ledger.rows import RequestRow
+from tacita.service.ledger.rows import RequestRow, Used
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
 
@@ -45,10 +45,21 @@ class Jobs:
     metrics: Metrics
     signer: Ed25519PrivateKey
     supervisor: Supervisor | None = None
+    since: dict[str, float] = field(default_factory=dict)  # when each that runs was started
+
+    def reserved(self, row: RequestRow) -> Used:
+        """What a request takes of its client's quota before it is evaluated: the texts that it has room for,
+        the seconds that its plan predicts."""
+        found = self.offers.of(row.model, row.scheme)
+        return Used() if found is None else Used(found.plan.batch, seconds=found.plan.predicted_seconds())
+
+    def settle(self, row: RequestRow, used: Used) -> None:
+        """Charges what the request used in place of what was reserved for it."""
+        usage.charge(self.ledger, row.client, **vars(used - self.reserved(row)), at=row.came)
 
     def accept(self, row: RequestRow) -> None:
-        """Takes a request whose folder is complete. Raises RefusedError when its queue is full: then nothing
-        of it stays."""
+        """Takes a request whose folder is complete and whose quota is reserved. Raises RefusedError when its
+        queue is full: then nothing of it stays."""
         requests.add(self.ledger, row)
         try:
             self._submit(row)
@@ -74,6 +85,7 @@ class Jobs:
         if not row.state.final and self._dispatcher.cancel(row.id):
             self.metrics.ended(row.model, row.scheme, State.cancelled)
             logs.say("cancelled", request=row.id)
+            self.settle(row, self._ran(row.id))
             requests.drop(self.ledger, row.id)
             await self._dispatcher.left(row.id)
             self.board.wake_all()
@@ -101,6 +113,7 @@ class Jobs:
     def started(self, id: str) -> None:
         """A worker has it."""
         requests.change(self.ledger, id, state=State.running)
+        self.since[id] = self.ledger.clock()
         self.board.told(id, None)
         self.board.wake_all()
 
@@ -116,6 +129,7 @@ class Jobs:
 
     def finished(self, id: str, seconds: float, figures: Mapping[str, float]) -> None:
         """Its response lies in its folder."""
+        self.since.pop(id, None)
         row = requests.by_id(self.ledger, id)
         if row is None:  # cancelled at the last moment
             return self.layout.drop_request(id)
@@ -130,7 +144,7 @@ class Jobs:
 
     def failed(self, id: str, code: str, detail: str, hint: str) -> None:
         """It has no response and will have none."""
-        row = requests.by_id(self.ledger, id)
+        row, ran = requests.by_id(self.ledger, id), self._ran(id)
         if row is None:
             return
         status, told, better = WORDS.get(code, (507 if code == RESOURCES else 422, detail, hint))
@@ -144,6 +158,7 @@ class Jobs:
         requests.change(
             self.ledger, id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json()
         )
+        self.settle(row, ran)
         self.layout.drop_request(id)
         self.metrics.ended(row.model, row.scheme, State.failed)
         self.board.ended(id)
@@ -171,9 +186,14 @@ class Jobs:
             id=row.id, state=row.state, seconds=row.seconds, response_bytes=row.response_bytes, receipt=said
         )
 
+    def _ran(self, id: str) -> Used:
+        """What a request that has no answer used: the seconds since it was started, if it was."""
+        began = self.since.pop(id, None)
+        return Used() if began is None else Used(seconds=max(0.0, self.ledger.clock() - began))
+
     def _charged(self, row: RequestRow, seconds: float, figures: Mapping[str, float]) -> None:
         plan = self.offers.named[row.model, row.scheme].files
-        usage.charge(self.ledger, row.client, texts=plan.batch, seconds=seconds)
+        self.settle(row, Used(plan.batch, seconds=seconds))
         self.metrics.ended(row.model, row.scheme, State.done)
         self.metrics.evaluated((row.model, row.scheme), seconds, figures, plan)
         planned = round(plan.predicted_seconds(), 3)

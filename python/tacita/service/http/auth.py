@@ -19,7 +19,7 @@ from tacita.server.admission import network
 from tacita.service.core.service import Service
 from tacita.service.http.problems import Fault
 from tacita.service.ledger import tokens, usage
-from tacita.service.ledger.rows import Who
+from tacita.service.ledger.rows import Used, Who
 
 WRONG_PER_MINUTE = 30
 SUBPROTOCOL = "tacita.bearer."
@@ -53,8 +53,18 @@ async def operator(connection: HTTPConnection) -> Who:
 def require_quota(service: Service, who: Who) -> None:
     """Raises Fault (429) for a client that had its texts, bytes or seconds of today."""
     if what := usage.exceeded(service.ledger, who):
-        later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
-        raise Fault(429, "quota", f"this client had its {what} of today", "ask the operator for more", later)
+        raise _spent(service, f"this client had its {what} of today")
+
+
+def reserve_quota(service: Service, who: Who, wanted: Used) -> None:
+    """Charges what a call is about to use. Raises Fault (429) for a client that has less left today."""
+    if what := usage.reserve(service.ledger, who, wanted):
+        raise _spent(service, f"this takes {vars(wanted)[what]:g} {what}, more than this client has today")
+
+
+def _spent(service: Service, said: str) -> Fault:
+    later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
+    return Fault(429, "quota", said, "wait until midnight (UTC), or ask the operator for more", later)
 
 
 def _known(service: Service, connection: HTTPConnection, address: str) -> Who:

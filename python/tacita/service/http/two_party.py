@@ -36,7 +36,9 @@ def router(service: Service) -> APIRouter:
             ) from None
 
     async def opened(model: str, guest: str) -> socket.socket:
-        left = usage.texts_left(service.ledger, tokens.of_id(service.ledger, guest.partition(" ")[0]))
+        who = tokens.of_id(service.ledger, guest.partition(" ")[0])
+        most, used = who.quota.texts, usage.today(service.ledger, who.id).texts
+        left = None if most is None else max(0, most - used)
         return await service.sessions[model].open(guest, left)
 
     return route(opened, permitted)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tacita.protocol.http.wire import State
 
 
 @dataclass(frozen=True)
 class Quota:
-    """What a client may take; None: any number. texts, bytes (both directions), seconds (of evaluation): a
-    day. keys: at the same time. per_minute: calls."""
+    """What a client may take; None: any number. texts, tokens (of texts that are written), bytes (both
+    directions), seconds (of evaluation): a day. keys: at the same time. per_minute: calls."""
 
     texts: int | None = None
     bytes: int | None = None
     seconds: float | None = None
     keys: int | None = 4
     per_minute: int | None = 600
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,23 @@ class RequestRow:
 
 @dataclass(frozen=True)
 class Used:
-    """Of one client on one day."""
+    """What was used: texts, tokens of texts that were written, bytes in both directions, seconds of
+    evaluation."""
 
     texts: int = 0
+    tokens: int = 0
     bytes: int = 0
     seconds: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return self._each(other, operator.add)
+
+    def __sub__(self, other: Used) -> Used:
+        return self._each(other, operator.sub)
+
+    def at_least(self, other: Used) -> Used:
+        """The larger of the two, item by item."""
+        return self._each(other, max)
+
+    def _each(self, other: Used, combine: Callable[[Any, Any], Any]) -> Used:
+        return Used(**{name: combine(value, getattr(other, name)) for name, value in vars(self).items()})

@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1  # PRAGMA user_version of the file
+VERSION = 2  # PRAGMA user_version of the file
 
 metadata = MetaData()
 
@@ -35,6 +35,7 @@ clients = Table(
     Column("seconds", Float),  # a day, of evaluation
     Column("keys", Integer),  # at the same time
     Column("per_minute", Integer),  # calls
+    Column("tokens", Integer),  # a day, of texts that are written
 )
 
 # A name belongs to one client that is not revoked.
@@ -86,6 +87,7 @@ usage = Table(
     Column("client", ForeignKey("clients.id"), primary_key=True),
     Column("day", Integer, primary_key=True),  # days since 1970
     Column("texts", Integer, nullable=False),
+    Column("tokens", Integer, nullable=False),
     Column("bytes", Integer, nullable=False),
     Column("seconds", Float, nullable=False),
 )

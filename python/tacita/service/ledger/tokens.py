@@ -89,5 +89,5 @@ def _insert(ledger: Ledger, name: str, token: str, quota: Quota, operator: bool)
 
 
 def _who(row: Row[Any]) -> Who:
-    quota = Quota(row.texts, row.bytes, row.seconds, row.keys, row.per_minute)
+    quota = Quota(row.texts, row.bytes, row.seconds, row.keys, row.per_minute, row.tokens)
     return Who(row.id, row.name, quota, bool(row.operator), row.made, row.revoked)

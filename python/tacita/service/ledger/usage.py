@@ -1,8 +1,12 @@
-"""What each client took on a day (UTC), beside its quota."""
+"""What each client took on a day (UTC), beside its quota.
+
+What is admitted is charged before it is computed, so that calls at the same time cannot take more than there
+is; what was not used is given back.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from tacita.service.ledger.ledger import Ledger
@@ -12,20 +16,32 @@ from tacita.service.ledger.tables import usage
 DAY = 86400
 
 
-def charge(ledger: Ledger, client: str, *, texts: int = 0, bytes: int = 0, seconds: float = 0.0) -> None:
-    """Adds to today's."""
-    added = {"texts": texts, "bytes": bytes, "seconds": seconds}
-    row = insert(usage).values(client=client, day=int(ledger.clock() // DAY), **added)
-    sums = {name: usage.c[name] + value for name, value in added.items()}
+def charge(
+    ledger: Ledger,
+    client: str,
+    *,
+    texts: int = 0,
+    tokens: int = 0,
+    bytes: int = 0,
+    seconds: float = 0.0,
+    at: float | None = None,
+) -> None:
+    """Adds to what the client used on the day of `at` (Unix seconds; default: now). Numbers below 0 give
+    back, down to nothing."""
+    added = {"texts": texts, "tokens": tokens, "bytes": bytes, "seconds": seconds}
+    day = int((ledger.clock() if at is None else at) // DAY)
+    row = insert(usage).values(client=client, day=day, **{name: max(0, n) for name, n in added.items()})
+    sums = {name: func.max(0, usage.c[name] + value) for name, value in added.items()}
     with ledger.change() as db:
         db.execute(row.on_conflict_do_update(["client", "day"], set_=sums))
 
 
-def today(ledger: Ledger, client: str) -> Used:
-    """What a client took since midnight."""
-    named = (usage.c.client == client) & (usage.c.day == int(ledger.clock() // DAY))
+def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
+    """What a client used since midnight, or on the day of `at`."""
+    day = int((ledger.clock() if at is None else at) // DAY)
+    named = (usage.c.client == client) & (usage.c.day == day)
     with ledger.look() as db:
-        row = db.execute(select(usage.c.texts, usage.c.bytes, usage.c.seconds).where(named)).one_or_none()
+        row = db.execute(select(*(usage.c[name] for name in vars(Used()))).where(named)).one_or_none()
     return Used() if row is None else Used(*row)
 
 
@@ -39,10 +55,21 @@ def exceeded(ledger: Ledger, who: Who) -> str | None:
     return None
 
 
-def texts_left(ledger: Ledger, who: Who) -> int | None:
-    """That the client may still ask today; None: any number."""
-    most = who.quota.texts
-    return None if most is None else max(0, most - today(ledger, who.id).texts)
+def lacking(ledger: Ledger, who: Who, wanted: Used, at: float | None = None) -> str | None:
+    """The first item of which the client's quota does not hold so much more, today or on the day of `at`."""
+    for name, value in vars(today(ledger, who.id, at) + wanted).items():
+        most = getattr(who.quota, name)
+        if most is not None and value > most:
+            return name
+    return None
+
+
+def reserve(ledger: Ledger, who: Who, wanted: Used) -> str | None:
+    """Charges what is about to be used, unless an item lacks, whose name is returned."""
+    if what := lacking(ledger, who, wanted):
+        return what
+    charge(ledger, who.id, **vars(wanted))
+    return None
 
 
 def seconds_to_midnight(ledger: Ledger) -> int:

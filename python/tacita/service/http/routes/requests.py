@@ -15,7 +15,7 @@ from tacita.protocol.files import Workdir
 from tacita.protocol.http.wire import API, State, Status
 from tacita.service.core.service import Service
 from tacita.service.files import requests as files
-from tacita.service.http.auth import At, Caller, require_quota
+from tacita.service.http.auth import At, Caller, reserve_quota
 from tacita.service.http.problems import Fault, not_found
 from tacita.service.http.routes.common import (
     Id,
@@ -29,7 +29,7 @@ from tacita.service.http.routes.common import (
     sha256_of,
 )
 from tacita.service.ledger import keys, requests, usage
-from tacita.service.ledger.rows import RequestRow, Who
+from tacita.service.ledger.rows import RequestRow, Used, Who
 
 router = APIRouter(prefix=API, tags=["requests"])
 AGAIN = re.compile(r"[\x21-\x7e]{1,64}")
@@ -56,16 +56,22 @@ async def post(
     again = _again(request)
     if (before := _before(service, who.id, again, sha256)) is not None:
         return _told(service, before, response)
-    require_quota(service, who)
     _require_keys(service, who, key, found.plan.hash)
     id, now = secrets.token_hex(16), service.ledger.clock()
-    await files.take(id, key, count, sha256, body(request), service.layout, pace(service))
     end = None if deadline is None else now + deadline
     named = (id, who.id, model, scheme, found.plan.hash, key, sha256)
-    row = _accepted(service, RequestRow(*named, State.waiting, now, again, end))
+    row = RequestRow(*named, State.waiting, now, again, end)
+    reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
+    try:
+        await files.take(id, key, count, sha256, body(request), service.layout, pace(service))
+        accepted = _accepted(service, row)
+    except BaseException:
+        service.jobs.settle(row, Used())
+        raise
+    if accepted is not row:
+        service.jobs.settle(row, Used())
     service.metrics.carried("requests", "in", count)
-    usage.charge(service.ledger, who.id, bytes=count)
-    return _told(service, row, response)
+    return _told(service, accepted, response)
 
 
 @router.get("/requests/{id}", response_model_exclude_none=True, summary="How a request is doing")

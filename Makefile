@@ -149,6 +149,7 @@ lint-python: setup
 	$(BIN)/ruff check python tests evaluation fuzz training deploy docs/examples
 	$(BIN)/ruff format --check python tests evaluation fuzz training deploy docs/examples
 	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/mypy --strict tests/typing
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
 	PYTHONPATH=python $(BIN)/lint-imports
 

@@ -27,12 +27,28 @@ if TYPE_CHECKING:
     from tacita.generation.generate import generate
     from tacita.pipeline import pipeline
     from tacita.remote.connect import connect, connect_async
+    from tacita.tasks.classes import Classes
+    from tacita.tasks.embedding import Embedding
+    from tacita.tasks.regression import Regression
+    from tacita.tasks.search import Search
+    from tacita.tasks.several import Several
+    from tacita.tasks.tokens.extract import Extract
+    from tacita.tasks.tokens.fill import Fill
+    from tacita.tasks.tokens.tags import Tags
 
 __all__ = [
     "Answer",
+    "Classes",
     "Client",
+    "Embedding",
+    "Extract",
+    "Fill",
+    "Regression",
+    "Search",
     "Server",
+    "Several",
     "TacitaError",
+    "Tags",
     "Wish",
     "__version__",
     "answer",
@@ -54,6 +70,11 @@ __all__ = [
 
 _ASKING = ("answer", "classify", "embed", "fill", "search", "tag")
 _HOMES = dict.fromkeys(_ASKING, "tacita.ask")  # not in tacita.api
+_HOMES |= {
+    name: f"tacita.tasks.{name.lower()}"
+    for name in ("Classes", "Embedding", "Regression", "Search", "Several")
+}
+_HOMES |= {name: f"tacita.tasks.tokens.{name.lower()}" for name in ("Extract", "Fill", "Tags")}
 _HOMES |= {"classify_many": "tacita.cluster.many"}
 _HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")

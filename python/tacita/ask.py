@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tacita.api import Model, choose_plan, classify_batch_locally, load
 from tacita.checkpoint import Checkpoint
@@ -33,10 +33,20 @@ from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.protocol.engine import require_secure
 from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, cost_of, silent
 from tacita.schemes.registry import scheme_of
+from tacita.tasks.classes import Classes
+from tacita.tasks.embedding import Embedding
 from tacita.tasks.kinds import require_kind
+from tacita.tasks.regression import Regression
+from tacita.tasks.search import Search
+from tacita.tasks.several import Several
+from tacita.tasks.tokens.extract import Extract
+from tacita.tasks.tokens.fill import Fill
+from tacita.tasks.tokens.tags import Tags
 
 REAL = "ckks"  # the backend that stands for the real thing of any scheme
 KEPT = 4  # plans
+A = TypeVar("A", bound=Answer)
+Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
 Texts = list[str] | list[tuple[str, str]] | list[Text]
 
 
@@ -50,12 +60,12 @@ class How(Fields, total=False):
 
 
 @overload
-def classify(text: Text, *, model: Model = ..., **how: Unpack[How]) -> Answer: ...
+def classify(text: Text, *, model: Model = ..., **how: Unpack[How]) -> Labelled: ...
 @overload
-def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Answer]: ...
+def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Labelled]: ...
 def classify(
     text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]
-) -> Answer | list[Answer]:
+) -> Labelled | list[Labelled]:
     """The label of a text, or of each text of a list.
 
     backend: "sim" (default) computes what encryption would answer, noise included, and "plain" what the
@@ -70,54 +80,54 @@ def classify(
     Raises InputError (also for a model without labels: see `embed`), PlanError for insecure presets,
     ResourceError.
     """
-    return _asked("classify", model, text, how)
+    return cast(Labelled | list[Labelled], _asked(Answer, "classify", model, text, how))
 
 
 @overload
-def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+def embed(text: Text, *, model: Model, **how: Unpack[How]) -> Embedding: ...
 @overload
-def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
-def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+def embed(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Embedding]: ...
+def embed(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Embedding | list[Embedding]:
     """As `classify`, of a model without labels: the embedding of a text is the answer's `vector`,
     (outputs,), and `similarity` compares two answers.
     """
-    return _asked("embed", model, text, how)
+    return _asked(Embedding, "embed", model, text, how)
 
 
 @overload
-def search(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+def search(text: Text, *, model: Model, **how: Unpack[How]) -> Search: ...
 @overload
-def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
-def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+def search(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Search]: ...
+def search(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Search | list[Search]:
     """As `classify`, of a model with documents (`tacita.documents`): the answer's `scores`, the nearest
     first.
     """
-    return _asked("search", model, text, how)
+    return _asked(Search, "search", model, text, how)
 
 
 @overload
-def tag(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+def tag(text: Text, *, model: Model, **how: Unpack[How]) -> Tags: ...
 @overload
-def tag(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
-def tag(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+def tag(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Tags]: ...
+def tag(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Tags | list[Tags]:
     """As `classify`, of a token classifier: the answer's `spans`, and all its `tokens`."""
-    return _asked("tag", model, text, how)
+    return _asked(Tags, "tag", model, text, how)
 
 
-def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Answer:
+def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> Extract:
     """As `classify`, of a model for extractive question answering: the answer's `span` of the context."""
-    found = _asked("answer", model, (question, context), how)
+    found = _asked(Extract, "answer", model, (question, context), how)
     assert not isinstance(found, list)  # one pair was asked
     return found
 
 
 @overload
-def fill(text: Text, *, model: Model, **how: Unpack[How]) -> Answer: ...
+def fill(text: Text, *, model: Model, **how: Unpack[How]) -> Fill: ...
 @overload
-def fill(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Answer]: ...
-def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Answer | list[Answer]:
+def fill(text: Texts, *, model: Model, **how: Unpack[How]) -> list[Fill]: ...
+def fill(text: Text | Texts, *, model: Model, **how: Unpack[How]) -> Fill | list[Fill]:
     """As `classify`, of a model for masked words: the answer's `masks`, each with its `best` pieces."""
-    return _asked("fill", model, text, how)
+    return _asked(Fill, "fill", model, text, how)
 
 
 @dataclass(frozen=True)
@@ -140,8 +150,10 @@ class _Call:
         return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
 
 
-def _asked(verb: str, model: Model, text: Text | Texts, how: How) -> Answer | list[Answer]:
-    return ask_all(verb, model, text, how) if isinstance(text, list) else ask_all(verb, model, [text], how)[0]
+def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
+    """kind: what `tasks.read` makes of the answers of a model that this verb admits."""
+    answers = cast(list[A], ask_all(verb, model, text if isinstance(text, list) else [text], how))
+    return answers if isinstance(text, list) else answers[0]
 
 
 def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[Answer]:

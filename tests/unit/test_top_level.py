@@ -18,6 +18,7 @@ from tacita.run.executor import Progress
 
 NAMES = {
     *("Answer", "Client", "Server", "TacitaError", "Wish", "__version__"),
+    *("Classes", "Embedding", "Extract", "Fill", "Regression", "Search", "Several", "Tags"),
     *(
         "answer",
         "classify",

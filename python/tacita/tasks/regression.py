@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tacita.tasks.answer import Answer
+from tacita.tasks.answer import Answer, Score
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,11 @@ class Regression(Answer):
     def values(self) -> dict[str, float]:
         """The numbers by name."""
         return dict(zip(self.names, self.logits, strict=True))
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """The numbers as scores, in the order of the logits."""
+        return tuple(Score(name, value) for name, value in self.values.items())
 
     @property
     def told(self) -> str:

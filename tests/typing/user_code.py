@@ -1,0 +1,36 @@
+"""What a user of the Python interface writes, held to `mypy --strict` by `make lint`; nothing runs it."""
+
+from __future__ import annotations
+
+import tacita
+
+MODEL = "my-model"  # a folder
+
+
+def labels() -> list[str | None]:
+    first = tacita.classify("a film of quiet beauty", backend="ckks")
+    print(first.label, first.logits, [(score.label, score.score) for score in first.scores])
+    return [each.label for each in tacita.classify(["a fine film", "so dull"], backend="ckks")]
+
+
+def nearest(query: str) -> str:
+    found: tacita.Search = tacita.search(query, model=MODEL, backend="ckks")
+    return found.best(1)[0].label
+
+
+def alike(first: str, second: str) -> float:
+    one, other = tacita.embed([first, second], model=MODEL, backend="ckks")
+    return one.similarity(other)
+
+
+def names(text: str) -> list[str]:
+    return [span.text for span in tacita.tag(text, model=MODEL, backend="ckks").spans]
+
+
+def extracted(question: str, context: str) -> str:
+    return tacita.answer(question, context, model=MODEL, backend="ckks").span.text
+
+
+def filled(text: str) -> list[str]:
+    masks = tacita.fill(text, model=MODEL, backend="ckks").masks
+    return [candidate.label for mask in masks for candidate in mask.best(3)]

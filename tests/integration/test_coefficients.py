@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +33,8 @@ class Engine:
         paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
         native.keygen(self.params, rotations, *paths, lambda _done, _total: None)
         self.secret = native.SecretKey.load(paths[0], self.params)
-        keys = native.EvaluationKeys.load(paths[1], self.params, rotations)
-        self.evaluator = native.Evaluator(self.params, keys, 2)
+        self.public = native.EvaluationKeys.load(paths[1], self.params, rotations)
+        self.evaluator = native.Evaluator(self.params, self.public, 2)
         self.keys = native.CoefficientKeys.generate(self.secret, TOKENS)
         self.maps = native.Coefficients(self.evaluator, self.keys)
 
@@ -83,6 +87,27 @@ def test_a_refresh_through_a_function_follows_a_product(engine: Engine) -> None:
     low = engine.product(engine.encrypt(x), engine.maps.weights(w), 16)
     found = engine.decrypt(engine.maps.refresh(low, spec.harmonics), 16)
     assert np.abs(found - np.tanh(4.0 * x @ w.T)).max() < 2e-4
+
+
+def ended_within_a_minute(work: Callable[[], Any], threads: int) -> int:
+    """Runs `work` in so many threads at once and returns in how many it ended."""
+    done: list[Any] = []
+    started = [threading.Thread(target=lambda: done.append(work()), daemon=True) for _ in range(threads)]
+    deadline = time.monotonic() + 60
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return len(done)
+
+
+def test_refreshes_run_at_once_on_a_fresh_evaluator(engine: Engine) -> None:
+    """All of them need matrices that none has made yet: no lock is held while they are made."""
+    low = engine.product(engine.encrypt(np.zeros((TOKENS, 16))), engine.maps.weights(np.eye(16)), 16)
+    harmonics = np.array([0.0, -0.3j, 0.0, 0.05])
+    for _ in range(20):
+        maps = native.Coefficients(native.Evaluator(engine.params, engine.public, 2), engine.keys)
+        assert ended_within_a_minute(partial(maps.refresh, low, harmonics, 1), threads=6) == 6
 
 
 def test_what_does_not_fit_is_refused(engine: Engine) -> None:

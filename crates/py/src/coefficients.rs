@@ -9,7 +9,7 @@ use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::CkksParameters;
@@ -249,36 +249,38 @@ impl Coefficients {
 }
 
 impl Maps {
-    /// Made when they are first needed; for other tokens, again.
+    /// Returns the matrices for so many tokens. They are made outside the lock: parallel work may wait for
+    /// threads that want them too.
     fn shared(e: &Evaluator, tokens: usize) -> PyResult<Arc<Self>> {
-        let mut made = e.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = made.as_ref().filter(|maps| maps.tokens == tokens) {
-            return Ok(found.clone());
+        let ready = |made: &Option<Arc<Self>>| made.clone().filter(|maps| maps.tokens == tokens);
+        if let Some(maps) = ready(&lock(&e.maps)) {
+            return Ok(maps);
         }
-        let inner = products::Coefficients::new(&e.inner, tokens).map_err(coefficients)?;
-        let shallow = Mutex::default();
-        let found = Arc::new(Self {
-            inner,
+        let maps = Arc::new(Self {
+            inner: products::Coefficients::new(&e.inner, tokens).map_err(coefficients)?,
             tokens,
-            shallow,
+            shallow: Mutex::default(),
         });
-        *made = Some(found.clone());
-        Ok(found)
+        let mut made = lock(&e.maps);
+        Ok(ready(&made).unwrap_or_else(|| made.insert(maps).clone()))
     }
 
-    /// Made when it is first needed.
+    /// Returns the matrices of a shallow refresh, made outside the lock.
     fn shallow(
         &self,
         e: &tacita_ckks::Evaluator,
         depth: usize,
         level: usize,
     ) -> products::Result<Arc<ShallowRefresh>> {
-        let mut made = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = made.get(&(depth, level)) {
-            return Ok(found.clone());
+        let key = (depth, level);
+        if let Some(refresh) = lock(&self.shallow).get(&key) {
+            return Ok(refresh.clone());
         }
-        let found = Arc::new(ShallowRefresh::new(e, depth, level)?);
-        made.insert((depth, level), found.clone());
-        Ok(found)
+        let refresh = Arc::new(ShallowRefresh::new(e, depth, level)?);
+        Ok(lock(&self.shallow).entry(key).or_insert(refresh).clone())
     }
+}
+
+fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
+    content.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,6 +15,7 @@ from test_writing import PROMPT, greedy
 from tiny_decoders import logits
 
 import tacita
+from tacita.blocks.sequence.past import Past
 from tacita.client.dictation import Dictation, padded_slots
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
@@ -27,6 +28,7 @@ from tacita.protocol.text_wish import TextWish
 from tacita.schemes.loopback import Address, dialled, listening
 from tacita.server import desk
 from tacita.server.two_party import TwoPartyServer
+from tacita.two_party.residues import Share
 
 MODEL = MODELS["two"]
 WANTED = greedy(MODEL, 8)
@@ -163,14 +165,36 @@ def test_a_key_serves_once_and_a_text_is_forgotten(tmp_path: Path, monkeypatch: 
         first.party.close()
         found.append(dictation.next(found[-1]))
         assert found == WANTED[:3]
-        stolen = Dictation(client(), 6, again=client)
-        stolen._key, stolen._past, stolen._mask = key, dictation._past, dictation._mask
-        with pytest.raises(RefusedError, match="no longer has"):
-            stolen.next(found[-1])
+        for _ in range(2):
+            stolen = Dictation(client(), 6, again=client)
+            stolen._key, stolen._past, stolen._mask = key, dictation._past, dictation._mask
+            with pytest.raises(RefusedError, match="no longer has"):
+                stolen.next(found[-1])
+            monkeypatch.setattr(desk.Desk, "refusal", lambda *_: None)  # where both ask at the same time
         monkeypatch.setattr(desk, "KEPT_SECONDS", 0)
         dictation._client.party.close()
         with pytest.raises(RefusedError, match="no longer has"):
             dictation.next(found[-1])
+
+
+def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, rows = [0.0], Share(np.zeros((50, 1), np.uint64), 64, 0)
+    monkeypatch.setattr(desk, "MOST_BYTES", 4000)
+    made = desk.Desk(None, None, Past(), lambda: now[0])  # type: ignore[arg-type]
+
+    def keep(client: str, number: int) -> TextWish:
+        key = bytes([number]) * 16
+        made._keep(key, desk.Text(Past(3, {"node": (rows, rows)}), 2, 4, now[0], client))
+        return TextWish(1, 4, held=3, key=key)
+
+    bob, *alice = [keep("bob" if number == 1 else "alice", number) for number in range(1, 20)]
+    assert made.refusal(bob) is None, "another's texts do not push it out"
+    assert [made.refusal(wish) is None for wish in alice] == [False] * 14 + [True] * 4
+    assert isinstance(made.open(bob), desk.Text) and made.open(bob) == desk.FORGOTTEN == made.refusal(bob)
+    now[0] = desk.KEPT_SECONDS + 1.0
+    assert made.open(alice[-1]) == desk.FORGOTTEN
 
 
 def test_a_prompt_is_padded_where_there_is_room() -> None:

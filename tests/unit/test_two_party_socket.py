@@ -11,7 +11,7 @@ from service import CHECKPOINT, TEXTS, make_server
 
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import GoneError, LateError, PeerError
+from tacita.errors import GoneError, InputError, LateError, PeerError
 from tacita.protocol.party import Party, over_socket
 from tacita.server.two_party import Served, TwoPartyServer
 
@@ -61,6 +61,19 @@ def test_a_client_that_leaves_ends_the_session() -> None:
         mine.close()
         result = serving.result(SECONDS)
     assert isinstance(result.problem, GoneError) and result.ending == "broken off"
+
+
+def test_a_client_that_refuses_its_own_text_is_no_error(tmp_path: Path) -> None:
+    """It hangs up without a word where the server waits for a wish."""
+    server, (mine, theirs) = make_server(), ends()
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(served, server, theirs)
+        client = TwoPartyClient(mine, PublicCache(tmp_path))
+        with pytest.raises(InputError, match="tokens"):
+            client.classify("dull " * 40)
+        mine.close()
+        result = serving.result(SECONDS)
+    assert (result.problem, result.ending) == (None, "asked nothing")
 
 
 def test_a_client_that_is_silent_is_late() -> None:

@@ -109,19 +109,29 @@ class Admission:
 
 
 class Guest:
-    """One session's entry in the book. client: what its texts are counted by."""
+    """One session's entry in the book. network: what its places are counted by; client: what its texts are.
+    texts: that were admitted, also one that was broken off; tokens: of texts that are written."""
 
     def __init__(self, admission: Admission, network: str, client: str, entered: Callable[[], None]) -> None:
         self._admission, self.network, self.client, self.entered = admission, network, client, entered
-        self.inside = False
+        self.inside, self.texts, self.tokens = False, 0, 0
 
     def refusal(self) -> Refusal | None:
         """Why it would be refused now; nothing is taken."""
         return self._admission.refusal(self)
 
-    def admit(self) -> Refusal | None:
-        """Asks for one text."""
-        return self._admission.admit(self)
+    def admit(self, tokens: int = 0) -> Refusal | None:
+        """Asks for one text, of at most so many tokens where it is written."""
+        refusal = self._admission.admit(self)
+        self.texts += refusal is None
+        return refusal
+
+    def wrote(self) -> None:
+        """One more token of the text is chosen, and told next."""
+        self.tokens += 1
+
+    def over(self) -> None:
+        """The text that was admitted last is answered."""
 
     def leave(self) -> None:
         """The session is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,14 +18,16 @@ from tacita.protocol import text_wish
 from tacita.protocol.party import Party
 from tacita.protocol.refusal import Reason, Refusal
 from tacita.protocol.text_wish import KEY_BYTES, NO_KEY, TextWish
+from tacita.server.admission import Guest
 from tacita.server.limits import Limits
 from tacita.two_party.residues import Share
 from tacita.two_party.shares import SharedTensors, Watch
 from tacita.two_party.steps.writing import Writer, until
 
 KEPT_SECONDS = 300
-MOST_KEPT = 16  # texts; the oldest goes first
+MOST_BYTES = 1 << 30  # of all texts; where they are more, the oldest of the client with most bytes goes
 
+FORGOTTEN = Refusal(Reason.FORGOTTEN, KEPT_SECONDS)
 Enter = Callable[[SharedTensors, int], Share]
 
 
@@ -32,12 +35,18 @@ Enter = Callable[[SharedTensors, int], Share]
 class Text:
     """What the server knows of a text between two tokens. past: its shares. before: rows that were read
     before the last step, to which a client goes back that did not learn its token. left: tokens that may
-    still be asked for."""
+    still be asked for. client: whose it is."""
 
     past: Past[Share] = field(repr=False)
     before: int
     left: int
     since: float = 0.0
+    client: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Of its shares."""
+        return sum(share.values.nbytes for node in self.past.nodes.values() for share in node)
 
 
 class Desk:
@@ -55,14 +64,33 @@ class Desk:
 
     def refusal(self, wish: TextWish) -> Refusal | None:
         """Why the text cannot be gone on with, if it cannot."""
-        if wish.key == NO_KEY or self._found(wish):
-            return None
-        return Refusal(Reason.FORGOTTEN, KEPT_SECONDS)
+        with self._lock:
+            return None if wish.key == NO_KEY or self._standing(wish) else FORGOTTEN
 
-    def serve(self, party: Party, wish: TextWish, enter: Enter, limits: Limits, watch: Watch) -> None:
-        """A text up to where the client wants no more. enter: this party's share of what so many rows start
-        from. Raises what the connection raises; the text is kept then."""
-        text, key = self._opened(wish), token_bytes(KEY_BYTES)
+    def open(self, wish: TextWish) -> Text | Refusal:
+        """A new text, or the one of the key, whose key is void from now on: another session may have used it
+        since `refusal` was asked."""
+        if wish.key == NO_KEY:
+            return Text(self._begun, 0, wish.most)
+        with self._lock:
+            if (text := self._standing(wish)) is None:
+                return FORGOTTEN
+            del self._kept[wish.key]
+        return Text(until(text.past, wish.held), 0, wish.most)
+
+    def serve(
+        self,
+        party: Party,
+        wish: TextWish,
+        text: Text,
+        enter: Enter,
+        limits: Limits,
+        watch: Watch,
+        guest: Guest,
+    ) -> None:
+        """A text that was opened, up to where the client wants no more. enter: this party's share of what so
+        many rows start from. Raises what the connection raises; the text is kept then."""
+        key = token_bytes(KEY_BYTES)
         party.send(key)
         writer = Writer(party.native, self._plan, self._weights, watch, text.past)
         rows = wish.rows
@@ -73,28 +101,21 @@ class Desk:
             party.limit(limits.text)
             found = writer.read(partial(_of_rows, enter, rows), rows, ahead=text.left)
             chosen = writer.choose(found, wish.temperature, wish.top_k)
-            text, rows = Text(writer.past, text.past.rows, text.left - 1, self._clock()), 1
+            text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), guest.client)
+            rows = 1
             self._keep(key, text)  # before it is told, so that no client is ahead
+            guest.wrote()
             writer.tell(chosen)
         self._forget(key)
 
-    def _opened(self, wish: TextWish) -> Text:
-        """A new text, or the one of the key, whose key is void from now on."""
-        if wish.key == NO_KEY:
-            return Text(self._begun, 0, wish.most)
-        with self._lock:
-            text = self._kept.pop(wish.key)
-        return Text(until(text.past, wish.held), 0, wish.most)
-
-    def _found(self, wish: TextWish) -> bool:
-        """Whether a text of this key stands where the client stands, and may go on so far."""
-        with self._lock:
-            self._drop_old()
-            text = self._kept.get(wish.key)
-        if text is None:
-            return False
+    def _standing(self, wish: TextWish) -> Text | None:
+        """The text of this key, where it stands as the client does and may go on so far."""
+        self._drop_old()
+        if (text := self._kept.get(wish.key)) is None:
+            return None
         back = text.past.rows - wish.held
-        return wish.held in (text.past.rows, text.before) and wish.most <= text.left + (back > 0)
+        fits = wish.held in (text.past.rows, text.before) and wish.most <= text.left + (back > 0)
+        return text if fits else None
 
     def _keep(self, key: bytes, text: Text) -> None:
         with self._lock:
@@ -107,11 +128,17 @@ class Desk:
             self._kept.pop(key, None)
 
     def _drop_old(self) -> None:
-        """In the order in which they were kept."""
+        """And as many as are beyond the bytes."""
         oldest = self._clock() - KEPT_SECONDS
-        for key in list(self._kept):
-            if self._kept[key].since < oldest or len(self._kept) > MOST_KEPT:
-                del self._kept[key]
+        for key in [key for key, text in self._kept.items() if text.since < oldest]:
+            del self._kept[key]
+        sizes = Counter[str]()
+        for text in self._kept.values():
+            sizes[text.client] += text.bytes
+        while sizes.total() > MOST_BYTES:
+            ((client, _),) = sizes.most_common(1)
+            key = next(key for key, text in self._kept.items() if text.client == client)
+            sizes[client] -= self._kept.pop(key).bytes
 
 
 def _of_rows(enter: Enter, rows: int, ops: SharedTensors) -> Share:

@@ -26,7 +26,7 @@ from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol import engine, handshake, text_wish
 from tacita.protocol.handshake import CLASSIFY, WRITE
 from tacita.protocol.party import Party
-from tacita.protocol.text_wish import TextWish
+from tacita.protocol.refusal import Refusal
 from tacita.server.admission import Guest, anybody
 from tacita.server.desk import Desk
 from tacita.server.limits import GREETING_QUEUE, Limits, limits_of
@@ -87,13 +87,12 @@ class TwoPartyServer:
         self,
         party: Party,
         watch: Watch = lambda stage: None,
-        done: Callable[[int], None] = lambda texts: None,
         guest: Guest | None = None,
     ) -> Served:
         """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
 
-        watch: called as each step of a text begins. done: called after each text with how many there were.
-        guest: the client's entry in the book of sessions; its place is not given back here.
+        watch: called as each step of a text begins. guest: the client's entry in the book of sessions, where
+        texts and tokens are counted; its place is not given back here.
         """
         guest, texts = guest or anybody(), 0
         try:
@@ -105,7 +104,7 @@ class TwoPartyServer:
                         party.set_up(self.plan.correlations)
                     answer(watch)
                     texts += 1
-                    done(texts)
+                    guest.over()
         except TacitaError as error:
             return Served(texts, error)
         return Served(texts, None)
@@ -130,34 +129,46 @@ class TwoPartyServer:
     ) -> Callable[[Watch], None] | None:
         """How the client's next wish is answered; None where it has none. Raises RefusedError."""
         party.limit(self.limits.idle)
-        if not handshake.asked(party, CLASSIFY if self._desk is None else WRITE):
+        if not self._asked(party):
             return None
-        wish = text_wish.received(party, self.plan) if self._desk else None
-        refusal = self._desk.refusal(wish) if self._desk and wish else None
-        handshake.answer(party, refusal or guest.admit() or self._publisher.take(publication))
+        answer: Callable[[Watch], None] = partial(self._classify, party, publication)
+        if self._desk:
+            answer = self._written(self._desk, party, guest, publication)
+        else:
+            handshake.answer(party, guest.admit() or self._publisher.take(publication))
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
-        return (
-            partial(self._write, party, publication, wish)
-            if wish
-            else partial(self._classify, party, publication)
-        )
+        return answer
 
-    def _write(self, party: Party, publication: Publication, wish: TextWish, watch: Watch) -> None:
-        """A text, token by token."""
-        assert self._desk is not None  # or there would be no such wish
-        self._desk.serve(
-            party, wish, lambda ops, rows: self._entered(ops, party, publication, rows), self.limits, watch
-        )
+    def _asked(self, party: Party) -> bool:
+        """Whether the client has a wish. One that hangs up here, as after a text of its own that is too long,
+        has none."""
+        try:
+            with engine.translated(PeerError, "session"):
+                return handshake.asked(party, CLASSIFY if self._desk is None else WRITE)
+        except GoneError:
+            return False
+
+    def _written(
+        self, desk: Desk, party: Party, guest: Guest, publication: Publication
+    ) -> Callable[[Watch], None]:
+        """How a text that the client wishes is written, token by token. Raises RefusedError."""
+        wish = text_wish.received(party, self.plan)
+        refusal = desk.refusal(wish) or guest.admit(wish.most) or self._publisher.take(publication)
+        text = refusal or desk.open(wish)
+        handshake.answer(party, text if isinstance(text, Refusal) else None)
+        assert not isinstance(text, Refusal)  # or it was raised
+        enter = partial(self._entered, party, publication)
+        return lambda watch: desk.serve(party, wish, text, enter, self.limits, watch, guest)
 
     def _classify(self, party: Party, publication: Publication, watch: Watch) -> None:
         """One text: this party's shares of the input are zero, its shares of the answer go to the client."""
         plan = self.plan
         known = Known(plan.formats, plan.bounds, plan.tokens, weights=self._weights)
         ops = SharedTensors(party.native, known, watch)
-        ops.give(plan.run(ops, self._entered(ops, party, publication, plan.tokens)))
+        ops.give(plan.run(ops, self._entered(party, publication, ops, plan.tokens)))
 
-    def _entered(self, ops: SharedTensors, party: Party, publication: Publication, rows: int) -> Share:
+    def _entered(self, party: Party, publication: Publication, ops: SharedTensors, rows: int) -> Share:
         """This party's share of what so many rows of the model start from."""
         plan = self.plan
         if publication.table is None:

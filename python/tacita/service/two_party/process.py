@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tacita.plans.plan import MAX_BYTES
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.party import Party, over_socket, share_threads
-from tacita.server.admission import Admission, Caps
+from tacita.server.admission import Admission, Caps, Guest
 from tacita.server.limits import limits_of
 from tacita.server.publication import texts_of_a_key
 from tacita.server.two_party import Served, TwoPartyServer
@@ -56,12 +57,10 @@ class Desk:
             self._tell(Finished(id=opening.id, ending=ending))
 
     def _session(self, party: Party, opening: Open) -> Served:
-        guest = Admission(Caps(1, 1, opening.texts)).guest(HERE, opening.guest)
+        guest = HostedGuest(opening, lambda texts: self._tell(so_far(opening, texts, party)))
         party.limit(self.server.limits.greeting)
         try:
-            return self.server.session(
-                party, done=lambda texts: self._tell(so_far(opening, texts, party)), guest=guest
-            )
+            return self.server.session(party, guest=guest)
         finally:
             party.limit(self.server.limits.farewell)
             party.close()
@@ -70,6 +69,17 @@ class Desk:
     def _tell(self, message: Message) -> None:
         with self.line:
             self.speaking.send(control.encode(message))
+
+
+class HostedGuest(Guest):
+    """A client of a session here. told: called after each text with how many there were."""
+
+    def __init__(self, opening: Open, told: Callable[[int], None]) -> None:
+        super().__init__(Admission(Caps(1, 1, opening.texts)), HERE, opening.guest, lambda: None)
+        self._told = told
+
+    def over(self) -> None:
+        self._told(self.texts)
 
 
 def so_far(opening: Open, texts: int, party: Party) -> SoFar:

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacita import errors
-from tacita.errors import TacitaError
+from tacita.errors import PrivacyWarning, TacitaError
 from tacita.version import __version__
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "Embedding",
     "Extract",
     "Fill",
+    "PrivacyWarning",
     "Regression",
     "Search",
     "Server",

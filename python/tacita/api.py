@@ -202,7 +202,7 @@ def classify_locally(
     """
     samples = [embedded(plan, model, text, hidden_states)]
     (answer,) = _locally(plan, model, samples, backend, seed, progress)
-    return understood(plan, answer, model, text)
+    return _in_the_clear(understood(plan, answer, model, text), backend)
 
 
 def classify_batch_locally(
@@ -224,7 +224,14 @@ def classify_batch_locally(
         )
     answers = _locally(plan, model, samples, backend, seed, progress)
     told = [*texts, *[None] * len(hidden_states)]
-    return [understood(plan, answer, model, text) for answer, text in zip(answers, told, strict=True)]
+    return [
+        _in_the_clear(understood(plan, answer, model, text), backend)
+        for answer, text in zip(answers, told, strict=True)
+    ]
+
+
+def _in_the_clear(answer: Answer, backend: str) -> Answer:
+    return replace(answer, privacy=f"none: {backend} encrypts nothing")
 
 
 def _locally(

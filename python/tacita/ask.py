@@ -3,8 +3,8 @@
 >>> import tacita
 >>> texts = ["a film of quiet beauty", "a waste of time"]
 >>> small = {"tokens": 16, "preset": "insecure_toy_n11", "texts": texts}    # for seconds in place of minutes
->>> tacita.classify("a film of quiet beauty", **small).label
-'positive'
+>>> tacita.classify("a film of quiet beauty", backend="sim", **small)
+Classes('positive', privacy='none: sim encrypts nothing')
 >>> [answer.label for answer in tacita.classify(texts, backend="plain", **small)]
 ['positive', 'negative']
 
@@ -31,7 +31,7 @@ from tacita.front.embed import Text
 from tacita.planning.wish import Fields, Wish
 from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.protocol.engine import require_secure
-from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, cost_of, silent
+from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, cost_of, silent, warn_unprotected
 from tacita.schemes.registry import scheme_of
 from tacita.tasks.classes import Classes
 from tacita.tasks.embedding import Embedding
@@ -66,11 +66,13 @@ def classify(text: Texts, *, model: Model = ..., **how: Unpack[How]) -> list[Lab
 def classify(
     text: Text | Texts, *, model: Model = DEFAULT_MODEL, **how: Unpack[How]
 ) -> Labelled | list[Labelled]:
-    """The label of a text, or of each text of a list.
+    """The label of a text, or of each text of a list. Nothing is encrypted unless the backend is "ckks": an
+    answer's `privacy` says what protected it, and a call that names no backend warns (`PrivacyWarning`).
 
     backend: "sim" (default) computes what encryption would answer, noise included, and "plain" what the
-    circuit means: neither encrypts anything. "ckks" is the real thing, both sides on this machine: keys are
-    made in a temporary folder for the call, or under bumblebee a server of its own is asked over TLS.
+    circuit means. "ckks" is the real thing, both sides on this machine: keys are made in a temporary folder
+    for the call, or under bumblebee a server of its own is asked over TLS. To ask another machine's server:
+    `tacita.connect`.
     allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
     the fields of `Wish`. progress: called with reports; under "ckks" the first says what the call will
     take.
@@ -152,6 +154,8 @@ class _Call:
 
 def _asked(kind: type[A], verb: str, model: Model, text: Text | Texts, how: How) -> A | list[A]:
     """kind: what `tasks.read` makes of the answers of a model that this verb admits."""
+    if "backend" not in how:
+        warn_unprotected(verb, "sim", 4)
     answers = cast(list[A], ask_all(verb, model, text if isinstance(text, list) else [text], how))
     return answers if isinstance(text, list) else answers[0]
 

@@ -27,6 +27,10 @@ class TacitaError(Exception):
         self.hint = hint
 
 
+class PrivacyWarning(UserWarning):
+    """Nothing is encrypted, and the caller did not name the backend that does so."""
+
+
 class InputError(TacitaError):
     """A text, an array or an option outside what the plan admits."""
 

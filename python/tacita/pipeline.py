@@ -1,4 +1,5 @@
-"""Private inference under the names and with the answers that users of transformers' `pipeline` know.
+"""Inference under the names and with the answers that users of transformers' `pipeline` know. It is private
+with `backend="ckks"`.
 
 >>> import tacita
 >>> small = {"tokens": 16, "preset": "insecure_toy_n11", "texts": ["a fine film", "so dull"]}
@@ -6,8 +7,8 @@
 >>> classifier("a film of quiet beauty")[0]["label"]
 'positive'
 
-What differs: inputs are private by the scheme and backend of the keywords, which are those of
-`tacita.classify`; a word of a span is spelled as in the text, not as in the vocabulary.
+What differs: the keywords are those of `tacita.classify`, and a word of a span is spelled as in the text, not
+as in the vocabulary.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
+from tacita.schemes.base import warn_unprotected
 from tacita.tasks.classes import Classes
 from tacita.tasks.kinds import require_kind
 from tacita.tasks.regression import Regression
@@ -85,6 +87,8 @@ def pipeline(task: str, model: Model = DEFAULT_MODEL, **how: Unpack[How]) -> Pip
         raise InputError(f"pipeline: no task {task!r:.80}", hint=f"one of {', '.join(TASKS)}")
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind(TASKS[task].verb, loaded.config)
+    if "backend" not in how:
+        warn_unprotected("pipeline", "sim", 3)
     return Pipeline(task, loaded, how)
 
 

@@ -11,9 +11,12 @@ import doctest
 import importlib
 import re
 import runpy
+import warnings
 from pathlib import Path
 
 import pytest
+
+from tacita.errors import PrivacyWarning
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
@@ -39,7 +42,9 @@ def test_code_blocks_run(page: Path) -> None:
         assert not strange, f"{page.name} shows what its example has not:\n{strange[0]}"
         return
     source = "\n".join(BLOCK.findall(text))
-    exec(compile(source, str(page), "exec", dont_inherit=True), {"__name__": page.stem})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)  # what people copy names its backend
+        exec(compile(source, str(page), "exec", dont_inherit=True), {"__name__": page.stem})
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

@@ -17,7 +17,7 @@ from tacita.errors import CheckpointError, InputError, PlanError
 from tacita.run.executor import Progress
 
 NAMES = {
-    *("Answer", "Client", "Server", "TacitaError", "Wish", "__version__"),
+    *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "Wish", "__version__"),
     *("Classes", "Embedding", "Extract", "Fill", "Regression", "Search", "Several", "Tags"),
     *(
         "answer",
@@ -113,6 +113,21 @@ def test_what_cannot_be_is_refused_before_a_plan_is_made(monkeypatch: pytest.Mon
         tacita.classify("fine", model="/nowhere")
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_names_no_backend_warns_where_it_stands() -> None:
+    for call in (
+        lambda: tacita.classify("a fine film", model=MODEL, **TOY),
+        lambda: tacita.pipeline("text-classification", model=MODEL, **TOY),
+        lambda: tacita.generate("a fine film"),
+    ):
+        with pytest.warns(tacita.PrivacyWarning, match="encrypts nothing") as caught:
+            call()
+        assert caught[0].filename == __file__
+    answer = tacita.classify("a fine film", model=MODEL, backend="plain", **TOY)
+    assert answer.privacy == "none: plain encrypts nothing" and answer.privacy in repr(answer)
+    assert len(repr(answer)) <= 300 >= len(repr(api.plan(MODEL, **TOY)))
+
+
 @pytest.mark.native
 @pytest.mark.parametrize("scheme", ["thor", "bumblebee"])
 def test_ckks_is_the_real_thing_and_says_what_it_takes(scheme: str) -> None:
@@ -122,5 +137,6 @@ def test_ckks_is_the_real_thing_and_says_what_it_takes(scheme: str) -> None:
     how: dict[str, Any] = {"backend": "ckks", "allow_insecure": True, "progress": seen.append}
     found = tacita.classify("a fine film", model=MODEL, scheme=scheme, **how, **TOY)
     assert np.abs(found.vector - wanted.vector).max() < 0.03
+    assert " bits" in found.privacy
     told = next(now for now in seen if now.stage.startswith(f"{scheme}: 1 x "))
     assert told.left > 0.0 and ("GB of memory" in told.stage) == (scheme == "thor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,7 @@ class Client:
         front = self.public.front
         real = length_of(front, text) if front and text else None
         answer = judge(self.plan, one.values, sound=one.sound(), real=real)
-        return understood(self.plan, answer, front, text)
+        return replace(understood(self.plan, answer, front, text), privacy=self.plan.privacy)
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]], after: str = "") -> Path:
         """(hidden states, mask) pairs -> request.ct; one ciphertext at a time is in memory."""

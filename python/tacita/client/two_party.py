@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tacita.client.answer import Answer, judge, understood
@@ -66,7 +67,7 @@ class TwoPartyClient:
             ops = SharedTensors(self._party.native, known, watch)
             shared = plan.run(ops, self.entered(ops, given))
             answer = judge(plan, ops.reveal(shared), real=int(mask.sum()))
-        return understood(plan, answer, self.part.front, text)
+        return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
     def _given(self, text: Text) -> tuple[Array | list[int], Array]:
         """Hidden states, or the rows to look up, and the mask. Raises InputError for a text that does not

@@ -31,7 +31,7 @@ from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol.engine import require_secure
-from tacita.schemes.base import cost_of
+from tacita.schemes.base import cost_of, warn_unprotected
 from tacita.tasks.kinds import require_kind
 
 
@@ -44,7 +44,7 @@ def generate(
     top_k: int = 0,
     stop: Sequence[str] = (),
     seed: int | None = None,
-    backend: str = "plain",
+    backend: str | None = None,
     tokens: int = ROOM,
     texts: Sequence[Text] | None = None,
     begin: str = "",
@@ -59,7 +59,8 @@ def generate(
 
     max_tokens: at most so many; fewer where the model ends its text. temperature, top_k, seed: see
     `generation.choice.Choice`; by default the likeliest token is taken. stop: texts before which it ends.
-    backend: "plain", "sim" or, with a scheme on ciphertexts, "ckks". scheme: "thor" or "leaf", or None for
+    backend: "plain" (default, with a `PrivacyWarning`), "sim" or, with a scheme on ciphertexts, "ckks", which
+    alone encrypts. scheme: "thor" or "leaf", or None for
     the model in the clear. preset, allow_insecure: of ciphertexts, as of `tacita.classify`. tokens: of a
     plan, those that the whole text may have, with a scheme on ciphertexts a power of two. texts: of a plan,
     to calibrate on. begin: a text before the prompt that is no secret, for which nothing is computed on
@@ -73,6 +74,9 @@ def generate(
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
     """
+    if backend is None and not isinstance(model, TwoPartyClient):
+        warn_unprotected("generate", "plain", 3)
+    backend = backend or "plain"
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
     asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin, scheme, preset, allow_insecure)

@@ -31,7 +31,6 @@ from tacita.placement.leveled import prices_of
 from tacita.placement.rehearsal import require_agreement
 from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
-from tacita.planning.doubles import within_doubles
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
 from tacita.planning.trial import decided, largest_error, run_trial
@@ -41,6 +40,7 @@ from tacita.plans.decimals import CHOSEN, stated_noise
 from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plans.scheme import first_shape, shape_of
 from tacita.plans.strict_json import printable
+from tacita.run.doubles import within_doubles
 from tacita.run.executor import Progress
 from tacita.run.resources import trim
 from tacita.run.steps import beginning

@@ -13,11 +13,11 @@ from tacita.checkpoint import Checkpoint
 from tacita.errors import CheckpointError, FileError, InputError, ShapeError
 from tacita.front.embed import tokenize
 from tacita.models.registry import Config, family_of, nodes
-from tacita.planning.doubles import within_doubles
 from tacita.planning.wish import Wish
 from tacita.plans.strict_json import printable
 from tacita.plans.two_party.check import MOST_TOKENS, check, has_gate, lacking
 from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.run.doubles import within_doubles
 from tacita.tasks.task import NEXT
 from tacita.two_party.base import (
     KINDS,

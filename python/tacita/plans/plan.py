@@ -173,6 +173,16 @@ class Plan:
         del data["prediction"]
         return hashlib.sha256(canonical(data)).hexdigest()
 
+    def __repr__(self) -> str:
+        """At most 300 characters."""
+        sizes = f"tokens={self.tokens}, batch={self.batch}"
+        return f"Plan({self.name[:80]!r}, {self.scheme}, {sizes}, {self.privacy})"
+
+    @property
+    def privacy(self) -> str:
+        """What protects a text that is asked by this plan."""
+        return f"{self.parameters.security_bits} bits ({self.scheme}, preset {self.parameters.preset})"
+
     @property
     def step(self) -> float:
         """See `plans/quiet.py`."""

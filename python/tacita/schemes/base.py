@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 from tacita.calibrate.calibrate import Sample
 from tacita.checkpoint import Checkpoint
 from tacita.client.answer import Answer
-from tacita.errors import InputError
+from tacita.errors import InputError, PrivacyWarning
 from tacita.front.embed import Text
 from tacita.planning.circuit import Calibrated
 from tacita.plans.link import LinkSpeed
@@ -121,6 +122,13 @@ class Scheme(Protocol[P]):
         """The real thing, both sides on this machine. Raises PlanError for parameters below 128 bits unless
         the place allows them, ResourceError.
         """
+
+
+def warn_unprotected(verb: str, backend: str, depth: int) -> None:
+    """Warns once for each place in a user's code that names no backend. depth: of that place, as the
+    `stacklevel` of `warnings.warn`."""
+    message = f"{verb}: backend {backend!r} encrypts nothing; name it, or 'ckks' for a private answer"
+    warnings.warn(message, PrivacyWarning, stacklevel=depth)
 
 
 def unknown_backend(backend: str) -> InputError:

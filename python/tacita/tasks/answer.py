@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,22 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """label: None where the answer is not one label. logits: the model's numbers, rounded to the plan's
     decimals; of a model that answers for every token, row by row. warnings: reasons not to trust them.
+    privacy: what protected the text, such as "none: sim encrypts nothing"; empty where that is not known.
     """
 
     label: str | None
     logits: tuple[float, ...]
     warnings: tuple[str, ...]
+    privacy: str = field(default="", kw_only=True, compare=False)
+
+    def __repr__(self) -> str:
+        """At most 300 characters: the answer in a few words, the protection, the number of warnings."""
+        doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
+        return f"{type(self).__name__}({self.told[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 
     @property
     def vector(self) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from tacita.tasks.answer import Answer, Score, ordered, softmax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Classes(Answer):
     """scores: of all labels, the most likely first; they add up to 1."""
 

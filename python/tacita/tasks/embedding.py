@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 LEAST_LENGTH = 1e-12  # below it a vector is divided by this, as torch.nn.functional.normalize does
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Embedding(Answer):
     """The vector of a text: `vector`, (outputs,).
 

@@ -16,7 +16,7 @@ from typing import Any
 from tacita.tasks.answer import Answer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Next(Answer):
     """The logits of the next token, by its number."""
 

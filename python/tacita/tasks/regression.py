@@ -12,7 +12,7 @@ from typing import Any
 from tacita.tasks.answer import Answer, Score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Regression(Answer):
     """names: of the numbers, in the order of the logits. label: None."""
 

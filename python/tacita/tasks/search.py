@@ -17,7 +17,7 @@ from typing import Any
 from tacita.tasks.answer import Answer, Score, ordered
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Search(Answer):
     """scores: of all documents, the nearest first. label: that of the nearest."""
 

@@ -17,7 +17,7 @@ from tacita.tasks.answer import Answer, Score, ordered
 LEAST = 0.5  # a score above it says that the label holds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Several(Answer):
     """scores: of all labels, the most likely first; each is from 0 to 1 by itself. label: the first of
     `labels`, None where no label holds."""

@@ -112,6 +112,15 @@ class TwoPartyPlan:
         """How its numbers are read (`tasks.task`)."""
         return str(self.config.problem)
 
+    def __repr__(self) -> str:
+        """At most 300 characters."""
+        return f"TwoPartyPlan({self.name[:80]!r}, tokens={self.tokens}, {self.privacy})"
+
+    @property
+    def privacy(self) -> str:
+        """What protects a text that is asked by this plan."""
+        return "128 bits, both parties following the protocol"
+
     @property
     def step(self) -> float:
         """As fine as the decimals: what shares leave of noise does not depend on a key."""

@@ -24,7 +24,7 @@ ANSWER = "answer"  # label of the span
 CONTEXT = 1  # part of the pair (question, context)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Extract(Rows):
     """span: characters of the context, with the score from 0 to 1. label: None."""
 

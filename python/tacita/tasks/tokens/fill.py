@@ -46,7 +46,7 @@ class Mask:
         return {"start": self.start, "end": self.end, "scores": scores}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fill(Rows):
     """masks: of the text, in its order. given: the text with them. label: None."""
 

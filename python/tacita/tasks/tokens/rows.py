@@ -14,7 +14,7 @@ import numpy as np
 from tacita.tasks.answer import Answer, Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows(Answer):
     """outputs: numbers a token; the logits hold them token by token."""
 

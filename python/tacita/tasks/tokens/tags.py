@@ -44,7 +44,7 @@ class TaggedToken:
     part: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tags(Rows):
     """spans: in the order of the text, O left out. tokens: all of the text, and their labels. label: None."""
 

@@ -60,7 +60,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
-.PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: lattigo lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -136,8 +136,15 @@ test-rust: | tools
 test-unit: setup
 	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile
 
-test-integration: setup wheel
+test-integration: setup wheel lattigo
 	$(BIN)/python -m pytest tests --ignore tests/unit
+
+# The program that tests/known_answers asks, where Go is installed.
+lattigo:
+	@if ! command -v go >/dev/null; then echo "Go is not installed: tests against Lattigo are left out"; \
+	elif ! (cd bench/lattigo && go mod download); then \
+	  echo "Lattigo cannot be downloaded: tests against it are left out"; \
+	else cd bench/lattigo && go build -o ../../$(BUILD_DIR)/lattigo/lattigo .; fi
 
 lint: lint-rust lint-python
 

@@ -18,7 +18,7 @@ from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.two_party import failure as two_party_failure
 from tacita.plans.two_party.check import check
-from tacita.plans.two_party.failure import failure_log2
+from tacita.plans.two_party.failure import failure_log2, in_words
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.schemes.two_party_estimate import estimate
 from tacita.two_party.base import Bounds, Formats
@@ -91,3 +91,8 @@ def test_the_bound_of_a_coefficient_is_the_engines() -> None:
 def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
     assert estimate(plan)["failure_log2"] == chance(plan)
     assert "probability below 2^-46.0 a text" in expectation(plan)
+
+
+def test_a_plan_without_a_response_never_fails_by_chance() -> None:
+    assert in_words(failure_log2([])) == "never"
+    assert in_words(-46.04) == "with probability below 2^-46.0 a text"

@@ -21,6 +21,8 @@ from tacita.placement.cost import Counts, Prices
 from tacita.placement.simulate import Levels, Outcome, Shape, StageSimulator
 from tacita.slots.stage import Stage
 
+FEWER_LEVELS = "use --functions tacita, whose polynomials need the fewest levels, or a deeper preset"
+
 SecondsOf = Callable[[Counts], float]
 
 
@@ -180,7 +182,7 @@ def _boundaries(stages: Sequence[Stage], request: Shape, sim: StageSimulator) ->
         if outcome is None:
             raise PlanError(
                 f"stage {stage.name} needs more than the {sim.max_level} levels between two bootstraps",
-                hint="split the stage, or lower the degree of its approximations",
+                hint=FEWER_LEVELS,
             )
         carried = before.complex_tensors & outcome.passed
         found.append(Boundary(outcome.shape, carried | stage.complex_outputs, sim.fixed))
@@ -223,7 +225,7 @@ def _backward(
             [_refreshed(ready, before, names, prices) for names in _subsets(before.axes)]
         )
         if not np.isfinite(value).any():
-            raise PlanError(f"no placement from stage {stage.name} on", hint="split the stages that follow")
+            raise PlanError(f"no placement from stage {stage.name} on", hint=FEWER_LEVELS)
         tables.append(_Table(run, ready, value))
         after = value
     return tables[::-1]
@@ -337,7 +339,7 @@ def _step(
 ) -> Step:
     outcome = sim.outcome(stage, before.shape, levels)
     if outcome is None:
-        raise PlanError(f"stage {stage.name} does not run at levels {dict(levels)}", hint="split the stage")
+        raise PlanError(f"stage {stage.name} does not run at levels {dict(levels)}", hint=FEWER_LEVELS)
     out = {name: level for name, level in outcome.levels.items() if name not in before.fixed}
     return Step(
         stage=stage.name,

@@ -222,7 +222,10 @@ def _require_phases(
         return found
     names = ", ".join(sorted({str(p) for _, p in wanted if p}))
     able = [name for name, rules in RULES.items() if rules.two_phases]
-    raise InputError(f"softmax in two phases on packing {names}", hint=f"--packing {' or '.join(able)}")
+    raise InputError(
+        f"--functions thor on packing {names}: it has no softmax in two phases",
+        hint=f"--packing {' or '.join(able)}",
+    )
 
 
 def _admits(functions: Functions, packing: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tacita.plans.link import LINKS, LinkSpeed
@@ -28,7 +29,7 @@ def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None)
         "bytes_per_input": plan.predicted_bytes(),
         "setup_bytes": SET_UP,
         "transfers_per_input": cost.transfers,
-        "failure_log2": failure_log2(cost.responses),
+        "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,
         "plan_hash": plan.hash,
     }
 

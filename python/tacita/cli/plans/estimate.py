@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.cli.steps.evaluate import Memory
 from tacita.plans.link import LinkSpeed
 from tacita.plans.plan import Plan
+from tacita.plans.two_party.failure import in_words
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertext_estimate import parameters, stage_estimates
@@ -107,5 +109,6 @@ def _show_two_parties(plan: TwoPartyPlan, found: dict[str, Any]) -> None:
     )
     table.add_row("correlated transfers", f"{found['transfers_per_input']:,} a text")
     table.add_row("security", TWO_PARTIES)
-    table.add_row("wrong by chance", f"less than 2^{found['failure_log2']:.1f} a text")
+    failure = found["failure_log2"]
+    table.add_row("wrong by chance", in_words(-math.inf if failure is None else failure))
     out.print(table)

@@ -19,7 +19,7 @@ from tacita.cli.options import option
 from tacita.errors import InputError
 from tacita.plans.link import LINKS
 from tacita.plans.two_party.cost import SET_UP
-from tacita.plans.two_party.failure import failure_log2
+from tacita.plans.two_party.failure import failure_log2, in_words
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.plans.two_party.writing_cost import Writing
 from tacita.protocol.party import Identity
@@ -135,9 +135,7 @@ def expectation(plan: TwoPartyPlan) -> str:
         return writing_expectation(plan, max(1, plan.tokens // 2))
     text, once = size(plan.predicted_bytes()), size(SET_UP)
     sent = f"about {text} a text in both directions, and {once} once to set up"
-    return (
-        f"{sent}; wrong by chance with probability below 2^{failure_log2(counted(plan).responses):.1f} a text"
-    )
+    return f"{sent}; wrong by chance {in_words(failure_log2(counted(plan).responses))}"
 
 
 def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:

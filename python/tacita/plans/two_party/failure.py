@@ -22,3 +22,8 @@ def failure_log2(responses: Iterable[Response]) -> float:
     can fail."""
     weighted = sum(r.count * math.sqrt(max(1.0, r.terms / TERMS)) for r in responses)
     return math.log2(weighted * COEFFICIENTS) + COEFFICIENT if weighted else -math.inf
+
+
+def in_words(log2: float) -> str:
+    """The probability for people: "never", or a bound."""
+    return "never" if log2 == -math.inf else f"with probability below 2^{log2:.1f} a text"

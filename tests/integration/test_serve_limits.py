@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from service import CHECKPOINT, TEXTS, Service, make_server, service
 
-from tacita.cli.two_party.renewable import RenewableSession
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import GoneError, RefusedError
 from tacita.protocol import handshake
 from tacita.protocol.party import new_identity
 from tacita.protocol.refusal import Reason
+from tacita.remote.renewable import RenewableSession
 from tacita.server.admission import Caps
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -181,7 +181,7 @@ def test_a_spent_key_is_replaced_and_the_client_connects_again(tmp_path: Path) -
         before = session.client
         answers = [session.classify(text, lambda step: None) for text in TEXTS[:3]]
         assert len(answers) == 3 and session.client is not before
-        assert session.cost["bytes_sent"] > session._party.cost["bytes_sent"]
+        assert session.cost["bytes_sent"] > session.client.party.cost["bytes_sent"]
         assert len({row["path"] for row in session.profile()}) == len(session.profile())
         session.close()
         counts = serving.wait(lambda visits: sum(visit.served.texts for visit in visits) == 5)

@@ -1,12 +1,15 @@
-"""`tacita serve` of a decoder and `tacita generate --connect`, as two processes over TLS."""
+"""`tacita serve` of a decoder, at a port or as a service, and `tacita generate --connect` as processes."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +24,9 @@ import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
 from tacita.data import DEFAULT_DECODER
+from tacita.errors import InputError
 from tacita.front.embed import tokenize
+from tacita.measure.service.started import Started, started
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -44,7 +49,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def generate(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The client in its own process."""
     whom = ("--connect", server.target, "--trust", str(server.certificate), "--timeout", "20")
-    command = [sys.executable, "-m", "tacita", "generate", *whom, *arguments]
+    return client(*whom, *arguments)
+
+
+def client(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tacita", "generate", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
 
 
@@ -149,3 +158,67 @@ def test_a_server_that_is_lost_in_a_token_is_told(tmp_path: Path) -> None:
         lost.process.kill()
         _, problem = client.communicate(timeout=SECONDS)
     assert client.returncode == 2 and "error: " in problem and "Traceback" not in problem
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """A service that offers the package's decoder to two parties."""
+    folder = tmp_path_factory.mktemp("service")
+    options = ("--model", DEFAULT_DECODER.name, "--schemes", "bumblebee", "--tokens", "96")
+    with (
+        (folder / "log").open("w") as log,
+        started(folder, *options, "--texts", str(DEFAULT_DECODER / FILE), "--drain", "0", log=log) as serving,
+    ):
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def token(service: Started) -> str:
+    return service.token("clinic")
+
+
+def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(token)
+    whom = ("--connect", service.url, "--trust", str(service.certificate), "--timeout", "60")
+    whom = (*whom, "--token-file", str(tmp_path / "token"))
+    report = tmp_path / "report.json"
+    done = client(OPENING, "--max-tokens", "24", *whom, "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    assert WRITTEN in done.stdout and "for a token behind it" in done.stdout
+    found = json.loads(report.read_text())
+    wanted = list(tacita.generate(OPENING, max_tokens=24))
+    assert found["tokens"] == [each.id for each in wanted] and found["bytes_received"] > 1e6
+    for more, says in [
+        (("--seed", "3"), "the server draws the token"),
+        (("--scheme", "thor"), "--scheme with --connect"),
+        (("--profile",), "--profile is for --connect HOST:PORT"),
+        (("--model", "other"), "its models: austen-tiny"),
+        (("--max-tokens", "96"), "96 behind it"),
+    ]:
+        done = client(OPENING, "--max-tokens", "2", *whom, *more)
+        assert done.returncode == 2 and says in done.stderr, (more, done.stderr)
+
+
+def test_texts_of_a_service_in_python(service: Started, token: str, tmp_path: Path) -> None:
+    """One that its reader leaves, two at once, and one that is cut off; with and without `await`."""
+    how: dict[str, Any] = {"token": token, "trust": service.certificate, "data": tmp_path}
+    with tacita.connect(service.url, **how) as asked:
+        assert WRITTEN.startswith(next(asked.generate(OPENING)).text)
+        pairs = zip(*(asked.generate(OPENING, max_tokens=12, stop=" help") for _ in range(2)), strict=True)
+        assert all(one == other for one, other in pairs)
+        assert asked.last is not None and asked.last.received > 1e6
+        with pytest.raises(InputError, match="no model of the server answers so"):
+            asked.classify(OPENING)
+        with pytest.raises(InputError, match="'thor'"):
+            next(asked.generate(OPENING, scheme="thor"))
+        unread = asked.generate(OPENING, max_tokens=12)
+        next(unread)
+    with pytest.raises(InputError, match="the service was closed"):
+        next(unread)
+
+    async def text() -> str:
+        service_ = tacita.connect_async(service.url, **how)
+        async with service_, aclosing(service_.generate(OPENING, max_tokens=3)) as tokens:
+            return "".join([token.text async for token in tokens])
+
+    assert WRITTEN.startswith(asyncio.run(text()))

@@ -131,9 +131,11 @@ def test_options_of_a_port_are_refused_for_a_service(option: list[str]) -> None:
     assert status == 2 and "is for --connect HOST:PORT" in err
 
 
-def test_texts_are_not_written_by_a_service() -> None:
-    status, _, err = run("generate", "once", "--connect", "https://127.0.0.1:1")
-    assert status == 2 and "no service answers this command" in err
+@pytest.mark.native
+def test_a_text_takes_a_model_that_writes_and_the_scheme_that_does(fake: Fake, reach: list[str]) -> None:
+    for more, says in [((), "no model of the server answers so"), (("--scheme", "leaf"), "--scheme with")]:
+        status, _, err = run("generate", "once", *reach, *more)
+        assert status == 2 and says in err.replace("\n", " "), err
 
 
 def test_a_token_is_for_a_service(tmp_path: Path) -> None:

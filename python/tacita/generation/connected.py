@@ -14,7 +14,8 @@ from contextlib import suppress
 from tacita.client.dictation import Dictation, padded_slots
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import InputError, PeerError
-from tacita.generation.request import Request, ends_of, ids_of, speller
+from tacita.generation.options import TextOptions, ends_of
+from tacita.generation.request import ids_of, speller
 from tacita.generation.source import Token, generated
 from tacita.tasks.kinds import require_kind
 from tacita.two_party.shares import Watch
@@ -23,7 +24,7 @@ from tacita.two_party.shares import Watch
 def connected(
     client: TwoPartyClient,
     prompt: str,
-    asked: Request,
+    options: TextOptions,
     again: Callable[[], TwoPartyClient] | None = None,
     watch: Watch = lambda stage: None,
 ) -> Iterator[Token]:
@@ -34,26 +35,25 @@ def connected(
     """
     plan, front = client.plan, client.part.front
     require_kind("generate", plan)
-    _require_plain(asked)
+    if options.choice.seed is not None:
+        raise InputError("generate: a seed with a server", hint="the server draws the token")
     ids, spell = ids_of(front, prompt, begun=bool(plan.begin)), speller(front)
-    padded_slots(plan, len(ids), asked.max_tokens)  # or it is refused
-    choice = asked.choice
-    source = Dictation(client, asked.max_tokens, choice.temperature, choice.top_k, again, watch)
-    return _told(source, generated(source, ids, spell, ends_of(plan.config, asked)))
+    padded_slots(plan, len(ids), options.max_tokens)  # or it is refused
+    choice = options.choice
+    source = Dictation(client, options.max_tokens, choice.temperature, choice.top_k, again, watch)
+    return _told(source, generated(source, ids, spell, ends_of(plan.config, options)))
 
 
 def _told(source: Dictation, tokens: Iterator[Token]) -> Iterator[Token]:
-    yield from tokens
+    """The same tokens. A reader that leaves after one of them ends the text at the server, too."""
+    try:
+        yield from tokens
+    except GeneratorExit:
+        _end(source)
+        raise
+    _end(source)
+
+
+def _end(source: Dictation) -> None:
     with suppress(PeerError):  # the text is here; a server that is gone by now changes nothing
         source.end()
-
-
-def _require_plain(asked: Request) -> None:
-    """Raises InputError for what the server does not do, or has decided."""
-    if asked.choice.seed is not None:
-        raise InputError("generate: a seed with a server", hint="the server draws the token")
-    if asked.backend != "plain" or asked.begin or asked.texts is not None or asked.scheme is not None:
-        raise InputError(
-            "generate: a backend, a scheme, a beginning or texts with a server",
-            hint="leave them to the server",
-        )

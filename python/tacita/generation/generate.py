@@ -24,7 +24,8 @@ from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Floats, Whole
 from tacita.generation.connected import connected
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
-from tacita.generation.request import ROOM, TOKENS, Request, ends_of, ids_of, speller
+from tacita.generation.options import TOKENS, ends_of, stop_texts
+from tacita.generation.request import ROOM, Request, ids_of, speller
 from tacita.generation.source import Source, Token, generated
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import GAP, LOGITS, Wish
@@ -77,13 +78,24 @@ def generate(
     if backend is None and not isinstance(model, TwoPartyClient):
         warn_unprotected("generate", "plain", 3)
     backend = backend or "plain"
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
     choice = Choice(temperature, top_k, seed)
-    asked = Request(max_tokens, stops, choice, backend, tokens, texts, begin, scheme, preset, allow_insecure)
+    asked = Request(
+        max_tokens, stop_texts(stop), choice, backend, tokens, texts, begin, scheme, preset, allow_insecure
+    )
     asked = replace(asked, reveal=reveal, gap=gap, cache=cache)
     if isinstance(model, TwoPartyClient):
+        _require_plain(asked)
         return connected(model, prompt, asked)
     return started(model, prompt, asked)
+
+
+def _require_plain(asked: Request) -> None:
+    """Raises InputError for what a server has decided."""
+    if asked.backend != "plain" or asked.begin or asked.texts is not None or asked.scheme is not None:
+        raise InputError(
+            "generate: a backend, a scheme, a beginning or texts with a server",
+            hint="leave them to the server",
+        )
 
 
 def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) -> Iterator[Token]:

@@ -1,35 +1,31 @@
-"""What is generated, however: options, a prompt's tokens, and what ends a text."""
+"""What is generated, however: options, and a prompt's tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tacita.errors import CheckpointError, InputError
 from tacita.front.embed import Text, tokenize
 from tacita.front.front import Embedder
 from tacita.generation.choice import Choice
-from tacita.generation.source import Ends
+from tacita.generation.options import TextOptions
 from tacita.placement.cost import Prices
 from tacita.planning.wish import CACHING, GAP, TOKEN
 from tacita.plans.scheme import BUMBLEBEE
 
 BACKENDS = ("plain", "sim", "ckks")
 ONE_TEXT = ("thor", "leaf")  # schemes on ciphertexts that go on behind a text
-TOKENS, ROOM = 64, 128  # to be written; that a text may have
+ROOM = 128  # tokens that a text may have
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `Wish`. reveal, gap: what the client of ciphertexts gets, see `Wish`; None for
     logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see `Wish`."""
 
-    max_tokens: int = TOKENS
-    stop: tuple[str, ...] = ()
-    choice: Choice = field(default_factory=Choice)
     backend: str = "plain"
     tokens: int = ROOM
     texts: Sequence[Text] | None = None
@@ -43,11 +39,7 @@ class Request:
     cache: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1 or not all(self.stop):
-            raise InputError(
-                f"generate: {self.max_tokens} tokens, stop texts {list(self.stop)!r:.80}",
-                hint="at least one token, and texts that are not empty",
-            )
+        super().__post_init__()
         if self.backend not in BACKENDS:
             raise InputError(f"generate: backend {self.backend!r}", hint=f"supported: {', '.join(BACKENDS)}")
         if self.scheme not in (None, BUMBLEBEE, *ONE_TEXT):
@@ -91,8 +83,3 @@ def speller(front: Embedder) -> Callable[[Sequence[int]], str]:
     if tokenizer is None:
         raise CheckpointError("generate: the model has no tokenizer", hint="load it with embeddings")
     return lambda found: str(tokenizer.decode(list(found)))
-
-
-def ends_of(config: Any, asked: Request) -> Ends:
-    """What ends a text: what was asked for, and the tokens of the model's folder."""
-    return Ends(asked.max_tokens, frozenset(getattr(config, "ends", ())), asked.stop)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
+from tacita.generation.options import TOKENS, TextOptions
+from tacita.generation.source import Token
 from tacita.plans.head import Head
 from tacita.protocol.http.wire import Models, Offer
 from tacita.remote.cost import Cost, Meter
@@ -105,6 +107,21 @@ class Service:
         """See `AsyncService.answer`."""
         return self._loop.run(self._inner.answer(question, context, model=model, scheme=scheme))
 
+    def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        max_tokens: int = TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        stop: str | Sequence[str] = (),
+    ) -> Iterator[Token]:
+        """See `AsyncService.generate`."""
+        how: Any = {"model": model, "scheme": scheme, "temperature": temperature, "top_k": top_k}
+        return self._loop.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
+
     def open(
         self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
     ) -> BlockingSession:
@@ -147,3 +164,7 @@ class BlockingSession:
     def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Of up to plan.batch texts."""
         return self._loop.run(self._inner.answer(texts, meter, report))
+
+    def generate(self, prompt: str, options: TextOptions, meter: Meter, report: Report) -> Iterator[Token]:
+        """Gives the tokens behind a prompt as they come; who closes it early ends the text."""
+        return self._loop.each(self._inner.generate(prompt, options, meter, report))

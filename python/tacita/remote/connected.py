@@ -8,29 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import GoneError, InputError, PeerError, RefusedError
+from tacita.errors import PeerError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
+from tacita.generation.options import TextOptions
+from tacita.generation.source import Token
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.http.wire import Offer
 from tacita.protocol.party import Party
-from tacita.protocol.refusal import Reason
 from tacita.remote.cost import Meter
+from tacita.remote.renewable import RenewableSession
 from tacita.remote.threads import Report, in_thread
 from tacita.run.executor import Progress
 
-TRIES = 3  # connections for one text: the server's key of a hidden table may be used up by others
+T = TypeVar("T")
 Dial = Callable[[], Party]
 
 
+@dataclass
+class Steps:
+    """Reports the steps of a text as they begin. report: of the call that computes now."""
+
+    report: Report
+    began: float
+
+    def __call__(self, step: str) -> None:
+        self.report(Progress(step, 0, 1, time.monotonic() - self.began, 0.0))
+
+
 class Connected:
-    """Texts asked one after the other: a connection carries one at a time.
+    """Texts over one connection as long as they are asked one by one. One step is computed at a time: answers
+    to some texts, or a token of one that is written; each text that is written meanwhile has a connection of
+    its own.
 
     dial: a new connection. Made by `connected`, in a thread.
     """
@@ -38,9 +56,8 @@ class Connected:
     def __init__(self, dial: Dial, offer: Offer, cache: PublicCache) -> None:
         self._dial, self._offer, self._cache = dial, offer, cache
         self._turn = asyncio.Lock()
-        self._client: TwoPartyClient | None = None
-        self._rested = False  # whether the connection is one that has answered before
-        self.part = self._greeted().part
+        first = self._new()
+        self.part, self._all, self._resting = first.part, {first}, [first]
 
     @property
     def plan(self) -> TwoPartyPlan:
@@ -59,78 +76,80 @@ class Connected:
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """One after the other. Raises InputError, RefusedError, PeerError."""
-        async with self._turn:
-            with meter.step("evaluate"):
-                return await in_thread(
-                    lambda told: [self._answer(text, meter, told) for text in texts], report
-                )
+        return await self._step(lambda told: self._answers(texts, meter, told), meter, report)
+
+    async def generate(
+        self, prompt: str, options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[Token, None]:
+        """Gives tokens as they come; who closes it early ends the text. Raises InputError before anything is
+        sent, RefusedError, PeerError."""
+        steps = Steps(report, time.monotonic())
+        tokens = self._tokens(prompt, options, meter, steps)
+
+        def following(now: Report) -> Token | None:
+            steps.report = now
+            return next(tokens, None)
+
+        try:
+            while (token := await self._step(following, meter, report)) is not None:
+                yield token
+        finally:
+            await self._step(lambda _: tokens.close(), meter, report)
 
     async def close(self) -> None:
-        """Says goodbye and hangs up."""
+        """Says goodbye and hangs up; a text that is being written goes on no further."""
         async with self._turn:
-            await in_thread(lambda _: self._hang_up(politely=True))
+            await in_thread(lambda _: self._close())
 
-    def _answer(self, text: Text, meter: Meter, report: Report) -> Answer:
-        for tries in range(TRIES, 0, -1):
-            rested, client = self._rested, self._client or self._greeted()
-            try:
-                answer = self._classified(client, text, meter, report)
-                self._rested = True
-                return answer
-            except InputError:
-                raise  # nothing was sent
-            except BaseException as error:
-                self._hang_up()
-                if tries == 1 or not _passing(error, rested):
-                    raise
-        raise AssertionError("the last try returns or raises")
+    async def _step(self, action: Callable[[Report], T], meter: Meter, report: Report) -> T:
+        async with self._turn:
+            with meter.step("evaluate"):
+                return await in_thread(action, report)
 
-    def _classified(self, client: TwoPartyClient, text: Text, meter: Meter, report: Report) -> Answer:
-        before, began = client.party.cost, time.monotonic()
+    def _answers(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
+        with self._lent(meter) as session:
+            return [session.classify(text, Steps(report, time.monotonic())) for text in texts]
+
+    def _tokens(
+        self, prompt: str, options: TextOptions, meter: Meter, steps: Steps
+    ) -> Generator[Token, None, None]:
+        with self._lent(meter) as session:
+            yield from session.generate(prompt, options, steps)
+
+    @contextmanager
+    def _lent(self, meter: Meter) -> Iterator[RenewableSession]:
+        """A session that nobody else uses, whose bytes are counted. One of them rests for the next text."""
+        session = self._resting.pop() if self._resting else self._new()
+        self._all.add(session)
+        before = session.cost
         try:
-            return client.classify(
-                text, lambda step: report(Progress(step, 0, 1, time.monotonic() - began, 0.0))
-            )
+            yield session
         finally:
-            cost = client.party.cost
+            cost = session.cost
             meter.sent += int(cost["bytes_sent"] - before["bytes_sent"])
             meter.received += int(cost["bytes_received"] - before["bytes_received"])
+            if self._resting:
+                self._all.remove(session)
+                session.close(politely=True)
+            else:
+                self._resting.append(session)
 
-    def _greeted(self) -> TwoPartyClient:
-        """A new connection. Raises PeerError where its plan is not what was offered."""
-        party = self._dial()
-        try:
-            client = TwoPartyClient(party, self._cache)
-            if client.plan.hash != self._offer.plan:
-                raise PeerError(
-                    f"plan {client.plan.hash[:12]}, offered was {self._offer.plan[:12]}",
-                    hint="the server serves another plan now: connect again",
-                )
-        except BaseException:
-            party.close()
-            raise
-        self._client = client
+    def _close(self) -> None:
+        for session in self._all:
+            session.close(politely=session in self._resting)
+
+    def _new(self) -> RenewableSession:
+        return RenewableSession(self._dial, self._greeted)
+
+    def _greeted(self, party: Party) -> TwoPartyClient:
+        """Raises PeerError where its plan is not what was offered."""
+        client = TwoPartyClient(party, self._cache)
+        if client.plan.hash != self._offer.plan:
+            raise PeerError(
+                f"plan {client.plan.hash[:12]}, offered was {self._offer.plan[:12]}",
+                hint="the server serves another plan now: connect again",
+            )
         return client
-
-    def _hang_up(self, *, politely: bool = False) -> None:
-        client, self._client, self._rested = self._client, None, False
-        if client is None:
-            return
-        try:
-            if politely:
-                client.end()
-        except PeerError:
-            return  # it is gone already
-        finally:
-            client.party.close()
-
-
-def _passing(error: BaseException, rested: bool) -> bool:
-    """Whether a new connection may answer: the server's key was used up, or it has closed a connection that
-    lay still since the last answer."""
-    if isinstance(error, RefusedError):
-        return error.reason == Reason.KEY
-    return rested and isinstance(error, GoneError)
 
 
 async def connected(dial: Dial, offer: Offer, cache: Path) -> Connected:

@@ -7,8 +7,8 @@ async with tacita.connect_async("https://models.example.org:8443", token=token) 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, overload
@@ -18,7 +18,11 @@ from tacita.client.session import Client
 from tacita.errors import InputError, PeerError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
+from tacita.generation.choice import Choice
+from tacita.generation.options import TOKENS, TextOptions, stop_texts
+from tacita.generation.source import Token
 from tacita.plans.head import Head
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol import engine
 from tacita.protocol.http.wire import API, Model, Models, Offer
 from tacita.protocol.party import Party
@@ -47,6 +51,9 @@ class Session(Protocol):
     def front(self) -> Embedder | None: ...
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]: ...
+    def generate(
+        self, prompt: str, options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[Token, None]: ...
     async def close(self) -> None: ...
 
 
@@ -169,6 +176,32 @@ class AsyncService:
         """As `classify`, of a model for question answering: the answer's `span` of the context."""
         (found,) = await self._answers("answer", [(question, context)], model, scheme)
         return found
+
+    async def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        scheme: str | None = None,
+        max_tokens: int = TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        stop: str | Sequence[str] = (),
+    ) -> AsyncGenerator[Token, None]:
+        """Gives the tokens behind a prompt as they come: see `tacita.generate`. scheme: by default bumblebee,
+        the one that writes over a service.
+
+        Who closes it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
+        """
+        options = TextOptions(max_tokens, stop_texts(stop), Choice(temperature, top_k))
+        meter = Meter(self._channel.patience.clock)
+        try:
+            session = await self.open(["generate"], model, scheme or BUMBLEBEE, meter=meter)
+            async with aclosing(session.generate(prompt, options, meter, self._options.report)) as tokens:
+                async for token in tokens:
+                    yield token
+        finally:
+            self.last = meter.cost
 
     async def ask(
         self, verb: str, text: Text | Texts, model: str | None, scheme: str | None

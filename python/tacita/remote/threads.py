@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from tacita.errors import InputError
 from tacita.run.executor import Progress
 
 T = TypeVar("T")
@@ -44,11 +45,16 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._open = set[AsyncGenerator[Any, None]]()  # of `each`
         self._thread = threading.Thread(target=self._loop.run_forever, name="tacita-remote", daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up."""
+        """Its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up. Raises
+        InputError behind `close`."""
+        if self.closed:
+            coroutine.close()
+            raise InputError("the service was closed", hint="connect again")
         over = threading.Event()
 
         async def told() -> T:
@@ -65,15 +71,36 @@ class LoopThread:
                 over.wait(SETTLED)
             raise
 
+    def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """The items, each computed when it is asked for. Who closes the iterator closes `items`."""
+        self._open.add(items)
+        try:
+            while (item := self.run(_following(items))) is not None:
+                yield item
+        finally:
+            self._open.discard(items)
+            if not self.closed:
+                self.run(_ended(items))
+
     @property
     def closed(self) -> bool:
         """Whether it has ended."""
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """No call may be in progress."""
+        """No call may be in progress. Items that nobody has asked for are computed no more."""
+        for items in list(self._open):
+            self.run(_ended(items))
         for ending in (self._loop.shutdown_asyncgens(), self._loop.shutdown_default_executor()):
             asyncio.run_coroutine_threadsafe(ending, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _following(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
+
+
+async def _ended(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()

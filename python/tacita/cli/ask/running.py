@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,21 +94,12 @@ class Running:
     @property
     def served(self) -> Served | None:
         """The service that --connect names by an URL. Raises InputError for options that are for others."""
-        if self.connect is None or not is_url(self.connect):
-            if self.token_file:
-                raise InputError("--token-file without a service", hint="--connect https://HOST:PORT")
-            return None
-        for name in OF_A_PORT:
-            if getattr(self, name):
-                option_ = f"--{name.replace('_', '-')}"
-                raise InputError(f"{option_} is for --connect HOST:PORT", hint="leave it out")
-        how = (self.trust, self.fingerprint, self.token_file, self.timeout, self.threads, self.allow_insecure)
-        return Served(self.connect, *how)
+        return served_of(vars(self))
 
     @property
     def connection(self) -> Connection | None:
         """To the server that --connect names. Raises InputError for half an identity."""
-        return connection_of({name: getattr(self, name) for name, *_ in (*CONNECTED, THREADS)})
+        return connection_of(vars(self))
 
     def connected(self, target: str, whom: Trusted, *, own: bool = False) -> Connection:
         """To another one. own: with the identity that the options name."""
@@ -141,6 +132,7 @@ DECLARED = (
     ("token_file", TokenFile, None),
 )
 CONNECTION = "connection"  # the parameter that those of a connection stand for
+REACHED = (*CONNECTED, THREADS, ("token_file", TokenFile, None))
 
 
 def running(command: Callable[..., None]) -> Callable[..., None]:
@@ -153,18 +145,35 @@ def _built(given: dict[str, Any]) -> Running:
 
 
 def connecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorates a command that runs nothing here, or asks a server: the options of the connection become its
-    parameter `connection`."""
-    return standing_for(CONNECTION, (*CONNECTED, THREADS), connection_of)(command)
+    """Decorates a command that runs nothing here, or asks a server: the options of the connection, beside its
+    own `allow_insecure`, become its parameter `connection`, a Connection or a Served."""
+    return standing_for(CONNECTION, REACHED, _reached)(command)
 
 
-def connection_of(given: dict[str, Any]) -> Connection | None:
+def _reached(given: dict[str, Any]) -> Connection | Served | None:
+    options = {name: given.pop(name) for name, *_ in REACHED} | {"allow_insecure": given["allow_insecure"]}
+    return served_of(options) or connection_of(options)
+
+
+def served_of(options: Mapping[str, Any]) -> Served | None:
+    """The service that --connect names by an URL. Raises InputError for options that are for others."""
+    target = options["connect"]
+    if target is None or not is_url(target):
+        if options["token_file"]:
+            raise InputError("--token-file without a service", hint="--connect https://HOST:PORT")
+        return None
+    for name in OF_A_PORT:
+        if options[name]:
+            option_ = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option_} is for --connect HOST:PORT", hint="leave it out")
+    how = ("trust", "fingerprint", "token_file", "timeout", "threads", "allow_insecure")
+    return Served(target, *(options[name] for name in how))
+
+
+def connection_of(options: Mapping[str, Any]) -> Connection | None:
     """To the server that --connect names. Raises InputError for half an identity."""
-    options = {name: given.pop(name) for name, *_ in (*CONNECTED, THREADS)}
     if options["connect"] is None:
         return None
-    if is_url(options["connect"]):
-        raise InputError("--connect URL: no service answers this command yet", hint="HOST:PORT of a server")
     whom = Trusted(options["trust"], options["fingerprint"], options["name"], options["insecure_plain_tcp"])
     identity = identity_of(options["certificate"], options["key"])
     how = (options["timeout"], options["threads"], options["profile"])

@@ -117,18 +117,32 @@ def _opened(
 ) -> tuple[BlockingSession, Cost]:
     """The plan to ask, which it shows, with what it will take; and what it cost to fetch."""
     verbs, meter = [question.verb, *question.others], Meter()
-    session = service.open(verbs, model, scheme, meter, len(question.lines))
-    plan, offer = session.plan, session.offer
-    bits = f", {offer.security_bits} bits" if offer.security_bits else ""
-    out.print(
-        f"{shown(plan.name)}: {plan.scheme}, {plan.tokens} tokens, {several(plan.batch, 'text')} a request"
-        f"{bits}; plan {plan.hash[:12]}",
-        soft_wrap=True,
-    )
+    session = opened(service, verbs, model, scheme, meter, len(question.lines))
+    offer = session.offer
     sent = size(offer.traffic_bytes or offer.request_bytes + offer.response_bytes)
     keys = f", and {size(offer.keys_bytes)} of keys, made and sent once" if offer.keys_bytes else ""
     out.print(f"expected: {duration(offer.seconds)} and {sent} a request{keys}", soft_wrap=True)
     return session, meter.cost
+
+
+def opened(
+    service: Service,
+    verbs: Sequence[str],
+    model: str | None,
+    scheme: str | None,
+    meter: Meter,
+    texts: int = 1,
+) -> BlockingSession:
+    """The plan to ask, which it shows."""
+    session = service.open(verbs, model, scheme, meter, texts)
+    plan, bits = session.plan, session.offer.security_bits
+    secure = f", {bits} bits" if bits else ""
+    out.print(
+        f"{shown(plan.name)}: {plan.scheme}, {plan.tokens} tokens, {several(plan.batch, 'text')} a request"
+        f"{secure}; plan {plan.hash[:12]}",
+        soft_wrap=True,
+    )
+    return session
 
 
 def _front(session: BlockingSession) -> Embedder:

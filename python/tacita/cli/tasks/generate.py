@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tacita.cli.ask.running import connecting
+from tacita.cli.ask.served import Served
 from tacita.cli.console import UNTRUSTED, err, out, progress, shown, write_report
 from tacita.cli.options import (
     PRESET_DEFAULT,
@@ -29,13 +30,14 @@ from tacita.cli.options import (
 )
 from tacita.cli.two_party.connect import Connection
 from tacita.cli.two_party.connection import cost_line
-from tacita.cli.two_party.writing import Written
+from tacita.cli.two_party.writing import writing
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.choice import Choice
 from tacita.generation.encrypted import Shown
 from tacita.generation.generate import started
-from tacita.generation.request import ROOM, TOKENS, Request
+from tacita.generation.options import TOKENS
+from tacita.generation.request import ROOM, Request
 from tacita.generation.source import Token
 from tacita.measure.own_prices import prices_here
 from tacita.planning.wish import GAP
@@ -79,13 +81,14 @@ class Timed:
 
 @connecting
 def run(
-    connection: Connection | None,
+    connection: Connection | Served | None,
     prompt: Annotated[str, typer.Argument(help="Text that the model goes on behind.")],
     model: Annotated[
         Path | None,
         option(
             "--model",
-            help="Hugging Face folder of a decoder, or a GGUF file (default: the package's austen-tiny).",
+            help="Hugging Face folder of a decoder, or a GGUF file (default: the package's austen-tiny); at "
+            "a service, the name of one of its models.",
         ),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens at most.", min=1)] = TOKENS,
@@ -130,7 +133,7 @@ def run(
 ) -> None:
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it."""
-    choice, timed = Choice(temperature, top_k, seed), Timed()
+    choice, timed, name = Choice(temperature, top_k, seed), Timed(), None
     stops, calibration = tuple(stop or ()), read_texts(texts)
     named = scheme.value if scheme else None
     of = tokens, calibration, begin, named, preset, allow_insecure
@@ -141,8 +144,10 @@ def run(
         _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
         write_report(json, timed.report())
     else:
+        if isinstance(connection, Served):  # which has several models, and maybe schemes
+            model, name, scheme = None, model, None if scheme is OneText.bumblebee else scheme
         _require_nothing(model, backend, scheme, begin, texts, reveal)
-        _connected(timed, prompt, asked, connection, json)
+        _connected(timed, prompt, asked, connection, str(name) if name else None, json)
     if not all(token.sound for token in timed.tokens):
         err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
         raise typer.Exit(UNTRUSTED)
@@ -155,16 +160,17 @@ def _told(timed: Timed, tokens: Iterator[Token]) -> None:
     out.print()
 
 
-def _connected(timed: Timed, prompt: str, asked: Request, how: Connection, json: Path | None) -> None:
+def _connected(
+    timed: Timed, prompt: str, asked: Request, how: Connection | Served, model: str | None, json: Path | None
+) -> None:
     """What came before a connection broke for good, or Ctrl-C, is reported too."""
-    written = Written(how)
-    try:
-        _told(timed, written.tokens(prompt, asked))
-    finally:
-        written.close()
-        if timed.tokens:
-            write_report(json, timed.report() | written.cost)
-    out.print(f"session: {cost_line(written.cost, sum(timed.seconds))}", soft_wrap=True)
+    with writing(how, model) as session:
+        try:
+            _told(timed, session.tokens(prompt, asked))
+        finally:
+            if timed.tokens:
+                write_report(json, timed.report() | session.cost())
+        out.print(f"session: {cost_line(session.cost(), sum(timed.seconds))}", soft_wrap=True)
 
 
 def _here(model: Path, prompt: str, asked: Request) -> Iterator[Token]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +12,12 @@ from tacita.cli.answers import said, text_of
 from tacita.cli.ask.lines import Line, admitted
 from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.two_party.connection import address, cost_line, expectation, show_profile, watching
-from tacita.cli.two_party.renewable import RenewableSession
 from tacita.client.answer import Answer
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
-from tacita.errors import PeerError, TacitaError
+from tacita.errors import TacitaError
 from tacita.protocol.party import Identity, Party, dial
+from tacita.remote.renewable import RenewableSession
 from tacita.run.executor import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.tasks.kinds import GIVES, kind_of, require_kind
@@ -84,15 +83,12 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
     began = time.monotonic()
     session = RenewableSession(lambda: dialled(how), greeted)
     try:
-        plan = session.client.plan
+        plan = session.plan
         require_kind(question.verb, plan, *question.others)
         question.suits(plan.name, "")
-        good, spoiled = admitted(
-            session.client.part.front, session.client.plan.tokens, question.lines, question.file
-        )
+        good, spoiled = admitted(session.part.front, plan.tokens, question.lines, question.file)
         results = _classified(session, good, json, began)
-        with suppress(PeerError):  # the answers are here; a server that is gone by now changes nothing
-            session.client.end()
+        session.hang_up(politely=True)
         figures = _report(session, results, time.monotonic() - began)
     finally:
         session.close()
@@ -160,7 +156,7 @@ def _classified(
 def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequence[Result]) -> Result:
     before = session.cost
     title = f"text {len(earlier) + 1} of {count}" if count > 1 else "classify"
-    with watching(session.client.plan, title, earlier[-1].steps if earlier else {}) as watch:
+    with watching(session.plan, title, earlier[-1].steps if earlier else {}) as watch:
         answer = session.classify(line.text, watch)
     cost = {name: value - before[name] for name, value in session.cost.items()}
     return Result(line, answer, watch.seconds, cost)
@@ -178,7 +174,7 @@ def _show(result: Result) -> None:
 
 
 def _report(session: RenewableSession, results: Sequence[Result], seconds: float) -> dict[str, Any]:
-    plan = session.client.plan
+    plan = session.plan
     return {
         "scheme": "bumblebee",
         "model": plan.name,

@@ -151,9 +151,9 @@ def show_profile(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def cost_line(cost: Mapping[str, float], seconds: float) -> str:
-    """Time, bytes and rounds in words."""
-    both = cost["bytes_sent"] + cost["bytes_received"]
+    """Time, bytes, and rounds where they are known, in words."""
+    sent, received = cost["bytes_sent"], cost["bytes_received"]
+    rounds = f", {cost['rounds']:.0f} rounds" if "rounds" in cost else ""
     return (
-        f"{duration(seconds)}, {size(both)} ({size(cost['bytes_sent'])} sent, "
-        f"{size(cost['bytes_received'])} received), {cost['rounds']:.0f} rounds"
+        f"{duration(seconds)}, {size(sent + received)} ({size(sent)} sent, {size(received)} received){rounds}"
     )

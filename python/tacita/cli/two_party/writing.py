@@ -1,63 +1,87 @@
 """`tacita generate --connect`: a text written together with a server that sees neither the prompt nor what
-comes behind it."""
+comes behind it, over its port or by a service."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
+from tacita.cli.ask.served import Served, opened
 from tacita.cli.console import out
 from tacita.cli.two_party.connect import Connection, dialled, greeted
 from tacita.cli.two_party.connection import watching, writing_expectation
 from tacita.client.dictation import padded_slots
-from tacita.client.two_party import TwoPartyClient
-from tacita.errors import PeerError
-from tacita.generation.connected import connected
-from tacita.generation.request import Request, ids_of
+from tacita.front.front import Embedder
+from tacita.generation.options import TextOptions
+from tacita.generation.request import ids_of
 from tacita.generation.source import Token
-from tacita.protocol.party import Party
+from tacita.plans.scheme import BUMBLEBEE
+from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.remote.cost import Meter
+from tacita.remote.renewable import RenewableSession
+from tacita.two_party.shares import Watch
+
+if TYPE_CHECKING:
+    from tacita.remote.blocking import BlockingSession
 
 
-class Written:
-    """One text over as many connections as it takes. Closed by `close`."""
+@dataclass(frozen=True)
+class Writing:
+    """A session with a server that writes. generate: tokens behind a prompt, with a call as each step begins.
+    cost: bytes so far, and rounds over a port."""
 
-    def __init__(self, how: Connection) -> None:
-        self._how, self._parties = how, list[Party]()
-        self._client = self._connected()
+    plan: TwoPartyPlan
+    front: Embedder
+    generate: Callable[[str, TextOptions, Watch], Iterator[Token]]
+    cost: Callable[[], dict[str, float]]
 
-    def tokens(self, prompt: str, asked: Request) -> Iterator[Token]:
+    def tokens(self, prompt: str, options: TextOptions) -> Iterator[Token]:
         """Token by token; says first what they will cost. Raises InputError, PeerError, RefusedError."""
-        plan = self._client.plan
-        with watching(plan, "prompt", {}) as watch:
-            tokens = connected(self._client, prompt, asked, self._again, watch)
-            count = len(ids_of(self._client.part.front, prompt, begun=bool(plan.begin)))
-            slots = padded_slots(plan, count, asked.max_tokens)
-            chance = asked.choice.temperature, asked.choice.top_k
-            out.print(f"expected: {writing_expectation(plan, slots, *chance)}", soft_wrap=True)
+        with watching(self.plan, "prompt", {}) as watch:
+            tokens = self.generate(prompt, options, watch)
+            count = len(ids_of(self.front, prompt, begun=bool(self.plan.begin)))
+            slots = padded_slots(self.plan, count, options.max_tokens)
+            chance = options.choice.temperature, options.choice.top_k
+            out.print(f"expected: {writing_expectation(self.plan, slots, *chance)}", soft_wrap=True)
             first = next(tokens)
         yield first
         yield from tokens
-        with suppress(PeerError):
-            self._client.end()
 
-    @property
-    def cost(self) -> dict[str, float]:
-        """Bytes and rounds of all connections."""
-        costs = [party.cost for party in self._parties]
-        return {name: sum(cost[name] for cost in costs) for name in costs[0]}
 
-    def close(self) -> None:
-        """Hangs up."""
-        for party in self._parties:
-            party.close()
+@contextmanager
+def writing(how: Connection | Served, model: str | None) -> Iterator[Writing]:
+    """A session, hung up at the block's end. model: a name at a service. Raises InputError, PeerError,
+    RefusedError."""
+    with _by_a_service(how, model) if isinstance(how, Served) else _over_a_port(how) as found:
+        yield found
 
-    def _again(self) -> TwoPartyClient:
-        plan = self._client.plan.hash
-        self._client = self._connected()
-        if self._client.plan.hash != plan:
-            raise PeerError("the server serves another plan now", hint="start again")
-        return self._client
 
-    def _connected(self) -> TwoPartyClient:
-        self._parties.append(dialled(self._how))
-        return greeted(self._parties[-1])
+@contextmanager
+def _over_a_port(how: Connection) -> Iterator[Writing]:
+    session = RenewableSession(lambda: dialled(how), greeted)
+    try:
+        yield Writing(session.plan, session.part.front, session.generate, lambda: session.cost)
+    finally:
+        session.close(politely=True)
+
+
+@contextmanager
+def _by_a_service(how: Served, model: str | None) -> Iterator[Writing]:
+    with how.connect() as service:
+        meter = Meter()
+        session = opened(service, ["generate"], model, BUMBLEBEE, meter)
+        assert isinstance(session.plan, TwoPartyPlan) and session.front is not None  # by its scheme
+        yield Writing(session.plan, session.front, partial(_written, session, meter), partial(_cost, meter))
+
+
+def _written(
+    session: BlockingSession, meter: Meter, prompt: str, options: TextOptions, watch: Watch
+) -> Iterator[Token]:
+    return session.generate(prompt, options, meter, lambda now: watch(now.stage))
+
+
+def _cost(meter: Meter) -> dict[str, float]:
+    return {"bytes_sent": meter.sent, "bytes_received": meter.received}

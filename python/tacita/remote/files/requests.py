@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from tacita.client.answer import Answer
 from tacita.client.session import Client, embedded
-from tacita.errors import RefusedError, TacitaError
+from tacita.errors import InputError, RefusedError, TacitaError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
+from tacita.generation.options import TextOptions
+from tacita.generation.source import Token
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol.envelope import most_bytes
 from tacita.protocol.files import sha256_of
 from tacita.protocol.http import receipt
@@ -60,6 +63,15 @@ class Ciphertexts:
     def front(self) -> Embedder | None:
         """Tokenizer and embedding."""
         return self._owner.client.public.front
+
+    def generate(
+        self, prompt: str, options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[Token, None]:
+        """Raises InputError: a text takes a request for every token, which no service offers."""
+        raise InputError(
+            f"generate: a service writes no text by scheme {self.plan.scheme}",
+            hint=f"scheme {BUMBLEBEE}, if it is offered",
+        )
 
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Of 1 to plan.batch texts, in one request. Raises what its steps raise: InputError for texts that do

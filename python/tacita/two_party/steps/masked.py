@@ -32,8 +32,9 @@ class Exchange:
         self._party, self.client = party, bool(party.is_client)
 
     def opened(self, shares: Sequence[Words], ring: int) -> list[Words]:
-        """The values, one message each way of whole bytes a number."""
-        flat, width = np.concatenate([each.ravel() for each in shares]), -(-ring // BYTE)
+        """The values, one message each way of whole bytes a number. What is sent is reduced first: the borrow
+        of a difference would tell more of a share than its residue."""
+        flat, width = reduced(np.concatenate([each.ravel() for each in shares]), ring), -(-ring // BYTE)
         self._party.send(np.ascontiguousarray(flat).view(np.uint8).reshape(-1, BYTE)[:, :width].tobytes())
         received = np.frombuffer(self._party.receive(width * flat.size), np.uint8).reshape(-1, width)
         theirs = np.zeros((flat.size, BYTE), np.uint8)

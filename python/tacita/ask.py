@@ -29,9 +29,18 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.planning.wish import Fields, Wish
-from tacita.plans.scheme import AUTO, BUMBLEBEE
-from tacita.protocol.engine import require_secure
-from tacita.schemes.base import CLEAR, AnyPlan, Place, Report, cost_of, silent, warn_unprotected
+from tacita.plans.scheme import AUTO
+from tacita.schemes.base import (
+    CLEAR,
+    REAL,
+    AnyPlan,
+    Place,
+    Report,
+    cost_of,
+    require_allowed,
+    silent,
+    warn_unprotected,
+)
 from tacita.schemes.registry import scheme_of
 from tacita.tasks.classes import Classes
 from tacita.tasks.embedding import Embedding
@@ -43,7 +52,6 @@ from tacita.tasks.tokens.extract import Extract
 from tacita.tasks.tokens.fill import Fill
 from tacita.tasks.tokens.tags import Tags
 
-REAL = "ckks"  # the backend that stands for the real thing of any scheme
 KEPT = 4  # plans
 A = TypeVar("A", bound=Answer)
 Labelled: TypeAlias = Classes | Several | Regression  # by the problem that the model's folder names
@@ -190,9 +198,7 @@ def _require_allowed(call: _Call) -> None:
     """
     if call.backend not in (*CLEAR, REAL):
         raise InputError(f"no backend {call.backend!r}", hint=f"one of {', '.join((*CLEAR, REAL))}")
-    if call.backend == REAL and call.wish.scheme_name != BUMBLEBEE:
-        for ring in call.wish.rings:
-            require_secure(ring, allow_insecure=call.allow_insecure)
+    require_allowed(call.wish, call.backend, allow_insecure=call.allow_insecure)
 
 
 @lru_cache(maxsize=KEPT)

@@ -153,6 +153,17 @@ def test_damaged_files_are_refused(folder, name, damage):
     assert caught.value.hint
 
 
+def test_a_pointer_and_a_folder_of_onnx_are_named(folder):
+    (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+    with pytest.raises(CheckpointError, match="pointer of Git LFS") as caught:
+        load(folder)
+    assert caught.value.hint == "git lfs pull"
+    (folder / "config.json").rename(folder / "model.onnx")
+    with pytest.raises(CheckpointError, match=r"config\.json: no such file") as caught:
+        load(folder)
+    assert "model.onnx is ONNX" in caught.value.hint
+
+
 def test_files_over_their_cap_and_folders_that_are_not(folder, monkeypatch):
     monkeypatch.setattr(safetensors_file, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(CheckpointError, match=r"allowed are 1\.\.1000"):

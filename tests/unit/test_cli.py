@@ -54,6 +54,12 @@ def test_classify_reports_every_field(backend: str, texts: Path, tmp_path: Path)
         assert field in found
 
 
+def test_a_ring_below_128_bits_is_refused_before_anything_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.cli.ask.core.planned", None)
+    status, _, err = run("classify", "a film", *SMALL)
+    assert status == 2 and "bits of security, 128 are required" in err and "--allow-insecure" in err
+
+
 def test_a_text_that_looks_like_markup_is_classified_and_reported(texts: Path, tmp_path: Path) -> None:
     report, text = tmp_path / "report.json", "[/foo] a \x1b[2J film of quiet beauty"
     options = ["--backend", "plain", *SMALL, "--texts", str(texts), "--json", str(report)]

@@ -26,14 +26,14 @@ FOLDERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "bert-class",
         {"architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox"},
         "architecture 'GPTNeoXForCausalLM'",
-        "LlamaForCausalLM",
+        "llama",
     ),
     "decoding bert": ("bert-words", {"is_decoder": True}, "is_decoder is True", "only False"),
     "t5": (
         "bert-class",
         {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5"},
         "architecture 'T5ForConditionalGeneration'",
-        "supported: BertModel",
+        "supported: bert",
     ),
     "dinov2 classifier": (
         "dinov2-model",

@@ -9,6 +9,8 @@ from typing import Any
 from tacita.errors import CheckpointError
 
 MAX_JSON_BYTES = 1 << 20
+NEEDED = "need config.json, model.safetensors, tokenizer.json (or older files)"
+LFS = b"version https://git-lfs"  # how a pointer begins that git leaves where a large file shall be
 
 
 def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
@@ -30,17 +32,21 @@ def read_objects(path: Path, max_bytes: int = MAX_JSON_BYTES) -> list[dict[str, 
 
 
 def check_size(path: Path, max_bytes: int) -> None:
-    """CheckpointError unless `path` is a file of 1..max_bytes bytes."""
+    """CheckpointError unless `path` is a file of 1..max_bytes bytes, and no pointer of Git LFS."""
     if not path.is_file():
+        onnx = next(iter(sorted(path.parent.glob("*.onnx"))), None)
         raise CheckpointError(
             f"{path}: no such file",
-            hint="need config.json, model.safetensors, tokenizer.json (or older files)",
+            hint=f"{NEEDED}; {onnx.name} is ONNX, which is not read" if onnx else NEEDED,
         )
     size = path.stat().st_size
     if not 0 < size <= max_bytes:
         raise CheckpointError(
             f"{path}: {size} bytes, allowed are 1..{max_bytes}", hint="empty or not a model's file"
         )
+    with path.open("rb") as file:
+        if file.read(len(LFS)) == LFS:
+            raise CheckpointError(f"{path}: a pointer of Git LFS, not the file", hint="git lfs pull")
 
 
 def _parsed(path: Path, max_bytes: int) -> Any:

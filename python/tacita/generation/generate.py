@@ -31,8 +31,7 @@ from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.protocol.engine import require_secure
-from tacita.schemes.base import cost_of, warn_unprotected
+from tacita.schemes.base import cost_of, require_allowed, warn_unprotected
 from tacita.tasks.kinds import require_kind
 
 
@@ -122,8 +121,7 @@ def _planned(model: Checkpoint, asked: Request, shown: Shown, count: int) -> Pla
         gap=asked.gap,
         cache=asked.cache,
     )
-    for ring in wish.rings if asked.backend == "ckks" else ():
-        require_secure(ring, allow_insecure=asked.allow_insecure)
+    require_allowed(wish, asked.backend, allow_insecure=asked.allow_insecure)
     plan = choose_plan(model, wish, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
     read = count - 1 if asked.cache else 0  # rows that are asked one by one before the first token

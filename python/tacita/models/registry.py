@@ -5,6 +5,7 @@ A new family is one file beside this one and one row here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -94,12 +95,15 @@ def named(architecture: str | None, model_type: str | None) -> tuple[str, str]:
         if architecture is None and model_type in family.model_types:
             return name, MODEL
     asked = f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
-    raise CheckpointError(asked, hint=REFUSED.get(str(model_type), f"supported: {supported()}"))
+    raise CheckpointError(asked, hint=REFUSED.get(str(model_type), supported(architecture or "")))
 
 
-def supported() -> str:
-    """All architectures, for people."""
-    return ", ".join(name for family in FAMILIES.values() for name in family.architectures)
+def supported(asked: str) -> str:
+    """For people: the architectures of the model that was asked for, or the families."""
+    names = [name for family in FAMILIES.values() for name in family.architectures]
+    model = re.split("For|Model", asked)[0]
+    own = [name for name in names if model and re.split("For|Model", name)[0] == model]
+    return f"supported: {', '.join(own or FAMILIES)}{'' if own else ' (docs/families.md)'}"
 
 
 def module_of(config: Config) -> Any:

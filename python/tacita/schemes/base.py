@@ -29,9 +29,12 @@ from tacita.client.answer import Answer
 from tacita.errors import InputError, PrivacyWarning
 from tacita.front.embed import Text
 from tacita.planning.circuit import Calibrated
+from tacita.planning.wish import Wish
 from tacita.plans.link import LinkSpeed
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol.engine import require_secure
 from tacita.run.executor import Progress
 from tacita.run.resources import GB
 from tacita.server.budget import server_bytes
@@ -42,6 +45,7 @@ P = TypeVar("P", Plan, TwoPartyPlan)
 Report = Callable[[Progress], None]
 Seconds = dict[str, float]  # by step
 CLEAR = ("plain", "sim")  # interpreters that encrypt nothing
+REAL = "ckks"  # the backend that stands for the real thing of any scheme
 
 
 def silent(_: Progress) -> None:
@@ -129,6 +133,14 @@ def warn_unprotected(verb: str, backend: str, depth: int) -> None:
     `stacklevel` of `warnings.warn`."""
     message = f"{verb}: backend {backend!r} encrypts nothing; name it, or 'ckks' for a private answer"
     warnings.warn(message, PrivacyWarning, stacklevel=depth)
+
+
+def require_allowed(wish: Wish, backend: str, *, allow_insecure: bool) -> None:
+    """Before a plan is made. Raises PlanError for rings below 128 bits that something would be encrypted in,
+    unless they are allowed."""
+    if backend == REAL and wish.scheme_name != BUMBLEBEE:
+        for ring in wish.rings:
+            require_secure(ring, allow_insecure=allow_insecure)
 
 
 def unknown_backend(backend: str) -> InputError:

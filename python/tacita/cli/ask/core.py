@@ -34,7 +34,7 @@ from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.files import Workdir
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
-from tacita.schemes.base import AnyPlan, Place, Seconds
+from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed
 from tacita.schemes.loopback import listening
 from tacita.schemes.plan_files import save
 from tacita.schemes.registry import scheme_of
@@ -95,6 +95,7 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
         return _served(question, service, asked, running.json)
     if how := running.connection:
         return _connected(question, how, running.json)
+    require_allowed(asked.wish, running.backend.value, allow_insecure=running.allow_insecure)
     checkpoint = asked.load()
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)

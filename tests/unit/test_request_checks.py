@@ -15,8 +15,8 @@ from test_plan import make_plan
 from tacita.errors import FileError
 from tacita.plans.plan import TensorInfo
 from tacita.protocol import envelope
+from tacita.protocol.engine import require_level_and_scale
 from tacita.protocol.envelope import MAGIC
-from tacita.server.session import _check_ciphertext
 
 KEY = "ab" * 16
 PARAMS = SimpleNamespace(log_scale_at=lambda level: 48.0 + level * 1e-4)
@@ -29,18 +29,18 @@ def ciphertext(level: int, log_scale: float) -> SimpleNamespace:
 
 
 def test_the_canonical_scale_of_its_level_is_taken() -> None:
-    _check_ciphertext(PATH, X, ciphertext(5, 48.0005), PARAMS)
+    require_level_and_scale(PATH, X, ciphertext(5, 48.0005), PARAMS)
 
 
 @pytest.mark.parametrize("log_scale", [48.0006, 10.0, 100.0, -math.inf, math.nan])
 def test_another_scale_is_refused(log_scale: float) -> None:
     with pytest.raises(FileError, match=r"x has a scale of 2\^.*level 5 has 2\^48\.0005"):
-        _check_ciphertext(PATH, X, ciphertext(5, log_scale), PARAMS)
+        require_level_and_scale(PATH, X, ciphertext(5, log_scale), PARAMS)
 
 
 def test_another_level_is_refused() -> None:
     with pytest.raises(FileError, match="x is at level 4, the plan says 5"):
-        _check_ciphertext(PATH, X, ciphertext(4, 48.0005), PARAMS)
+        require_level_and_scale(PATH, X, ciphertext(4, 48.0005), PARAMS)
 
 
 def test_fresh_ciphertexts_have_the_scale_that_the_server_asks_for(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_fresh_ciphertexts_have_the_scale_that_the_server_asks_for(tmp_path: Pat
     secret = native.SecretKey.load(paths[0], params)
     for level in range(params.max_level + 1):
         sent = native.encrypt(secret, np.zeros(params.slots, np.complex128), level)
-        _check_ciphertext(PATH, TensorInfo("x", 1, level, "real"), sent, params)
+        require_level_and_scale(PATH, TensorInfo("x", 1, level, "real"), sent, params)
     for level in (-1, params.max_level + 1, 1 << 40):
         with pytest.raises(native.ParameterError, match="the preset has 0 to"):
             params.log_scale_at(level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -91,15 +91,20 @@ class Client:
         """The first `count` answers of response.ct (default: one for each text, or all places of the batch),
         in the order of the texts. texts: as of `decrypt`."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
-        cts = (
-            data for _, _, data in envelope.stream(self.work.response, "response", self.plan, secret.key_id)
-        )
         with engine.translated(FileError, str(self.work.response)):
-            slots = list(_decrypt(secret, cts))
+            slots = list(self._slots(secret))
         decoded = self.plan.layout.response.read(slots)[: count or len(texts) or None]
         return [
             self._told(one, text) for one, text in zip_longest(decoded, texts[: len(decoded)], fillvalue=None)
         ]
+
+    def _slots(self, secret: SecretKey) -> Iterator[npt.NDArray[Any]]:
+        """Decoded ciphertexts of response.ct, each checked against the plan before it is decrypted."""
+        path, tensors = self.work.response, {tensor.name: tensor for tensor in self.plan.response}
+        for name, _, data in envelope.stream(path, "response", self.plan, secret.key_id):
+            ct = compiled.native.Ciphertext.from_bytes(secret.params, data)
+            engine.require_level_and_scale(path, tensors[name], ct, secret.params)
+            yield np.asarray(secret.decrypt(ct))
 
     def _told(self, one: Decoded | None, text: Text | None) -> Answer:
         assert one is not None  # there are no more texts than answers
@@ -143,9 +148,3 @@ def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int)
     for vector in vectors:
         ct = compiled.native.encrypt(secret, np.ascontiguousarray(vector, np.complex128), level)
         yield ct.to_bytes()
-
-
-def _decrypt(secret: SecretKey, cts: Iterable[bytes]) -> Iterator[npt.NDArray[Any]]:
-    module = compiled.native
-    for data in cts:
-        yield np.asarray(secret.decrypt(module.Ciphertext.from_bytes(secret.params, data)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacita.errors import (
@@ -17,13 +18,14 @@ from tacita.errors import (
     PlanError,
     TacitaError,
 )
-from tacita.plans.plan import ParameterInfo
+from tacita.plans.plan import ParameterInfo, TensorInfo
 from tacita.protocol import compiled
 
 if TYPE_CHECKING:
-    from tacita._native import Parameters
+    from tacita._native import Ciphertext, Parameters
 
 MIN_SECURITY_BITS = 128
+SAME_SCALE = 1e-9  # log2: what the evaluator takes for equal when it adds
 
 
 def describe(preset: str) -> ParameterInfo:
@@ -63,6 +65,23 @@ def require_secure(info: ParameterInfo, *, allow_insecure: bool) -> None:
             f"preset {info.preset} has {info.security_bits} bits of security, {MIN_SECURITY_BITS} are "
             "required",
             hint="for tests only: --allow-insecure",
+        )
+
+
+def require_level_and_scale(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Parameters) -> None:
+    """Raises FileError unless a ciphertext of this file is at the level that the plan gives its tensor, and
+    at the canonical scale of that level."""
+    if ct.level != tensor.level:
+        raise FileError(
+            f"{path}: {tensor.name} is at level {ct.level}, the plan says {tensor.level}",
+            hint="both sides must use one plan and one release; ask again",
+        )
+    scale = params.log_scale_at(tensor.level)
+    if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
+        raise FileError(
+            f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has "
+            f"2^{scale:.6g}",
+            hint="both sides must use one plan and one release; ask again",
         )
 
 

@@ -41,11 +41,10 @@ from tacita.slots.stage import Live
 from tacita.version import __version__
 
 if TYPE_CHECKING:
-    from tacita._native import Ciphertext, Parameters
+    from tacita._native import Ciphertext
 
 MEMORY_GB = 12.0
 SAVE_EVERY = 60.0  # seconds between resume points
-SAME_SCALE = 1e-9  # log2: what the evaluator takes for equal when it adds
 FOLDER = ".tacita-spill"  # of spilled ciphertexts and resume points, in the work folder
 FORMER_FOLDER = "resume"  # theirs in earlier releases
 
@@ -226,29 +225,12 @@ class Server:
 
     def _parsed(self, data: bytes, tensor: TensorInfo, path: Path) -> Ciphertext:
         ct = compiled.native.Ciphertext.from_bytes(self.params, data)
-        _check_ciphertext(path, tensor, ct, self.params)
+        engine.require_level_and_scale(path, tensor, ct, self.params)
         return ct
 
     def _respond(self, be: SpillingBackend, key: str, out: Live) -> None:
         tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
         envelope.write_stream(self.work.response, "response", self.plan, key, tensors)
-
-
-def _check_ciphertext(path: Path, tensor: TensorInfo, ct: Ciphertext, params: Parameters) -> None:
-    """Raises FileError unless the ciphertext is at its tensor's level and at the canonical scale of that
-    level."""
-    if ct.level != tensor.level:
-        raise FileError(
-            f"{path}: {tensor.name} is at level {ct.level}, the plan says {tensor.level}",
-            hint="encrypt it again under this plan",
-        )
-    scale = params.log_scale_at(tensor.level)
-    if not abs(ct.log_scale - scale) <= SAME_SCALE:  # so that NaN is refused too
-        raise FileError(
-            f"{path}: {tensor.name} has a scale of 2^{ct.log_scale:.6g}, level {tensor.level} has "
-            f"2^{scale:.6g}",
-            hint="encrypt it again under this plan",
-        )
 
 
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:

@@ -117,7 +117,7 @@ def _whole(plan: Plan, model: Checkpoint, texts: Sequence[str], most: int) -> li
         rows = embedded(model, list(ids), [0] * len(ids))
         logits = api.reference_logits(plan, model, hidden_states=rows)
         answer = api.classify_locally(plan, model, hidden_states=rows, backend="sim")
-        found.append((logits, np.array(answer.logits)))
+        found.append((logits, np.array(answer.anyway.logits)))
     return found
 
 

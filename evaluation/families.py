@@ -206,7 +206,7 @@ def compared(
     float model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
-    answers = [np.array(run.answer.logits) for run in runs]
+    answers = [np.array(run.answer.anyway.logits) for run in runs]
 
     def beside(values: Sequence[Array]) -> list[tuple[Array, Array]]:
         return [

@@ -93,7 +93,7 @@ def main() -> None:
     for path, run in zip(paths, how(plan, model, paths), strict=True):
         runs.append(run)
         expected.append(floats(model, path))
-        found = np.array([each.answer.vector for each in runs])
+        found = np.array([each.answer.anyway.vector for each in runs])
         cosine = cosines(expected[-1][None], found[-1:])[0, 0]
         print(f"{Path(path).name} {cosine:.9f} {run.seconds:.1f} s {run.answer.warnings}", flush=True)
         total = {"predicted_seconds": estimate, **summary(np.array(expected), found, runs)}

@@ -7,8 +7,8 @@ with `backend="ckks"`.
 >>> classifier("a film of quiet beauty")[0]["label"]
 'positive'
 
-What differs: the keywords are those of `tacita.classify`, and a word of a span is spelled as in the text, not
-as in the vocabulary.
+What differs: the keywords are those of `tacita.classify`, a word of a span is spelled as in the text, not as
+in the vocabulary, and None stands in the place of an answer that failed its checks.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.schemes.base import warn_unprotected
+from tacita.tasks.answer import NoAnswer
 from tacita.tasks.classes import Classes
 from tacita.tasks.kinds import require_kind
 from tacita.tasks.regression import Regression
@@ -59,9 +60,10 @@ class Pipeline:
             inputs = {name: options.pop(name) for name in task.named if name in options}
         many = isinstance(inputs, list)
         texts = [task.text(one) for one in (inputs if many else [inputs])]
-        found = [task.row(answer, **options) for answer in ask_all(task.verb, self.model, texts, self.how)]
+        answers = ask_all(task.verb, self.model, texts, self.how)
+        found = [None if isinstance(answer, NoAnswer) else task.row(answer, **options) for answer in answers]
         if many and task.joined and not options:  # the best label of each text: one list
-            return [row for rows in found for row in rows]
+            return [row for rows in found for row in (rows or [None])]
         return found if many else found[0]
 
 

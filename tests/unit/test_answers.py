@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from tacita.api import Answer, plan
 from tacita.cli import console, report
-from tacita.cli.answers import numbers, said
+from tacita.cli.answers import numbers, said, status_of
 from tacita.cli.ask import accuracy, lines
 from tacita.cli.bench import batch as bench_batch
 from tacita.cli.console import Screen, reporting
@@ -31,6 +32,7 @@ from tacita.planning.wish import Objective
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import from_json
 from tacita.schemes.choose import Choice, Option
+from tacita.tasks.answer import NoAnswer, withhold_failed
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")
@@ -99,6 +101,7 @@ def test_every_sentence_of_the_demo_is_a_request(made: Plan, screen: io.StringIO
             "label": EVIL,
             "logits": [1.0],
             "warnings": [EVIL],
+            "trusted": True,
         }
     )
     nothing: Any = None
@@ -135,7 +138,8 @@ def test_every_display_of_an_embedding_has_the_summary(
 
 
 def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.StringIO) -> None:
-    doubted, fine = Answer("positive", (1.0, -2.0), ("do not trust",)), Answer("positive", (1.0, -2.0), ())
+    fine = Answer("positive", (1.0, -2.0), ())
+    doubted = NoAnswer(None, (), ("do not trust",), trusted=False)
 
     def of(answers: list[Answer], request: int) -> list[Classified]:
         return [Classified("text", each, (1.0, -2.0), SECONDS, request=request) for each in answers]
@@ -145,6 +149,39 @@ def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.Stri
     show_lines([*of([doubted, doubted], 1), *of([fine, doubted], 2), *of([doubted] * 3, 3)])
     assert "2 requests without an answer to trust" in screen.getvalue()
     assert "--texts FILE" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    "show", [show_results, show_lines, lambda found: decrypt._show(found[0].answer, "1: ")]
+)
+def test_an_answer_that_failed_its_checks_is_not_shown(
+    show: Callable[[Any], None], made: Plan, screen: io.StringIO
+) -> None:
+    failed = withhold_failed(Answer("positive", (51.5, -52.5), ("do not trust",), trusted=False))
+    results = [replace(answered(), answer=answer) for answer in (failed, failed.anyway)]
+    show(results[:1])
+    assert "no answer" in screen.getvalue() and "do not trust" in screen.getvalue()
+    assert "positive" not in screen.getvalue() and "5" not in screen.getvalue()
+    found = run_of(made, results[:1])
+    assert found["label"] is found["logits"] is found["max_abs_error"] is None and found["agreement"] == 0
+    show(results[1:])
+    assert "positive" in screen.getvalue() and "+51.500" in screen.getvalue()
+    assert run_of(made, results)["max_abs_error"] == 50.5
+
+
+@pytest.mark.parametrize(
+    ("answers", "complete", "status"),
+    [
+        ([Answer("L0", (1.0,), ())], True, 0),
+        ([Answer("L0", (1.0,), ()), Answer("L0", (1.0,), ("rounded to multiples of 1",))], True, 1),
+        ([Answer("L0", (1.0,), ())], False, 1),
+        ([], False, 1),
+        ([Answer("L0", (1.0,), ()), NoAnswer(None, (), ("beyond",), trusted=False)], False, 2),
+        ([Answer("L0", (9.0,), ("beyond",), trusted=False)], True, 2),  # shown by --show-anyway
+    ],
+)
+def test_the_exit_status_follows_one_rule(answers: list[Answer], complete: bool, status: int) -> None:
+    assert status_of(answers, complete=complete) == status
 
 
 def hostile(made: Plan) -> Plan:

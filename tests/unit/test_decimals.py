@@ -56,8 +56,8 @@ def test_logits_are_rounded_as_finely_as_is_quiet_at_1_2_or_5(noise: float) -> N
 
 def test_logits_at_a_half_are_shown_with_one_place() -> None:
     plan = dataclasses.replace(real_plan(), noise=2.0**-7, decimals=0)
-    assert judge(plan, np.array((1.3, -1.2))).logits == (1.5, -1.0)
-    assert judge(dataclasses.replace(plan, gap=0.1), np.array((1.3, -1.2))).logits == (1.0, -1.0)
+    assert judge(plan, np.array((1.3, -1.2))).anyway.logits == (1.5, -1.0)  # beyond the plan's bound
+    assert judge(dataclasses.replace(plan, gap=0.1), np.array((1.3, -1.2))).anyway.logits == (1.0, -1.0)
 
 
 def test_noise_is_the_deviation_of_the_noisiest_token():
@@ -125,21 +125,29 @@ def test_the_label_is_that_of_the_rounded_logits_and_of_equals_the_first(plan: P
     """Before: a difference far below the last decimal chose the label, and so showed noise."""
     assert plan.decimals == 3
     for values in ((1.0001, 1.0004), (1.0004, 1.0001), (1.0, 1.0)):
-        answer = judge(plan, np.array(values))
+        answer = judge(plan, np.array(values)).anyway
         assert answer.logits == (1.0, 1.0)
         assert answer.label == "L0"
-    assert judge(plan, np.array((1.0004, 1.0006))).label == "L1"
+    assert judge(plan, np.array((1.0004, 1.0006))).anyway.label == "L1"
 
 
 def test_an_answer_is_doubted_by_its_size_its_checks_and_what_is_no_number() -> None:
     assert judge(Head(), np.array((1.0, 10.0))).warnings == ()
-    (large,) = judge(Head(), np.array((1.0, -10.1))).warnings
-    assert "an answer of magnitude 10.1, calibrated up to 10.0; do not trust" in large
-    (unsound,) = judge(Head(), np.array((1.0, 2.0)), sound=False).warnings
-    assert "the response fails its own checks" in unsound
-    answer = judge(Head(labels=()), np.array((np.nan, 2.0)))
-    assert answer.warnings and answer.label is None and answer.logits == (0.0, 2.0)
-    assert answer.vector.tolist() == [0.0, 2.0]
+    large = judge(Head(), np.array((1.0, -10.1)))
+    assert large.warnings[0].endswith("beyond its calibrated bound of 10.0; do not trust the answer")
+    unsound = judge(Head(), np.array((1.0, 2.0)), sound=False)
+    assert "the response fails its own checks" in unsound.warnings[0]
+    nothing = judge(Head(normalise=True, labels=()), np.array((np.nan, 2.0)))
+    for answer, label, logits in (
+        (large, "L0", (1.0, -10.1)),
+        (unsound, "L1", (1.0, 2.0)),
+        (nothing, None, (0.0, 1.0)),
+    ):
+        assert (answer.label, answer.logits, answer.trusted, len(answer.warnings)) == (None, (), False, 1)
+        assert "no answer" in repr(answer)
+        none = {"label": None, "logits": None, "warnings": list(answer.warnings), "trusted": False}
+        assert answer.to_json() == none
+        assert (answer.anyway.label, answer.anyway.logits, answer.anyway.trusted) == (label, logits, False)
 
 
 def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tacita.cli.console import shown
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, shown
 from tacita.front.embed import Text, parts_of
 from tacita.tasks.answer import Answer
 
@@ -21,6 +21,23 @@ def numbers(values: Sequence[float], most: int = FEW) -> str:
     """The first values, signed, to three decimals."""
     first = " ".join(f"{value:+.3f}" for value in values[:most])
     return first + (" ..." if len(values) > most else "")
+
+
+def brackets(answer: Answer, most: int = 8) -> str:
+    """The first logits in brackets, as rich prints them; nothing of an answer without any."""
+    if not answer.logits:
+        return ""
+    more = ", ..." if len(answer.logits) > most else ""
+    return f"  \\[{', '.join(f'{value:.3f}' for value in answer.logits[:most])}{more}]"
+
+
+def status_of(answers: Iterable[Answer], *, complete: bool = True) -> int:
+    """The exit status (`cli.app`) of a command that gave these answers. complete: whether nothing that was
+    asked for was left out."""
+    given = list(answers)
+    if not all(answer.trusted for answer in given):
+        return UNTRUSTED
+    return 0 if complete and not any(answer.warnings for answer in given) else INCOMPLETE
 
 
 def text_of(text: Text, most: int = 200) -> str:

@@ -1,6 +1,11 @@
 """Registers the commands and turns errors into one line and an exit status.
 
-Exit status: 0 success, 1 a result that must not be trusted, 2 an error, 130 interrupted.
+Exit status, of all commands alike:
+
+    0    what was asked is answered
+    1    it is answered in part, or with a warning: lines of a file were left out, or an answer is coarse
+    2    an error, or an answer that failed its checks: such a one is not shown, or with --show-anyway only
+    130  interrupted
 """
 
 from __future__ import annotations

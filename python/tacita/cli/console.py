@@ -20,7 +20,9 @@ from tacita.errors import FileError, TacitaError
 from tacita.protocol.files import write_text
 from tacita.run.executor import Progress
 
-UNTRUSTED = 1  # exit status when a decoded result must not be trusted
+# Exit statuses beside 0, all answered, and those of `app`
+INCOMPLETE = 1  # lines were left out, or an answer has a warning
+UNTRUSTED = 2  # an answer failed its checks and is not shown
 
 
 class Screen(Console):

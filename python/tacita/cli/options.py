@@ -111,6 +111,14 @@ Variant = Annotated[
         "phases; packing multidiagonal).",
     ),
 ]
+ShowAnyway = Annotated[
+    bool,
+    option(
+        "--show-anyway",
+        help="Also show answers that failed their checks. They may hold anything, the secret key included: "
+        "not where the server can see them.",
+    ),
+]
 Insecure = Annotated[
     bool,
     option("--allow-insecure", help="Admit parameters below 128 bits. For tests only."),

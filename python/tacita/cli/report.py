@@ -19,6 +19,7 @@ from tacita.front.embed import Text
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertext_estimate import parameters
+from tacita.tasks.answer import NoAnswer
 
 TWO_PARTIES = "128 bits, both parties following the protocol"
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
@@ -40,13 +41,18 @@ class Classified:
     request: int = 1
 
     @property
-    def max_abs_error(self) -> float:
-        """Largest distance between an answer's logit and the float model's."""
+    def max_abs_error(self) -> float | None:
+        """Largest distance between an answer's logit and the float model's; None where none is shown."""
+        if isinstance(self.answer, NoAnswer):
+            return None
         return max(abs(a - b) for a, b in zip(self.answer.logits, self.reference, strict=True))
 
     @property
     def agrees(self) -> bool:
-        """Whether the largest logit is the float model's, of an answer about tokens that of each token."""
+        """Whether the largest logit is the float model's, of an answer about tokens that of each token; not
+        where none is shown."""
+        if isinstance(self.answer, NoAnswer):
+            return False
         rows = self.answer.rows
         return _largest(self.answer.logits, rows) == _largest(self.reference, rows)
 
@@ -83,6 +89,7 @@ def run_report(
     taken = {step: sum(one.get(step, 0.0) for one in requests.values()) for step in STEPS} | dict(seconds)
     wall = sum(sum(one.values()) for one in requests.values())
     ciphertexts = plan if isinstance(plan, Plan) and backend == "ckks" else None
+    errors = [found for result in results if (found := result.max_abs_error) is not None]
     return {
         **results[0].to_json(),
         "backend": backend,
@@ -96,7 +103,7 @@ def run_report(
         "seconds_per_input": wall / len(results),
         "seconds_per_request": wall / len(requests),
         "agreement": sum(result.agrees for result in results) / len(results),
-        "max_abs_error": max(result.max_abs_error for result in results),
+        "max_abs_error": max(errors, default=None),
         "plan_hash": plan.hash,
         "seconds": {step: float(taken[step]) for step in STEPS},
         "bytes": {name: int(sizes.get(name, 0)) for name in ("evaluation_keys", "request", "response")},
@@ -114,7 +121,8 @@ def show_results(results: Sequence[Classified]) -> None:
     for result in results:
         answer = result.answer
         logits, reference = numbers(answer.logits), numbers(result.reference)
-        table.add_row(_short(result.text), said(answer), logits, reference, f"{result.max_abs_error:.4f}")
+        error = "" if result.max_abs_error is None else f"{result.max_abs_error:.4f}"
+        table.add_row(_short(result.text), said(answer), logits, reference, error)
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
@@ -138,10 +146,10 @@ def show_lines(results: Sequence[Classified]) -> None:
 
 
 def lost_requests(results: Sequence[Classified]) -> int:
-    """Requests of several texts of which every answer has a warning."""
+    """Requests of several texts of which every answer failed its checks."""
     warned: dict[int, list[bool]] = {}
     for result in results:
-        warned.setdefault(result.request, []).append(bool(result.answer.warnings))
+        warned.setdefault(result.request, []).append(not result.answer.trusted)
     return sum(len(each) > 1 and all(each) for each in warned.values())
 
 

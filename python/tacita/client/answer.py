@@ -23,6 +23,7 @@ from tacita.front.front import Embedder
 from tacita.front.tokens import tokens_of
 from tacita.plans.head import Head
 from tacita.tasks.answer import Answer as Answer
+from tacita.tasks.answer import withhold_failed
 from tacita.tasks.embedding import finished
 from tacita.tasks.read import about, read
 from tacita.tasks.task import EVERY_TOKEN
@@ -44,21 +45,24 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
 
     An input that leaves the calibrated intervals makes polynomials grow. What is left of that after
     decoding shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits
-    beyond their calibrated bound. It is said too where the steps of rounding are hardly smaller than answers.
+    beyond their calibrated bound: then no label and no number is told (`NoAnswer`). A warning stands beside
+    an answer whose steps of rounding are hardly smaller than answers are.
     """
     values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
-    doubts = islice(_doubts(plan.answer, float(np.max(np.abs(values))), sound), 1)
-    untrue = (f"outside the calibrated intervals: {doubt}; do not trust the answer" for doubt in doubts)
-    told = np.nan_to_num(np.ravel(values))
-    logits = rounded(plan, told)
-    return read(plan, logits, (*untrue, *_coarse(plan, told)), len(values))
+    size, told = float(np.max(np.abs(values))), np.nan_to_num(np.ravel(values))
+    untrue = tuple(islice(_doubts(plan.answer, size, sound), 1))
+    answer = read(plan, rounded(plan, told), untrue or tuple(_coarse(plan, told)), len(values))
+    return withhold_failed(replace(answer, trusted=answer.trusted and not untrue))
 
 
 def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | None) -> Answer:
-    """An answer about tokens, told by the text's; any other as it is, and any without a text.
+    """An answer about tokens, told by the text's; any other as it is, and any without a text. Of one that
+    failed its checks what is behind it is told so.
 
     Raises InputError for a text that the task cannot be about, or with other tokens than the answer has.
     """
+    if not answer.trusted and answer.anyway is not answer:
+        return withhold_failed(understood(plan, answer.anyway, front, text))
     if not isinstance(answer, Rows) or front is None or text is None:
         return answer
     tokens = tokens_of(front, text)
@@ -68,14 +72,16 @@ def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | 
             hint="give the text that was encrypted",
         )
     kept = answer.logits[: len(tokens) * answer.outputs]
-    return about(plan, replace(answer, logits=kept), tokens)
+    return replace(about(plan, replace(answer, logits=kept), tokens), trusted=answer.trusted)
 
 
 def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
+    """Without the size: what is not shown is not told by the warning either."""
+    outside = "outside the calibrated intervals"
     if not sound:
-        yield "the response fails its own checks"
+        yield f"{outside}: the response fails its own checks; do not trust the answer"
     if not size <= bound:
-        yield f"an answer of magnitude {size:.1f}, calibrated up to {bound:.1f}"
+        yield f"{outside}: an answer beyond its calibrated bound of {bound:.1f}; do not trust the answer"
 
 
 def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:

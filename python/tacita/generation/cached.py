@@ -23,7 +23,7 @@ from tacita.plans.plan import Plan
 from tacita.protocol.files import digest_of
 from tacita.schemes.base import Place
 from tacita.schemes.ciphertexts import row_by_row
-from tacita.tasks.answer import Answer
+from tacita.tasks.answer import Answer, withhold_failed
 
 Array = NDArray[np.float64]
 Ask = Callable[[Array], Answer]  # hidden states of a text, in its order -> the logits behind it
@@ -41,7 +41,8 @@ class Reader:
         found = [self._step(rows[: count + 1]) for count in range(self._read, len(rows))]
         self._read = len(rows)
         doubts = dict.fromkeys(doubt for answer in found for doubt in answer.warnings)
-        return replace(found[-1], warnings=tuple(doubts))
+        last, trusted = found[-1].anyway, all(answer.trusted for answer in found)
+        return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
 
 
 def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str) -> Ask:

@@ -149,7 +149,7 @@ def figures(
     each layer's output, over its range, on the backend layer_errors_from.
     """
     wanted = np.array([reference(model, *sample).logits for sample in samples])
-    found = np.array([answer.logits for answer in ran.answers])
+    found = np.array([answer.anyway.logits for answer in ran.answers])
     first, last = (
         {step: one.get(step, 0.0) for step in REQUEST} for one in (ran.requests[0], ran.requests[-1])
     )

@@ -4,13 +4,18 @@
 >>> answer.told
 'positive'
 >>> answer.to_json()
-{'label': 'positive', 'logits': [-1.561, 1.706], 'warnings': []}
+{'label': 'positive', 'logits': [-1.561, 1.706], 'warnings': [], 'trusted': True}
+>>> failed = withhold_failed(Answer("positive", (50.8, 56.3), ("beyond its bound",), trusted=False))
+>>> (failed.label, failed.logits, failed.warnings)
+(None, (), ('beyond its bound',))
+>>> failed.anyway.label
+'positive'
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,19 +27,27 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, repr=False)
 class Answer:
     """label: None where the answer is not one label. logits: the model's numbers, rounded to the plan's
-    decimals; of a model that answers for every token, row by row. warnings: reasons not to trust them.
-    privacy: what protected the text, such as "none: sim encrypts nothing"; empty where that is not known.
+    decimals; of a model that answers for every token, row by row. warnings: reasons to doubt them. trusted:
+    whether the answer passed its checks; one that did not is given as a `NoAnswer`. privacy: what protected
+    the text, such as "none: sim encrypts nothing"; empty where that is not known.
     """
 
     label: str | None
     logits: tuple[float, ...]
     warnings: tuple[str, ...]
+    trusted: bool = field(default=True, kw_only=True)
     privacy: str = field(default="", kw_only=True, compare=False)
 
     def __repr__(self) -> str:
         """At most 300 characters: the answer in a few words, the protection, the number of warnings."""
         doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
         return f"{type(self).__name__}({self.told[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
+
+    @property
+    def anyway(self) -> Answer:
+        """The answer, also where it failed its checks: for who must look at what was decrypted. It may say
+        anything, the secret key included, and belongs on no screen that a server can see."""
+        return self
 
     @property
     def vector(self) -> Array:
@@ -55,7 +68,36 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain data; a task's class adds its own."""
-        return {"label": self.label, "logits": list(self.logits), "warnings": list(self.warnings)}
+        fields = {"label": self.label, "logits": list(self.logits), "warnings": list(self.warnings)}
+        return {**fields, "trusted": self.trusted}
+
+
+@dataclass(frozen=True, repr=False)
+class NoAnswer(Answer):
+    """What a failed check leaves: no label, no logits, and warnings that say why. content: see `anyway`."""
+
+    content: Answer | None = field(default=None, compare=False, kw_only=True)
+
+    @property
+    def anyway(self) -> Answer:
+        """The answer as it was decrypted; itself where only a report of it is here."""
+        return replace(self.content, privacy=self.privacy) if self.content else self
+
+    @property
+    def told(self) -> str:
+        """That there is none."""
+        return "no answer: its checks failed"
+
+    def to_json(self) -> dict[str, Any]:
+        """With null for what is not shown."""
+        return {**super().to_json(), "logits": None}
+
+
+def withhold_failed(answer: Answer) -> Answer:
+    """The same where it passed its checks, else a `NoAnswer`."""
+    if answer.trusted:
+        return answer
+    return NoAnswer(None, (), answer.warnings, trusted=False, content=answer)
 
 
 @dataclass(frozen=True)

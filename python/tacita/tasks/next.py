@@ -2,8 +2,8 @@
 
 >>> Next(None, (-1.5, 2.25, 2.25), ()).token
 1
->>> choice((0.0, 0.9, 0.1), ())
-Chosen(label=None, logits=(0.0, 0.9, 0.1), warnings=())
+>>> choice((0.0, 1.0, 0.0), ())
+Chosen('token 1 of 3', privacy='unknown')
 >>> choice((0.0, 0.0, 0.0), ()).warnings
 ('outside the calibrated intervals: no word was chosen; do not trust the answer',)
 """
@@ -35,7 +35,7 @@ class Next(Answer):
         return {**super().to_json(), "token": self.token}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Chosen(Next):
     """The token alone: in place of logits each word's share of the choice, 1 for the one that was chosen and
     0 for all others. Where several are nearer than the plan's gap they share."""
@@ -62,7 +62,8 @@ SURE, LEAST, MOST = 0.9, 0.05, 1.5  # share of one word, and the sum of all shar
 
 def choice(shares: tuple[float, ...], warnings: tuple[str, ...]) -> Chosen:
     """Rounded shares of all words. Distrusted where they are those of no choice at all, or of several."""
-    if not warnings and not LEAST <= sum(shares) <= MOST:
+    trusted = LEAST <= sum(shares) <= MOST
+    if not warnings and not trusted:
         what = "no word was" if sum(shares) < LEAST else "several words were"
         warnings = (f"outside the calibrated intervals: {what} chosen; do not trust the answer",)
-    return Chosen(None, shares, warnings)
+    return Chosen(None, shares, warnings, trusted=trusted)

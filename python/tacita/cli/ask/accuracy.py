@@ -21,7 +21,7 @@ from tacita.cli.ask.in_the_clear import Answered, answered_locally
 from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
 from tacita.cli.ask.lines import report_problems
 from tacita.cli.asked import Asked, asking
-from tacita.cli.console import UNTRUSTED, duration, out, progress, reporting, several
+from tacita.cli.console import INCOMPLETE, duration, out, progress, reporting, several
 from tacita.cli.options import BackendName, Insecure, Json, Threads, option
 from tacita.cli.plans.making import planned
 from tacita.cli.report import security_of
@@ -84,7 +84,7 @@ def run(
     examples = fitted(checkpoint, labelled, asked.wish.tokens)
     spoiled = report_problems(data, [example.line for example in examples])
     if not (good := [example for example in examples if not example.line.problem]):
-        raise typer.Exit(UNTRUSTED)
+        raise typer.Exit(INCOMPLETE)
     texts = [example.line.text for example in good]
     plan = planned(checkpoint, asked.wish.calibrated_for(texts))
     with (
@@ -112,7 +112,7 @@ def run(
     with reporting(json, figures):
         _show(figures)
     if spoiled:
-        raise typer.Exit(UNTRUSTED)
+        raise typer.Exit(INCOMPLETE)
 
 
 def measured(model: Model) -> str:
@@ -193,7 +193,7 @@ def _rows(
     rows: list[Row] = []
     report(Progress("sentence", 0, len(examples), 0.0, 2.0 * len(examples)))
     for example, found in zip(examples, answers, strict=True):
-        reference, answer = tuple(float(v) for v in found.reference), found.answer
+        reference, answer = tuple(float(v) for v in found.reference), found.answer.anyway
         rows.append(Row(example.label, reference, answer.logits, found.seconds, len(answer.warnings)))
         spent = time.monotonic() - began
         left = spent / len(rows) * (len(examples) - len(rows))

@@ -16,12 +16,13 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli.answers import status_of
 from tacita.cli.ask import served
 from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
 from tacita.cli.ask.running import Running
 from tacita.cli.ask.spread import by_ray, require_spread
 from tacita.cli.asked import Asked
-from tacita.cli.console import UNTRUSTED, out, progress, reporting
+from tacita.cli.console import INCOMPLETE, out, progress, reporting
 from tacita.cli.options import BackendName
 from tacita.cli.plans.making import planned
 from tacita.cli.report import Classified, run_report, show_lines, show_results, show_run
@@ -50,7 +51,8 @@ Answerer = Callable[
 class Question:
     """verb: the command, a key of `tasks.kinds.GIVES`. lines: texts. file: they are from, if any. others:
     kinds of models that the command takes besides its own. suits: called with the model's name and sha256
-    (empty of a server's) before anything is asked, to refuse it.
+    (empty of a server's) before anything is asked, to refuse it. show_anyway: answers that failed their
+    checks, too.
     """
 
     verb: str
@@ -58,22 +60,27 @@ class Question:
     file: Path | None = None
     others: tuple[str, ...] = ()
     suits: Callable[[str, str], None] = lambda name, sha256: None
+    show_anyway: bool = False
+
+    def visible(self, answer: api.Answer) -> api.Answer:
+        """What of an answer may be seen."""
+        return answer.anyway if self.show_anyway else answer
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """answers: beside their lines. model: name, and sha256 where the model is here. trusted: whether every
-    line has an answer, and every answer can be trusted."""
+    """answers: beside their lines. model: name, and sha256 where the model is here. complete: whether every
+    line has an answer."""
 
     answers: Sequence[tuple[Line, api.Answer]]
     model: str
     sha256: str
-    trusted: bool
+    complete: bool
 
     def end(self) -> None:
-        """Ends the command: exit status 1 unless all is well."""
-        if not self.trusted:
-            raise typer.Exit(UNTRUSTED)
+        """Ends the command, with its exit status (`cli.app`) where that is not 0."""
+        if status := status_of((answer for _, answer in self.answers), complete=self.complete):
+            raise typer.Exit(status)
 
 
 def lines_of(verb: str, texts: Sequence[str], file: Path | None, *, pair: bool = False) -> list[Line]:
@@ -91,6 +98,7 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     """All answers, shown and reported. Raises typer.Exit where no line can be asked; what planning and
     running raise."""
     require_spread(running)
+    question = replace(question, show_anyway=running.show_anyway)
     if service := running.served:
         return _served(question, service, asked, running.json)
     if how := running.connection:
@@ -103,18 +111,17 @@ def ask(question: Question, asked: Asked, running: Running) -> Outcome:
     lines = checked(checkpoint, lines, asked.wish.tokens) if file else lines
     spoiled = report_problems(file, lines) if file else False
     if not (good := [line for line in lines if not line.problem]):
-        raise typer.Exit(UNTRUSTED)
+        raise typer.Exit(INCOMPLETE)
     began = time.monotonic()
     plan = planned(checkpoint, _wish(asked.wish, good, several=file is not None))
     seconds = {"plan": time.monotonic() - began}
     if isinstance(plan, TwoPartyPlan) and running.backend is BackendName.ckks and not running.ray:
         with _own_server(plan, checkpoint, running.threads) as (target, whom):
             found = _connected(replace(question, lines=good), running.connected(target, whom), running.json)
-        return replace(found, sha256=checkpoint.sha256, trusted=found.trusted and not spoiled)
+        return replace(found, sha256=checkpoint.sha256, complete=found.complete and not spoiled)
     results = _on_this_machine(plan, checkpoint, lines, question, running, seconds, asked.wish.link)
-    trusted = not spoiled and not any(result.answer.warnings for result in results)
     answers = [(line, result.answer) for line, result in zip(good, results, strict=True)]
-    return Outcome(answers, checkpoint.name, checkpoint.sha256, trusted)
+    return Outcome(answers, checkpoint.name, checkpoint.sha256, not spoiled)
 
 
 def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
@@ -124,13 +131,13 @@ def _wish(wish: Wish, lines: Sequence[Line], *, several: bool) -> Wish:
 
 
 def _connected(question: Question, how: connection.Connection, json: Path | None) -> Outcome:
-    results, trusted, name = connection.ask(question, how, json)
-    return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
+    results, complete, name = connection.ask(question, how, json)
+    return Outcome([(result.line, result.answer) for result in results], name, "", complete)
 
 
 def _served(question: Question, service: served.Served, asked: Asked, json: Path | None) -> Outcome:
-    results, trusted, name = served.ask(question, service, asked.folder, asked.wish.scheme, json)
-    return Outcome([(result.line, result.answer) for result in results], name, "", trusted)
+    results, complete, name = served.ask(question, service, asked.folder, asked.wish.scheme, json)
+    return Outcome([(result.line, result.answer) for result in results], name, "", complete)
 
 
 def _on_this_machine(
@@ -151,7 +158,7 @@ def _on_this_machine(
         save(plan, Workdir(Path(folder)).plan) if work else None
         here, given = _answerer(backend, plan, checkpoint, place, seconds), (plan, checkpoint, place, running)
         with by_ray(*given, texts, link, seconds, more) if running.ray else here as answerer:
-            results = _answered(plan, checkpoint, good, answerer)
+            results = _answered(plan, checkpoint, good, answerer, question.visible)
         sizes = _sizes(Workdir(Path(folder)))
     figures = run_report(
         plan,
@@ -171,9 +178,13 @@ def _on_this_machine(
 
 
 def _answered(
-    plan: AnyPlan, checkpoint: Checkpoint, lines: Sequence[Line], answerer: Answerer
+    plan: AnyPlan,
+    checkpoint: Checkpoint,
+    lines: Sequence[Line],
+    answerer: Answerer,
+    visible: Callable[[api.Answer], api.Answer],
 ) -> list[Classified]:
-    """The texts, as many a request as the plan holds."""
+    """The texts, as many a request as the plan holds. visible: see `Question.visible`."""
     groups = [lines[at : at + plan.batch] for at in range(0, len(lines), plan.batch)]
     results: list[Classified] = []
     for index, group in enumerate(groups, 1):
@@ -181,7 +192,7 @@ def _answered(
         answers, seconds = answerer([line.text for line in group], title)
         for line, answer in zip(group, answers, strict=True):
             reference = tuple(np.ravel(api.reference_logits(plan, checkpoint, line.text)).tolist())
-            results.append(Classified(line.text, answer, reference, seconds, line.number, index))
+            results.append(Classified(line.text, visible(answer), reference, seconds, line.number, index))
     return results
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from tacita.cli.ask.columns import PAIR, Columns, columns_of, is_header
-from tacita.cli.console import UNTRUSTED, err, shown
+from tacita.cli.console import INCOMPLETE, err, shown
 from tacita.errors import InputError
 from tacita.front.embed import Text, length_of
 from tacita.front.front import Embedder
@@ -79,7 +79,7 @@ def admitted(
     lines = checked(model, lines, tokens)
     spoiled = report_problems(file, lines)
     if not (good := [line for line in lines if not line.problem]):
-        raise typer.Exit(UNTRUSTED)
+        raise typer.Exit(INCOMPLETE)
     return good, spoiled
 
 

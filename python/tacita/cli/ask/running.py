@@ -14,7 +14,7 @@ from tacita.cli.ask.served import Served
 from tacita.cli.ask.spread import RAY
 from tacita.cli.ask.token import TokenFile
 from tacita.cli.asked import standing_for
-from tacita.cli.options import BackendName, Insecure, Json, Threads, option
+from tacita.cli.options import BackendName, Insecure, Json, ShowAnyway, Threads, option
 from tacita.cli.steps.evaluate import Memory
 from tacita.cli.two_party.connect import Connection, Trusted
 from tacita.cli.two_party.connection import (
@@ -69,7 +69,8 @@ Name = Annotated[
 @dataclass(frozen=True)
 class Running:
     """backend, threads, memory (GB), work, json, allow_insecure: of a run on this machine; ray, ray_nodes,
-    ray_cores: on others. The rest: of a connection to a server."""
+    ray_cores: on others. show_anyway: answers that failed their checks, too. The rest: of a connection to a
+    server."""
 
     backend: BackendName
     threads: int
@@ -77,6 +78,7 @@ class Running:
     work: Path | None
     json: Path | None
     allow_insecure: bool
+    show_anyway: bool
     ray: str | None
     ray_nodes: int | None
     ray_cores: int | None
@@ -127,6 +129,7 @@ DECLARED = (
     ("work", Keep, None),
     ("json", Json, None),
     ("allow_insecure", Insecure, False),
+    ("show_anyway", ShowAnyway, False),
     *RAY,
     *CONNECTED,
     ("token_file", TokenFile, None),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacita.cli.answers import said, text_of
+from tacita.cli.answers import brackets, said, text_of
 from tacita.cli.ask.lines import Line, admitted
 from tacita.cli.ask.token import token_of
 from tacita.cli.console import duration, err, out, progress, reporting, several, shown, size, write_report
@@ -63,21 +63,21 @@ class Result:
 def ask(
     question: Asking, how: Served, folder: Path, scheme: str | None, json: Path | None
 ) -> tuple[list[Result], bool, str]:
-    """Asks every text and shows what it cost: all answers, whether there is one for each line and each can be
-    trusted, and the model's name. folder: as --model gives it, a name at the service. Raises InputError for
+    """Asks every text and shows what it cost: all answers, whether there is one for each line, and
+    the model's name. folder: as --model gives it, a name at the service. Raises InputError for
     what is not offered."""
     began = time.monotonic()
     with how.connect() as service:
         session, opening = _opened(service, question, named(service, folder), scheme)
         question.suits(session.plan.name, "")
         good, spoiled = admitted(_front(session), session.plan.tokens, question.lines, question.file)
-        results = _answered(session, good, opening, json, began)
+        results = _answered(session, question, good, opening, json, began)
         figures = report(session, results, opening, time.monotonic() - began)
         bad = {line.number for line in question.lines} - {line.number for line in good}
         figures["rejected"] = sorted(bad)
     with reporting(json, figures):
         out.print(f"all: {_cost_line(figures)}", soft_wrap=True)
-    return results, not spoiled and not any(result.answer.warnings for result in results), session.plan.name
+    return results, not spoiled, session.plan.name
 
 
 def named(service: Service, folder: Path) -> str | None:
@@ -153,7 +153,12 @@ def _front(session: BlockingSession) -> Embedder:
 
 
 def _answered(
-    session: BlockingSession, lines: Sequence[Line], opening: Cost, json: Path | None, began: float
+    session: BlockingSession,
+    question: Asking,
+    lines: Sequence[Line],
+    opening: Cost,
+    json: Path | None,
+    began: float,
 ) -> list[Result]:
     """As many texts a request as the plan holds. When one fails, the answers that came are written before the
     error goes on."""
@@ -162,7 +167,7 @@ def _answered(
     try:
         for number, group in enumerate(groups, 1):
             title = f"request {number} of {len(groups)}" if len(groups) > 1 else "request"
-            results += _one(session, group, number, title)
+            results += _one(session, question, group, number, title)
     except (TacitaError, KeyboardInterrupt):
         if results:
             figures = report(session, results, opening, time.monotonic() - began)
@@ -171,10 +176,12 @@ def _answered(
     return results
 
 
-def _one(session: BlockingSession, group: Sequence[Line], number: int, title: str) -> list[Result]:
+def _one(
+    session: BlockingSession, question: Asking, group: Sequence[Line], number: int, title: str
+) -> list[Result]:
     meter = Meter()
     with progress(title) as told:
-        answers = session.answer([line.text for line in group], meter, told)
+        answers = map(question.visible, session.answer([line.text for line in group], meter, told))
     results = [Result(*pair, number, meter.cost) for pair in zip(group, answers, strict=True)]
     for result in results:
         _show(result)
@@ -183,9 +190,7 @@ def _one(session: BlockingSession, group: Sequence[Line], number: int, title: st
 
 def _show(result: Result) -> None:
     answer = result.answer
-    logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
-    more = ", ..." if len(answer.logits) > 8 else ""
-    out.print(f"[bold]{said(answer)}[/bold]  \\[{logits}{more}]  {text_of(result.line.text)}", soft_wrap=True)
+    out.print(f"[bold]{said(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)
 

@@ -215,7 +215,7 @@ def _measured(task: Task, machine: Machine, work: Path | None, *, softmax: bool 
         ran = run(plan, task, machine, files)
     ran.seconds = {**seconds, **ran.seconds}
     reference = np.array([api.reference_logits(plan, task.model, text) for text in task.texts])
-    logits = np.array([answer.logits for answer in ran.answers])
+    logits = np.array([answer.anyway.logits for answer in ran.answers])
     figures = _figures(plan, task, machine, ran) | quality(logits, reference, task.labels, softmax=softmax)
     return figures | {"warnings": sum(bool(answer.warnings) for answer in ran.answers)}
 

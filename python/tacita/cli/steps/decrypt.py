@@ -8,14 +8,25 @@ from typing import Annotated
 
 import typer
 
-from tacita.cli.answers import numbers, said
-from tacita.cli.console import UNTRUSTED, err, out, shown
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Insecure, Json, Pair, Public, Work, option
+from tacita.cli.answers import numbers, said, status_of
+from tacita.cli.console import err, out, shown
+from tacita.cli.options import (
+    PUBLIC_DEFAULT,
+    WORK_DEFAULT,
+    Insecure,
+    Json,
+    Pair,
+    Public,
+    ShowAnyway,
+    Work,
+    option,
+)
 from tacita.cli.steps.encrypt import fitting, one_text
 from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
 from tacita.errors import InputError
 from tacita.front.embed import Text
+from tacita.tasks.answer import NoAnswer
 from tacita.tasks.next import Chosen
 
 SHOWN = 16  # numbers of an answer
@@ -39,9 +50,11 @@ def run(
     file: GivenFile = None,
     pair: Pair = False,
     json: Json = None,
+    show_anyway: ShowAnyway = False,
     allow_insecure: Insecure = False,
 ) -> None:
-    """Decrypt the answers, check them, round them.
+    """Decrypt the answers, check them, round them. An answer that fails its checks is not shown: in its place
+    stands a warning, in JSON null, and the exit status is 2.
 
     An answer about tokens (`tag`, `answer`, `fill`) is told by the text that was encrypted, which no file of
     a run holds: give it again.
@@ -51,13 +64,14 @@ def run(
     with step("decrypt", json) as timed:
         client = Client(public, work, allow_insecure=allow_insecure)
         answers = client.decrypt_batch(count, _given(client, text or [], file, pair=pair))
+        answers = [answer.anyway for answer in answers] if show_anyway else answers
         timed.fields |= answers[0].to_json()
         timed.fields["answers"] = [answer.to_json() for answer in answers]
     for number, answer in enumerate(answers, 1):
         place = f"{number}: " if client.plan.batch > 1 else ""
         _show(answer, place)
-    if any(answer.warnings for answer in answers):
-        raise typer.Exit(UNTRUSTED)
+    if status := status_of(answers):
+        raise typer.Exit(status)
 
 
 def _given(client: Client, texts: Sequence[str], file: Path | None, *, pair: bool) -> list[Text]:
@@ -70,7 +84,7 @@ def _given(client: Client, texts: Sequence[str], file: Path | None, *, pair: boo
 
 def _show(answer: Answer, place: str) -> None:
     what, which = ("answer", "first") if answer.label is None else ("label", "logits")
-    logits = "" if isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
+    logits = "" if isinstance(answer, Chosen | NoAnswer) else f"   {which}: {numbers(answer.logits, SHOWN)}"
     out.print(f"{place}{what}: {said(answer)}{logits}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

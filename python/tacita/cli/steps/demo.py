@@ -13,14 +13,16 @@ import typer
 
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
+from tacita.cli.answers import status_of
 from tacita.cli.asked import Asked, asking
-from tacita.cli.console import UNTRUSTED, out, reporting, shown
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, out, reporting, shown
 from tacita.cli.options import Insecure, Json, Threads
 from tacita.cli.report import Classified, read_report, run_report, show_results, show_run
 from tacita.errors import InputError, TacitaError
 from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir
 from tacita.schemes.registry import REGISTRY
+from tacita.tasks.answer import NoAnswer
 
 SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
@@ -68,8 +70,8 @@ def run(
     with reporting(json, figures):
         show_results(results)
         show_run(figures)
-    if any(result.answer.warnings for result in results):
-        raise typer.Exit(UNTRUSTED)
+    if status := status_of(result.answer for result in results):
+        raise typer.Exit(status)
 
 
 def _planning(asked: Asked) -> list[str]:
@@ -87,9 +89,10 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
     out.print("[bold]server[/bold] sees ciphertexts only")
     taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
     out.print("[bold]client[/bold] decrypts")
-    found = steps.call("decrypt", accept=(0, UNTRUSTED))
+    found = steps.call("decrypt", accept=(0, INCOMPLETE, UNTRUSTED))
     taken["decrypt"] = found["seconds"]["decrypt"]
-    answer = api.Answer(found["label"], tuple(found["logits"]), tuple(found["warnings"]))
+    answer = api.Answer(found["label"], tuple(found["logits"] or ()), tuple(found["warnings"]))
+    answer = answer if found["trusted"] else NoAnswer(None, (), answer.warnings, trusted=False)
     reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
     return Classified(sentence, answer, reference, taken, line=number, request=number)
 
@@ -121,7 +124,7 @@ class _Steps:
         if name in MAKING:
             command = [sys.executable, "-m", "tacita", name, *options, *arguments]
         status = subprocess.run(command, check=False).returncode
-        if status not in accept:
+        if status not in accept or not report.exists():
             raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
         return self._collect(name, read_report(report))
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import typer
 
 from tacita.cli.ask.lines import Line, checked, in_pairs, read_lines, read_pairs, report_problems
-from tacita.cli.console import duration, out, shown, size
+from tacita.cli.console import INCOMPLETE, duration, out, shown, size
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
     WORK_DEFAULT,
@@ -33,7 +33,6 @@ HiddenStates = Annotated[
     Path | None,
     option("--hidden-states", help="A .npy array (tokens, hidden) instead of a text."),
 ]
-REJECTED = 1  # exit status when lines of the file were left out
 
 
 def run(
@@ -74,7 +73,7 @@ def run(
         soft_wrap=True,
     )
     if spoiled:
-        raise typer.Exit(REJECTED)
+        raise typer.Exit(INCOMPLETE)
 
 
 def one_text(texts: Sequence[str], *, pair: bool) -> Text | None:

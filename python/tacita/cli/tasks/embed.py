@@ -57,14 +57,18 @@ def run(
 
 
 def write_vectors(path: Path, found: Outcome) -> None:
-    """The file of `--output`, whole or not at all. Raises FileError."""
-    vectors = np.stack([answer.vector for _, answer in found.answers])
+    """The file of `--output`, whole or not at all: a vector for each text, NaN (in JSON null) in place of one
+    that failed its checks. Raises FileError."""
+    given = [answer.vector if answer.logits else None for _, answer in found.answers]
+    width = max((len(vector) for vector in given if vector is not None), default=0)
+    vectors = np.stack([np.full(width, np.nan) if vector is None else vector for vector in given])
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
             if path.suffix == ".npy":
                 np.save(file, vectors)
             else:
-                file.write(json.dumps(vectors.tolist()).encode())
+                rows = [None if vector is None else vector.tolist() for vector in given]
+                file.write(json.dumps(rows).encode())
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error})", hint="choose another file") from error
 

@@ -50,7 +50,7 @@ def run(
     lines, verb = lines_of("search", queries or [], file), "embed" if mine else "search"
     found = ask(Question(verb, lines, file, suits=mine.require if mine else allowed), asked, running)
     for line, answer in found.answers:
-        if mine:
+        if mine and answer.logits:
             show(str(line.text), mine.nearest(answer.vector, top))
         elif isinstance(answer, Search):
             show(str(line.text), named(answer.best(top), asked.documents))

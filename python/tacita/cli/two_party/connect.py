@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacita.cli.answers import said, text_of
+from tacita.cli.answers import brackets, said, text_of
 from tacita.cli.ask.lines import Line, admitted
 from tacita.cli.console import err, out, progress, reporting, several, shown, size, write_report
 from tacita.cli.two_party.connection import address, cost_line, expectation, show_profile, watching
@@ -75,11 +75,12 @@ class Asking(Protocol):
     def others(self) -> tuple[str, ...]: ...
     @property
     def suits(self) -> Callable[[str, str], None]: ...
+    def visible(self, answer: Answer) -> Answer: ...
 
 
 def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Result], bool, str]:
-    """Connects, asks every text and shows what it cost: all answers, whether there is one for each line and
-    each can be trusted, and the model's name. Raises InputError for a model of another kind."""
+    """Connects, asks every text and shows what it cost: all answers, whether there is one for each line, and
+    the model's name. Raises InputError for a model of another kind."""
     began = time.monotonic()
     session = RenewableSession(lambda: dialled(how), greeted)
     try:
@@ -87,7 +88,7 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
         require_kind(question.verb, plan, *question.others)
         question.suits(plan.name, "")
         good, spoiled = admitted(session.part.front, plan.tokens, question.lines, question.file)
-        results = _classified(session, good, json, began)
+        results = _classified(session, question, good, json, began)
         session.hang_up(politely=True)
         figures = _report(session, results, time.monotonic() - began)
     finally:
@@ -96,7 +97,7 @@ def ask(question: Asking, how: Connection, json: Path | None) -> tuple[list[Resu
         out.print(f"session: {cost_line(party_cost(figures), figures['seconds'])}", soft_wrap=True)
         if how.profile:
             show_profile(figures["profile"])
-    return results, not spoiled and not any(result.answer.warnings for result in results), plan.name
+    return results, not spoiled, plan.name
 
 
 def dialled(how: Connection) -> Party:
@@ -137,13 +138,14 @@ def greeted(party: Party) -> TwoPartyClient:
 
 
 def _classified(
-    session: RenewableSession, lines: Sequence[Line], json: Path | None, began: float
+    session: RenewableSession, question: Asking, lines: Sequence[Line], json: Path | None, began: float
 ) -> list[Result]:
     """All answers. When the session breaks, those that came are written before the error goes on."""
     results: list[Result] = []
     try:
         for line in lines:
-            results.append(_answered(session, line, len(lines), results))
+            found = _answered(session, line, len(lines), results)
+            results.append(replace(found, answer=question.visible(found.answer)))
             _show(results[-1])
     except (TacitaError, KeyboardInterrupt):
         if results:
@@ -164,10 +166,7 @@ def _answered(session: RenewableSession, line: Line, count: int, earlier: Sequen
 
 def _show(result: Result) -> None:
     answer = result.answer
-    logits = ", ".join(f"{value:.3f}" for value in answer.logits[:8])
-    more = ", ..." if len(answer.logits) > 8 else ""
-    text = text_of(result.line.text)
-    out.print(f"[bold]{said(answer)}[/bold]  \\[{logits}{more}]  {text}", soft_wrap=True)
+    out.print(f"[bold]{said(answer)}[/bold]{brackets(answer)}  {text_of(result.line.text)}", soft_wrap=True)
     out.print(f"  {cost_line(result.cost, result.seconds)}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {shown(warning)}", soft_wrap=True)

@@ -132,6 +132,18 @@ def test_threads_that_do_not_end_are_bounded() -> None:
     assert lobby.enter(Caller(HERE))
 
 
+def test_connections_of_one_address_are_bounded() -> None:
+    lobby, crowd = Lobby(4, per_address=2, shared=["198.51.100.1"]), [Caller(HERE) for _ in range(5)]
+    assert all(lobby.enter(caller) for caller in crowd[:3])
+    assert [caller.closed for caller in crowd[:3]] == [True, False, False]  # its own oldest makes room
+    for caller in crowd[1:3]:
+        lobby.leave(caller)
+    assert not lobby.enter(crowd[3]) and crowd[3].closed  # both are admitted: none can be sent away
+    assert lobby.enter(Caller(THERE)) and all(lobby.enter(Caller("198.51.100.1")) for _ in range(3))
+    lobby.reenter(crowd[1])
+    assert lobby.enter(crowd[4]) and crowd[1].closed
+
+
 def test_limits_follow_the_estimate() -> None:
     small, large = (
         make_two_party_plan(make_random_checkpoint(), Wish(tokens=tokens, texts=TEXTS)) for tokens in (16, 64)

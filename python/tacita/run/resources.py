@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import shutil
+import sys
 from pathlib import Path
 
 from tacita.errors import ResourceError
@@ -46,6 +47,18 @@ def peak_memory_gb(*, children: bool = False) -> float:
     """Largest resident set of this process so far (or of its finished children), in GB."""
     who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
     return resource.getrusage(who).ru_maxrss * 1024 / GB
+
+
+def raise_descriptors() -> int:
+    """Lets this process have as many file descriptors as the system allows it; returns how many. Programs are
+    often started with 1,024, and each connection takes one or two.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        hard = soft
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
 def resident_bytes() -> int | None:

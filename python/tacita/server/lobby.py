@@ -1,14 +1,15 @@
-"""Connections that have not been admitted yet: a bounded number, each in a thread of its own, for a bounded
-time.
+"""Connections of a server: a bounded number in all and of one address, those that wait for a bounded time.
 
-When all are taken, the oldest of the address that has the most makes room. So a client that greets as fast as
-honest ones do gets through however many connections say nothing, unless hundreds come while it greets.
+A connection waits until it is admitted. When all places are taken, the oldest that waits, of the address that
+has the most, makes room. So a client that greets as fast as honest ones do gets through however many
+connections say nothing, unless hundreds come while it greets.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Collection
 from typing import Protocol
 
 from tacita.server.admission import network
@@ -28,24 +29,26 @@ class Arrival(Protocol):
 
 
 class Lobby:
-    """For threads. places: connections that may wait; twice as many threads may be on their way out."""
+    """For threads. places: connections that may wait; twice as many may be there in all. per_address: those
+    of one address, None for any number. shared: addresses of proxies, which have no such bound."""
 
-    def __init__(self, places: int = PLACES) -> None:
-        self._places = places
+    def __init__(
+        self, places: int = PLACES, per_address: int | None = None, shared: Collection[str] = ()
+    ) -> None:
+        self.places, self.per_address = places, per_address
+        self._shared = {network(address) for address in shared}
         self._lock = threading.Lock()
-        self._waiting: dict[Arrival, str] = {}  # in order of arrival, with what counts as its address
-        self._threads = 0
+        self._open: dict[Arrival, str] = {}  # with what counts as its address; "" for one that was sent away
+        self._waiting: dict[Arrival, str] = {}  # of these, in order of arrival
 
     def enter(self, arrival: Arrival) -> bool:
         """Takes a place, somebody else's if need be. False: not even that, and the connection is closed."""
         with self._lock:
-            if self._threads >= 2 * self._places:
+            where = network(arrival.address)
+            if not self._make_room(where):
                 arrival.close()
                 return False
-            self._threads += 1
-            if len(self._waiting) >= self._places:
-                self._evict()
-            self._waiting[arrival] = network(arrival.address)
+            self._open[arrival] = self._waiting[arrival] = where
             return True
 
     def leave(self, arrival: Arrival) -> None:
@@ -53,14 +56,39 @@ class Lobby:
         with self._lock:
             self._waiting.pop(arrival, None)
 
-    def ended(self, arrival: Arrival) -> None:
-        """Its thread is over."""
-        self.leave(arrival)
+    def reenter(self, arrival: Arrival) -> None:
+        """What it was admitted for is done: it waits again, behind all others."""
         with self._lock:
-            self._threads -= 1
+            if where := self._open.get(arrival):
+                self._waiting.setdefault(arrival, where)
 
-    def _evict(self) -> None:
-        ((crowd, _),) = Counter(self._waiting.values()).most_common(1)
-        oldest = next(arrival for arrival, where in self._waiting.items() if where == crowd)
+    def ended(self, arrival: Arrival) -> None:
+        """It is over, and what it held is free."""
+        with self._lock:
+            self._waiting.pop(arrival, None)
+            self._open.pop(arrival, None)
+
+    def _make_room(self, where: str) -> bool:
+        if len(self._open) >= 2 * self.places:
+            return False
+        if self._is_full(where):
+            return self._evict(where)
+        if len(self._waiting) >= self.places:
+            ((crowd, _),) = Counter(self._waiting.values()).most_common(1)
+            return self._evict(crowd)
+        return True
+
+    def _is_full(self, where: str) -> bool:
+        if self.per_address is None or where in self._shared:
+            return False
+        return Counter(self._open.values())[where] >= self.per_address
+
+    def _evict(self, where: str) -> bool:
+        """Sends the oldest of this address away that waits. False where none does."""
+        oldest = next((arrival for arrival, other in self._waiting.items() if other == where), None)
+        if oldest is None:
+            return False
         del self._waiting[oldest]
+        self._open[oldest] = ""
         oldest.close()
+        return True

@@ -26,6 +26,7 @@ from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.protocol.party import Identity, fingerprint
+from tacita.run.resources import raise_descriptors
 from tacita.server.session import MEMORY_GB
 
 if TYPE_CHECKING:
@@ -120,10 +121,10 @@ def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sess
     if service.where is not None:
         require_machines(service.where, service.schemes, BUMBLEBEE)
     with needing("service", "serve"):
-        from tacita.service.http.listening import listening_socket
+        from tacita.service.http.acceptor import bound_socket
         from tacita.service.watch import logs
     logs.start()
-    with listening_socket(host, port) as listener:
+    with bound_socket(host, port) as listener:
         offers = _offers(asked, service, asked.load())
         settings = _settings(service, threads, sessions)
         asyncio.run(_serve(offers, settings, service.where, listener, host, own))
@@ -144,11 +145,17 @@ async def _listen(
     service: Service, listener: socket, own: Identity | None, announce: Callable[[], None]
 ) -> None:
     from tacita.service.app import app_of
+    from tacita.service.files.bodies import Pace
+    from tacita.service.http.acceptor import listen, lobby_of
     from tacita.service.http.listening import Listening, config_of
 
-    listening = Listening(config_of(app_of(service), own), service.close_doors)
+    settings = service.settings
+    lobby = lobby_of(raise_descriptors(), settings.proxies)
+    pace = Pace(settings.patience, settings.least_rate)
+    listening = Listening(config_of(app_of(service), own), service.close_doors, lobby, pace)
     await service.start()
     try:
+        listen(listener)
         announce()
         await listening.serve(sockets=[listener])
     finally:

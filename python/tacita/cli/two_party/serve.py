@@ -33,6 +33,7 @@ from tacita.plans.link import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.party import Identity, Listener, fingerprint, share_threads
+from tacita.run.resources import raise_descriptors
 from tacita.schemes.registry import scheme_of
 from tacita.server.admission import Admission, Caps
 from tacita.server.limits import limits_of
@@ -150,6 +151,7 @@ def run(
     _require_connected(asked.wish.scheme or BUMBLEBEE)
     own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
     _require_known_clients(public_embeddings, client_ca, insecure_any_client)
+    raise_descriptors()
     cores = share_threads(threads)
     embeddings = "published" if public_embeddings else "hidden"
     checkpoint = asked.load()

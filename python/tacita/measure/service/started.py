@@ -39,18 +39,24 @@ class Started:
 
 @contextmanager
 def started(
-    folder: Path, *options: str, log: IO[str] | None = None, plain: bool = False
+    folder: Path,
+    *options: str,
+    log: IO[str] | None = None,
+    plain: bool = False,
+    descriptors: int | None = None,
 ) -> Iterator[Started]:
     """A server with data and certificate in this folder; a second on the same folder goes on where the first
     stood. options: of `tacita serve`. log: where its standard error goes (default: this process's). plain:
-    HTTP without TLS, for this machine alone.
+    HTTP without TLS, for this machine alone. descriptors: how many the server may have, None for as many as
+    this process.
 
     Raises ResourceError where it does not come to listen.
     """
     tls, data = folder / "tls", folder / "data"
     secured = ["--insecure-plain-tcp"] if plain else ["--new-certificate", str(tls)]
     places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
-    command = [sys.executable, "-m", "tacita", "serve", *places, *options]
+    limited = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
+    command = [*limited, sys.executable, "-m", "tacita", "serve", *places, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
     lines: queue.Queue[str | None] = queue.Queue()
     reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)

@@ -1,8 +1,8 @@
 """uvicorn, set up for callers that nobody knows: TLS 1.3, and no connection that only sits there.
 
-uvicorn closes a connection that is idle after an answer; one that never asks anything, or sends a head byte
-by byte, it keeps. Here such a one is closed after `GREETING` seconds, so that idle connections cost their
-sender more than the server.
+uvicorn closes a connection that is idle after an answer; one that never asks anything, sends a head byte by
+byte, or does not read its answer, it keeps. Here such a one is closed, so that idle connections cost their
+sender more than the server. Connections are accepted by `acceptor`.
 """
 
 from __future__ import annotations
@@ -13,51 +13,76 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacita.errors import InputError
 from tacita.protocol.party import Identity
+from tacita.server.lobby import Lobby
+from tacita.service.files.bodies import Pace
+from tacita.service.http.acceptor import Acceptor, Connection
+from tacita.service.http.heads import StrictConnection
+from tacita.service.http.pace import PacedTransport
 from tacita.service.two_party.options import UVICORN
 
-GREETING = 20.0  # seconds that a connection may take to send a whole head, the first or another
+GREETING = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
 KEEP_ALIVE = 30  # seconds between two calls of a connection
-HEAD_BYTES = 32 << 10
-BACKLOG = 512
 GRACE = 5  # seconds that answers on the way get once workers have drained
 
 
 class Patient(H11Protocol):
     """Closes a connection that has no call under way and does not begin one: silent from the start, slow with
     a head, or still sending a body that was refused. uvicorn itself closes one that is silent after an
-    answer."""
+    answer. connection: of which the acceptor is told whether a call is under way."""
+
+    transport: Any  # a PacedTransport, or a WebSocket's
+
+    def __init__(
+        self, config: uvicorn.Config, server: uvicorn.Server, connection: Connection, pace: Pace
+    ) -> None:
+        super().__init__(config, server.server_state, server.lifespan.state)
+        self.conn = StrictConnection()
+        self._connection, self._pace = connection, pace
+        self._giving_up: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """A timer begins."""
-        super().connection_made(transport)
-        self._giving_up: TimerHandle | None = None
+        paced: Any = PacedTransport(transport, self.loop, self._pace, self._is_sending)
+        super().connection_made(paced)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It ends with the connection."""
         self._stop()
+        self.transport.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """It ends with a whole head, and bytes outside of a call begin it: none of them prolongs it."""
+        if self.transport.is_closing():
+            return
         super().data_received(data)
         self._watch()
 
+    def on_response_complete(self) -> None:
+        """A call is over, and perhaps the next one has come already."""
+        super().on_response_complete()
+        self._connection.hold(busy=self._busy())
+
     def handle_websocket_upgrade(self, event: Any) -> None:
         """The head has come, and the connection is another protocol's from now on."""
+        self.transport = self.transport.release()
         super().handle_websocket_upgrade(event)
         self._upgraded = True
 
     _upgraded = False
 
     def _watch(self) -> None:
-        if self._upgraded or self._busy():
+        busy = self._upgraded or self._busy()
+        self._connection.hold(busy=busy)
+        if busy:
             self._stop()
         elif self._giving_up is None:
             self._giving_up = self.loop.call_later(GREETING, self._give_up)
@@ -71,6 +96,9 @@ class Patient(H11Protocol):
         cycle: Any = self.cycle  # None before the first call
         return cycle is not None and not cycle.response_complete
 
+    def _is_sending(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
     def _give_up(self) -> None:
         if not self._busy():
             self.transport.close()
@@ -78,11 +106,22 @@ class Patient(H11Protocol):
 
 class Listening(uvicorn.Server):
     """closing: called at SIGTERM and Ctrl-C, before uvicorn waits for open connections. A second signal does
-    not wait."""
+    not wait. lobby: of its connections. pace: at which answers must be read."""
 
-    def __init__(self, config: uvicorn.Config, closing: Callable[[], None]) -> None:
+    servers: Any  # as uvicorn ends them: acceptors
+
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None], lobby: Lobby, pace: Pace) -> None:
         super().__init__(config)
-        self._closing = closing
+        self._closing, self._lobby, self._pace = closing, lobby, pace
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepts from these sockets in place of uvicorn."""
+        await super().startup(sockets=[])
+        self.servers = [
+            Acceptor(each, self._lobby, self.config.ssl, GREETING, self._protocol) for each in sockets or ()
+        ]
+        for each in self.servers:
+            each.start()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """The signal's handler. It is not raised again afterwards, as uvicorn's own does: what follows is
@@ -91,16 +130,8 @@ class Listening(uvicorn.Server):
         self.should_exit = True
         self._closing()
 
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Raises InputError for an address that cannot be listened on."""
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=kind, backlog=BACKLOG)
-    except OSError as error:
-        raise InputError(
-            f"serve: cannot listen on {host}:{port} ({error.strerror})", hint="another address or port"
-        ) from None
+    def _protocol(self, connection: Connection) -> Patient:
+        return Patient(self.config, self, connection, self._pace)
 
 
 def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:
@@ -109,14 +140,13 @@ def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:
     tls = {"ssl_certfile": identity.certificate, "ssl_keyfile": identity.key} if identity else {}
     config = uvicorn.Config(
         app,
-        http=Patient,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=HEAD_BYTES,
+        http="h11",
         **UVICORN,
         **tls,  # type: ignore[arg-type]
     )

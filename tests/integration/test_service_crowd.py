@@ -1,0 +1,58 @@
+"""A service among connections that say nothing: others are answered, and its log stays short."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tacita.measure.service.started import Started, started
+from tacita.run.resources import raise_descriptors
+
+pytestmark = pytest.mark.native
+DESCRIPTORS, SILENT = 256, 400
+ANSWERED = 25.0  # seconds in which another address is answered
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("crowd") / "log"
+
+
+@pytest.fixture(scope="module")
+def server(log: Path) -> Iterator[Started]:
+    options = ("--schemes", "bumblebee", "--tokens", "16", "--drain", "0")
+    with log.open("w") as lines, started(log.parent, *options, log=lines, descriptors=DESCRIPTORS) as found:
+        yield found
+
+
+def connection(server: Started, source: str = "127.0.0.1") -> socket.socket:
+    port = int(server.url.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), ANSWERED, source_address=(source, 0))
+
+
+def status(server: Started, source: str = "127.0.0.1") -> bytes:
+    """The first line of what `/healthz` says to a caller from this address."""
+    context = ssl.create_default_context(cafile=server.certificate)
+    with context.wrap_socket(connection(server, source), server_hostname="127.0.0.1") as caller:
+        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        return caller.recv(4096).partition(b"\r\n")[0]
+
+
+def test_silent_connections_keep_no_other_address_out(server: Started, log: Path) -> None:
+
+    assert raise_descriptors() > SILENT
+    with contextlib.ExitStack() as held:
+        for _ in range(SILENT):
+            held.enter_context(connection(server))
+        for source in ("127.0.0.2", "127.0.0.1"):  # another address, and the crowd's own
+            began = time.monotonic()
+            assert status(server, source) == b"HTTP/1.1 200 OK"
+            assert time.monotonic() - began < ANSWERED
+    lines = log.read_text().splitlines()
+    assert len(lines) < 50 and not any("Traceback" in line for line in lines)

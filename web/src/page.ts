@@ -177,7 +177,8 @@ async function list(): Promise<void> {
     model.replaceChildren(...found.map(described));
     button.disabled = found.length === 0;
     if (found.length) listWays();
-    say(found.length ? "" : "this server has no model that a page can ask", found.length ? "" : "problem");
+    const none = "this server has no model that a page can ask: texts are written by tacita generate";
+    say(found.length ? "" : none, found.length ? "" : "problem");
   } catch (error) {
     access.hidden = false;
     over(error instanceof Error ? error.message : "the server does not answer", false);

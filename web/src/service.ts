@@ -30,6 +30,7 @@ export interface Models {
 
 export const CONNECTED = "bumblebee";
 const SCHEMES = ["thor", CONNECTED]; // that a page can ask by
+const WRITES = "next"; // the task of models that write texts, for which a page has no steps
 const MOST_PROGRAM = 8 << 20;
 const MOST_LIST = 1 << 16;
 const MOST_TOKENIZER = 64 << 20;
@@ -43,6 +44,7 @@ export async function models(token: string): Promise<Models> {
 
 /** Those that a page can ask by, connected ones first. */
 export function offersOf(model: Model): Offer[] {
+  if (model.task === WRITES) return [];
   const known = model.offers.filter((offer) => SCHEMES.includes(offer.scheme));
   return known.sort((a, b) => Number(b.connected) - Number(a.connected));
 }

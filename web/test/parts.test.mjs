@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload"];
-const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }] =
+const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload", "service"];
+const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }, service] =
   await Promise.all(names.map(part));
 const { Chunker, makeCount, counted: taken } = chunks;
 
@@ -53,6 +53,15 @@ test("a token becomes a subprotocol of few characters", () => {
   assert.equal(first, "tacita.two-party");
   assert.match(second, /^tacita\.bearer\.[A-Za-z0-9_-]+$/);
   assert.equal(Buffer.from(second.slice(14), "base64url").toString(), "a/b+c= ü?>");
+});
+
+test("a model that writes texts has no way by a page", () => {
+  const schemes = ["arion", "thor", "bumblebee"];
+  const offers = schemes.map((scheme) => ({ scheme, connected: scheme === "bumblebee" }));
+  const { offersOf } = service;
+  const found = offersOf({ name: "m", task: "text", labels: [], offers });
+  assert.deepEqual(found.map((offer) => offer.scheme), ["bumblebee", "thor"]);
+  assert.deepEqual(offersOf({ name: "m", task: "next", labels: [], offers }), []);
 });
 
 test("the socket is beside the page", () => {

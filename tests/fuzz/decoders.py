@@ -36,7 +36,8 @@ from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan, parse
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.typed_json import canonical
-from tacita.protocol import envelope, handshake, lines, public_folder, public_part
+from tacita.protocol import envelope, handshake, lines, public_folder, public_part, text_wish
+from tacita.protocol.text_wish import TextWish
 from tacita.server import resume
 
 TORCH_FILE = Path(__file__).parents[1] / "vectors" / "torch" / "state.bin"  # written by torch 1.13.1
@@ -96,6 +97,21 @@ def server_greeting(data: bytes) -> None:
     def serve() -> None:
         handshake.welcome(link, b"the public part", PLAN.hash)
         while handshake.asked(link):
+            pass
+
+    tacita_errors(serve)
+
+
+def text_wishes(data: bytes) -> None:
+    """What a client sends that has a text written: its wish, and its words before the tokens. A wish that is
+    taken fits the plan, and is written as the same bytes."""
+    link = Scripted(data)
+
+    def serve() -> None:
+        wish = text_wish.received(link, TWO_PARTY_PLAN)
+        assert wish.held + wish.rows + wish.most - 1 <= TWO_PARTY_PLAN.room
+        assert wish.to_bytes() == data[: text_wish.WISH.size]
+        while text_wish.more_wanted(link):
             pass
 
     tacita_errors(serve)
@@ -189,6 +205,7 @@ def torch_pickle(data: bytes) -> None:
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "client_greeting": client_greeting,
     "server_greeting": server_greeting,
+    "text_wish": text_wishes,
     "public_part": public_parts,
     "public_list": public_list,
     "embedding_tables": embedding_tables,
@@ -206,6 +223,7 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 MODULES: dict[str, list[str]] = {
     "client_greeting": ["protocol/handshake.py"],
     "server_greeting": ["protocol/handshake.py"],
+    "text_wish": ["protocol/text_wish.py"],
     "public_part": ["protocol/public_part.py", "plans/two_party/check.py"],
     "public_list": ["protocol/public_folder.py", "plans/strict_json.py"],
     "embedding_tables": ["front/tensors.py"],
@@ -234,6 +252,10 @@ def seeds(name: str) -> list[bytes]:
         wishes = handshake.CLASSIFY + handshake.CLASSIFY + handshake.END
         agreed = bytes.fromhex(PLAN.hash)
         return [hello + asked + agreed + wishes for asked in (handshake.HAVE, handshake.SEND)]
+    if name == "text_wish":
+        wishes = TextWish(5, 4), TextWish(1, 2, 0.8, 2, held=9, key=bytes(range(16)))
+        words = text_wish.MORE + text_wish.MORE + text_wish.ENOUGH
+        return [wish.to_bytes() + words for wish in wishes]
     if name == "public_part":
         return [PUBLIC_PART]
     if name == "public_list":

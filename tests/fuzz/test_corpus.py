@@ -9,6 +9,8 @@ import pytest
 import service_decoders
 import trees
 
+from tacita.protocol import text_wish
+
 CORPUS = Path(__file__).parent / "corpus"
 MOST_BYTES = 1 << 20
 JSON = ("two_party_plan", "ckks_plan", "program", "http_bodies", "receipt", "control")
@@ -38,6 +40,8 @@ def test_the_honest_inputs_are_accepted() -> None:
     assert whole.hash == decoders.PLAN.hash and len(short.stages) == len(short.rotations) == 1
     decoders.require_circuit(short)
     assert decoders.public_part.decode(decoders.PUBLIC_PART).plan == decoders.TWO_PARTY_PLAN
+    for wish in decoders.seeds("text_wish"):
+        assert text_wish.received(decoders.Scripted(wish), decoders.TWO_PARTY_PLAN).to_bytes() == wish[:36]
     for kind in ("request", "response"):
         file = decoders.File(decoders.seeds(f"{kind}_file")[0])
         assert decoders.envelope.read(file, kind, decoders.PLAN, decoders.KEY).kind == kind

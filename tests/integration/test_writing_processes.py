@@ -211,6 +211,12 @@ def test_texts_of_a_service_in_python(service: Started, token: str, tmp_path: Pa
             asked.classify(OPENING)
         with pytest.raises(InputError, match="'thor'"):
             next(asked.generate(OPENING, scheme="thor"))
+        broken = asked.generate(OPENING, max_tokens=12)
+        begun = [next(broken)]
+        served: Any = list(asked._inner._sessions.values())
+        for session in served[0]._all:
+            session.client.party.close()
+        assert [*begun, *broken] == list(asked.generate(OPENING, max_tokens=12))
         unread = asked.generate(OPENING, max_tokens=12)
         next(unread)
     with pytest.raises(InputError, match="the service was closed"):

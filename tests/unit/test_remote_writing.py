@@ -20,6 +20,7 @@ from tacita.protocol.http.wire import Offer
 from tacita.protocol.party import Party
 from tacita.remote.connected import Connected, connected
 from tacita.remote.cost import Meter
+from tacita.run.executor import Progress
 from tacita.schemes.loopback import Address, dialled, listening
 from tacita.server.two_party import TwoPartyServer
 
@@ -98,6 +99,27 @@ def test_a_connection_serves_one_text_after_the_other_and_two_take_two(opened: O
         assert (await anext(other)).id == first and len(opened.parties) == 2
         assert [token.id async for token in one] == [token.id async for token in other]
         assert (await anext(text(session))).id == first and len(opened.parties) == 2
+        await session.close()
+
+    asyncio.run(asked())
+
+
+def test_a_text_that_is_cancelled_in_a_step_leaves_room_for_the_next(opened: Opened) -> None:
+    async def asked() -> None:
+        session, steps = await opened.session(), list[str]()
+        loop, stepping = asyncio.get_running_loop(), asyncio.Event()
+
+        def report(now: Progress) -> None:
+            steps.append(now.stage)
+            loop.call_soon_threadsafe(stepping.set)
+
+        tokens = session.generate(PROMPT, TextOptions(COUNT), Meter(), report)
+        step = asyncio.ensure_future(anext(tokens))
+        await stepping.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert len([token async for token in text(session)]) == COUNT
         await session.close()
 
     asyncio.run(asked())

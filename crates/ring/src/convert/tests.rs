@@ -145,3 +145,52 @@ fn all_targets_are_those_one_by_one() {
         assert_eq!(&one[0], out, "exactly to prime {j}");
     }
 }
+
+/// Values at both ends of their range with every pattern of signs: the sums that are farthest from zero.
+#[test]
+fn conversions_of_values_at_their_ends_are_exact() {
+    const N: usize = 64;
+    let to: Vec<Modulus> = [(50.0, 1), (44.0, 1), (22.0, 1)]
+        .into_iter()
+        .flat_map(|(bits, count)| moduli(bits, count, &[]))
+        .collect();
+    for k in 1..=12usize {
+        let from = moduli(49.9, k, &[]);
+        let converter = BaseConverter::new(&from, &to);
+        for signs in 0..1 << k.min(6) {
+            let limb = |(i, q): (usize, &Modulus)| {
+                let (sign, end) = (1.0 - 2.0 * f64::from(signs >> (i % 6) & 1), (q.p() / 2) as f64);
+                let values = [sign * end, sign * (end - 1.0), sign, -sign * (end / 3.0).round()];
+                AlignedVec::from_slice(&values.repeat(N / values.len()))
+            };
+            let limbs: Vec<AlignedVec> = from.iter().enumerate().map(limb).collect();
+            check_at_the_ends(&converter, (&from, &to), &limbs);
+        }
+    }
+}
+
+fn check_at_the_ends(converter: &BaseConverter, (from, to): (&[Modulus], &[Modulus]), limbs: &[AlignedVec]) {
+    let ys: Vec<&[f64]> = limbs.iter().map(|limb| &limb[..]).collect();
+    let mut overflow = AlignedVec::zeroed(ys[0].len());
+    converter.overflow(&ys, &mut overflow);
+    for (j, p) in to.iter().enumerate() {
+        let [near, exact] = same_on_all_paths(|| {
+            let mut outs = [(); 2].map(|()| AlignedVec::zeroed(ys[0].len()));
+            converter.convert(&ys, &[j], &mut outs[..1]);
+            converter.convert_exact(&ys, &overflow, &[j], &mut outs[1..]);
+            outs
+        });
+        let product = |skip: usize| {
+            let others = from.iter().enumerate().filter(|&(i, _)| i != skip);
+            others.fold(1, |x, (_, q)| p.mul(x, q.p() % p.p()))
+        };
+        for (i, (near, exact)) in near.iter().zip(exact.iter()).enumerate().take(4) {
+            let terms = ys.iter().enumerate();
+            let sum = terms.fold(0, |s, (l, y)| {
+                p.add(s, p.mul(p.from_i64(y[i] as i64), product(l)))
+            });
+            let whole = p.mul(p.from_i64(overflow[i] as i64), product(from.len()));
+            assert_eq!((*near, *exact), (sum as f64, p.sub(sum, whole) as f64));
+        }
+    }
+}

@@ -95,3 +95,5 @@ dispatch_packed! {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worst_signs;

@@ -215,6 +215,25 @@ def websocket(place: Place) -> None:
     asyncio.run(_websocket(place))
 
 
+class Anybody:
+    """A `two_party.lane.Guest` who may have everything."""
+
+    name = "anybody"
+
+    def admit(self, used: Any, text: Any) -> None:
+        """Takes every text."""
+
+    def note(self, used: Any) -> bool:
+        """Goes on."""
+        return True
+
+    def settle(self, used: Any) -> None:
+        """Owes nothing."""
+
+    def ended(self, session: Any) -> None:
+        """Is not written down."""
+
+
 async def _websocket(place: Place) -> None:
     import uvicorn
     from fastapi import FastAPI
@@ -225,12 +244,12 @@ async def _websocket(place: Place) -> None:
     from tacita.service.two_party.supervisor import Sessions
 
     plan = parse_plan(place.plan.read_bytes())
-    sessions = Sessions(TwoPartyLane("m", Path(place.model), place.plan, 0, 4, plan.hash), lambda ended: None)
+    sessions = Sessions(TwoPartyLane("m", Path(place.model), place.plan, 0, 4, plan.hash))
     await sessions.start()
     app = FastAPI()
 
     async def anybody(websocket: Any, model: str) -> Any:
-        return type("Guest", (), {"name": "somebody"})
+        return Anybody()
 
     app.include_router(router(lambda model, guest: sessions.open(guest), anybody))
     own = place.identity

@@ -13,12 +13,14 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from websockets.sync.client import connect as dial
 
 import tacita
 from tacita.errors import InputError, PeerError, RefusedError
@@ -230,10 +232,26 @@ def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
         assert listed.returncode == 0 and "sst2-tiny" in listed.stdout
 
 
+@contextmanager
+def silent_sockets(server: Started, token: str, count: int) -> Iterator[None]:
+    """WebSockets of the two-party protocol that say nothing: as many as there are places for sessions."""
+    url = f"{server.url.replace('https', 'wss')}/v1/two-party?model=sst2-tiny"
+    headers = {"Authorization": f"Bearer {token}"}
+    trust = ssl.create_default_context(cafile=server.certificate)
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(dial(url, ssl=trust, additional_headers=headers, proxy=None))
+        yield
+
+
 def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> None:
+    """Which others that only connect do not delay."""
     with (folder / "log").open("a") as log, started(folder, *TOY, log=log) as server:
         how: dict[str, Any] = {"trust": server.certificate, "data": tmp_path}
-        with connect(server.url, token=server.token("one", "--texts", "1"), **how) as service:
+        with (
+            silent_sockets(server, server.token("silent"), 4),
+            connect(server.url, token=server.token("one", "--texts", "1"), **how) as service,
+        ):
             assert service.classify("a waste of time", scheme="bumblebee").label == "negative"
             with pytest.raises(RefusedError, match="1 text"):
                 service.classify("a waste of time", scheme="bumblebee")

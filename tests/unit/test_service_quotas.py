@@ -12,6 +12,7 @@ import pytest
 from service_world import ASKED, KEY, World, plan, request_bytes, sha256, world
 
 from tacita.protocol.http import wire
+from tacita.service.core import service as core
 from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Quota, Used
 
@@ -101,3 +102,29 @@ def test_a_request_that_would_take_more_than_is_left_is_refused(
     response = there.post(data, token=token)
     assert (response.status_code, response.json()["code"]) == (429, "quota")
     assert f" {what}, more than" in response.json()["detail"] and not there.supervisor.jobs
+
+
+def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "LOOK_SECONDS", 0.01)
+    with world(tmp_path / "data", monkeypatch) as there:
+        token, other = small(there), there.client("other")
+        waits, runs = (there.post(token=token).json()["id"] for _ in range(2))
+        there.supervisor.watcher.started(runs)
+        there.put_keys(token=other)
+        stays = there.post(token=other).json()["id"]
+
+        async def events() -> list[int]:
+            how = {"headers": {"Authorization": f"Bearer {token}"}}
+            paths = (f"/v1/requests/{id}/events" for id in (waits, runs))
+            watching = [asyncio.create_task(there._called("GET", path, how)) for path in paths]
+            while sum(there.service.streams.values()) < 2:
+                await asyncio.sleep(0.01)
+            tokens.revoke(there.service.ledger, "small")
+            async with asyncio.timeout(60.0):
+                return [response.status_code for response in await asyncio.gather(*watching)]
+
+        assert there.runner.run(events()) == [200, 200]
+        assert list(there.supervisor.jobs) == [stays]
+        assert not there.service.layout.request(waits).exists()

@@ -10,31 +10,26 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
-from random_checkpoint import make_random_checkpoint, write_folder
+from fastapi import FastAPI, WebSocket
+from hosted_world import SECONDS, Book, asked, asked_of, make_lane, run, running
 from service import TEXTS
-from websockets_world import TOKEN, permitted
+from websockets_world import TOKEN, Known
 
-from tacita import checkpoint
 from tacita.client.public_cache import PublicCache
 from tacita.client.two_party import TwoPartyClient
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
-from tacita.planning.two_party import make_two_party_plan
-from tacita.planning.wish import Wish
-from tacita.protocol.party import Party, over_socket
-from tacita.protocol.refusal import Reason
+from tacita.protocol.party import Party
 from tacita.remote.websocket import dial
 from tacita.service.two_party import control
-from tacita.service.two_party.lane import Ended, TwoPartyLane
+from tacita.service.two_party.lane import TwoPartyLane
 from tacita.service.two_party.options import UVICORN
 from tacita.service.two_party.route import router
 from tacita.service.two_party.supervisor import Sessions, pause_after
@@ -44,75 +39,10 @@ pytestmark = pytest.mark.native
 if not hasattr(native, "TwoPartyArrival"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-SECONDS = 180.0
-
 
 @pytest.fixture(scope="module")
 def lane(tmp_path_factory: pytest.TempPathFactory) -> TwoPartyLane:
-    folder = tmp_path_factory.mktemp("lane")
-    write_folder(make_random_checkpoint(), folder / "model")
-    plan = make_two_party_plan(checkpoint.load(folder / "model"), Wish(tokens=16, texts=TEXTS))
-    (folder / "plan.json").write_bytes(plan.to_bytes())
-    return TwoPartyLane("m", folder / "model", folder / "plan.json", 1, 2, plan.hash)
-
-
-@dataclass
-class Book:
-    """What was told."""
-
-    ended: list[Ended] = field(default_factory=list)
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def told(self, ended: Ended) -> None:
-        self.ended.append(ended)
-        task = asyncio.ensure_future(self._notify())
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def _notify(self) -> None:
-        async with self.changed:
-            self.changed.notify_all()
-
-    async def wait(self, count: int) -> list[Ended]:
-        async with asyncio.timeout(SECONDS), self.changed:
-            await self.changed.wait_for(lambda: len(self.ended) >= count)
-        return self.ended
-
-
-@asynccontextmanager
-async def running(lane: TwoPartyLane) -> AsyncIterator[tuple[Sessions, Book]]:
-    book = Book()
-    sessions = Sessions(lane, book.told)
-    await sessions.start()
-    try:
-        yield sessions, book
-    finally:
-        await sessions.stop()
-
-
-def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 2 * SECONDS))
-
-
-def asked(end: socket.socket, folder: Path, meet: Callable[[], object] = lambda: None) -> str | None:
-    """A client's text, in a thread. meet: called between the first text and a second."""
-    return asked_of(lambda: over_socket(end, client=True, timeout=SECONDS, threads=1), folder, meet)
-
-
-def asked_of(
-    dialled: Callable[[], Party], folder: Path, meet: Callable[[], object] = lambda: None
-) -> str | None:
-    party = dialled()
-    try:
-        client = TwoPartyClient(party, PublicCache(folder))
-        client.classify(TEXTS[0])
-        meet()
-        label = client.classify(TEXTS[1]).label
-        client.end()
-    finally:
-        party.close()
-    return label
+    return make_lane(tmp_path_factory.mktemp("lane"))
 
 
 def pid_of(sessions: Sessions) -> int:
@@ -120,34 +50,11 @@ def pid_of(sessions: Sessions) -> int:
     return sessions._worker.process.pid
 
 
-def test_two_sessions_at_a_time_and_no_third(lane: TwoPartyLane, tmp_path: Path) -> None:
-    both = threading.Barrier(2, timeout=SECONDS)
-
-    async def work() -> None:
-        async with running(lane) as (sessions, book):
-            ends = [await sessions.open(name) for name in ("alice", "bob")]
-            with pytest.raises(RefusedError, match="full") as caught:
-                await sessions.open("carol")
-            assert caught.value.reason == Reason.FULL and sessions.count() == 2
-            labels = await asyncio.gather(
-                *(asyncio.to_thread(asked, end, tmp_path, both.wait) for end in ends)
-            )
-            ended = await book.wait(2)
-        assert all(labels) and sessions.count() == 0
-        assert {(each.guest, each.texts, each.ending) for each in ended} == {
-            ("alice", 2, "answered"),
-            ("bob", 2, "answered"),
-        }
-        assert all(each.seconds > 0 and min(each.bytes_sent, each.bytes_received) > 0 for each in ended)
-
-    run(work)
-
-
 def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(lane: TwoPartyLane) -> None:
     async def work() -> None:
         async with running(lane) as (sessions, book):
-            (await sessions.open("leaver")).close()
-            stranger = await sessions.open("stranger")
+            (await sessions.open(book.guest("leaver"))).close()
+            stranger = await sessions.open(book.guest("stranger"))
             stranger.setblocking(True)
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             ended = {each.guest: each for each in await book.wait(2)}
@@ -161,13 +68,13 @@ def test_clients_that_leave_or_talk_otherwise_are_told_by_their_endings(lane: Tw
 def test_a_process_that_is_killed_is_told_and_started_again(lane: TwoPartyLane, tmp_path: Path) -> None:
     async def work() -> None:
         async with running(lane) as (sessions, book):
-            first, end = pid_of(sessions), await sessions.open("alice")
+            first, end = pid_of(sessions), await sessions.open(book.guest("alice"))
             os.kill(first, signal.SIGKILL)
             assert (await book.wait(1))[0].ending == "crashed"
             end.setblocking(True)
             assert end.recv(1) == b"", "the relay sees the end at once"
             end.close()
-            again = await sessions.open("alice")  # waits for the new one
+            again = await sessions.open(book.guest("alice"))  # waits for the new one
             assert pid_of(sessions) != first
             assert await asyncio.to_thread(asked, again, tmp_path)
             assert [each.ending for each in await book.wait(2)] == ["crashed", "answered"]
@@ -179,12 +86,12 @@ def test_a_process_that_is_killed_is_told_and_started_again(lane: TwoPartyLane, 
 def test_draining_waits_for_sessions_and_stopping_ends_them(lane: TwoPartyLane, tmp_path: Path) -> None:
     async def work() -> None:
         async with running(lane) as (sessions, book):
-            answered, silent = await sessions.open("alice"), await sessions.open("bob")
+            answered, silent = [await sessions.open(book.guest(name)) for name in ("alice", "bob")]
             asking = asyncio.create_task(asyncio.to_thread(asked, answered, tmp_path))
             await book.wait(1)
             await sessions.drain(0.05)
             with pytest.raises(RefusedError, match="is ending"):
-                await sessions.open("carol")
+                await sessions.open(book.guest("carol"))
             assert sessions.count() == 1
             process = sessions._worker.process
             await sessions.stop()
@@ -221,7 +128,7 @@ def test_a_lane_that_cannot_be_served_says_why(
 ) -> None:
     async def work() -> None:
         with pytest.raises(TacitaError, match=told):
-            await Sessions(replace(lane, **changes), lambda ended: None).start()
+            await Sessions(replace(lane, **changes)).start()
 
     run(work)
 
@@ -230,7 +137,7 @@ def test_a_text_over_a_websocket_to_the_process_and_its_crash(lane: TwoPartyLane
     """Route, relay, supervisor and process together; the client is told at once."""
 
     async def work() -> None:
-        async with running(lane) as (sessions, book), serving(sessions) as dialled:
+        async with running(lane) as (sessions, book), serving(sessions, book) as dialled:
             assert await asyncio.to_thread(asked_of, dialled, tmp_path)
             assert (await book.wait(1))[0].ending == "answered"
             party = await asyncio.to_thread(dialled)
@@ -249,8 +156,12 @@ def test_a_text_over_a_websocket_to_the_process_and_its_crash(lane: TwoPartyLane
 
 
 @asynccontextmanager
-async def serving(sessions: Sessions) -> AsyncIterator[Callable[[], Party]]:
+async def serving(sessions: Sessions, book: Book) -> AsyncIterator[Callable[[], Party]]:
     """A server of the route in this event loop; how it is dialled."""
+
+    async def permitted(websocket: WebSocket, model: str) -> Known:
+        return book.guest()
+
     app = FastAPI()
     app.include_router(router(lambda model, guest: sessions.open(guest), permitted))
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -267,6 +178,7 @@ async def serving(sessions: Sessions) -> AsyncIterator[Callable[[], Party]]:
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path
+from types import SimpleNamespace
 from tacita.service.two_party.lane import TwoPartyLane
 from tacita.service.two_party.options import UVICORN
 from tacita.service.two_party.route import router
@@ -275,9 +187,9 @@ from tacita.service.two_party.supervisor import Sessions
 async def main():
     said = json.loads(sys.argv[1])
     lane = TwoPartyLane("m", Path(said["folder"]), Path(said["plan"]), 1, 2, said["sha256"])
-    sessions = Sessions(lane, lambda ended: None)
+    sessions = Sessions(lane)
     await sessions.start()
-    await sessions.open("alice")
+    await sessions.open(SimpleNamespace(name="alice"))
     print(sessions._worker.process.pid, flush=True)
     await asyncio.Event().wait()
 
@@ -335,6 +247,8 @@ def test_crashes_in_a_row_are_waited_for_longer_each_time() -> None:
         b'{"kind": "finished", "id": "0", "ending": "x"}',
         b'{"kind": "so far", "id": 0, "texts": -1}',
         b'{"kind": "so far", "id": 0, "texts": 1.5}',
+        b'{"kind": "wanted", "id": 0, "tokens": 1, "bytes": 1, "seconds": NaN}',
+        b'{"kind": "wanted", "id": 0, "tokens": 1, "bytes": 1, "seconds": -1.0}',
         b'{"kind": "open", "id": 0, "guest": "' + b"x" * 201 + b'"}',
         b"[" * 10_000,
     ],

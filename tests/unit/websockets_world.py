@@ -7,7 +7,7 @@ import queue
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from tacita.protocol.http.wire import FRAME_BYTES
 from tacita.protocol.party import Identity, Party
+from tacita.protocol.refusal import Refusal
 from tacita.remote.websocket import dial
+from tacita.service.ledger.rows import Used
+from tacita.service.two_party.lane import Ended, Guest
 from tacita.service.two_party.options import UVICORN
 from tacita.service.two_party.route import DeniedError, router
 
@@ -41,9 +44,22 @@ UPGRADE = (
 
 @dataclass(frozen=True)
 class Known:
-    """A guest."""
+    """A guest who may have everything. told: of its session's end."""
 
     name: str
+    told: Callable[[Ended], None] = lambda ended: None
+
+    def admit(self, used: Used, text: Used) -> Refusal | None:
+        return None
+
+    def note(self, used: Used) -> bool:
+        return True
+
+    def settle(self, used: Used) -> None:
+        pass
+
+    def ended(self, session: Ended) -> None:
+        self.told(session)
 
 
 async def permitted(websocket: WebSocket, model: str) -> Known:
@@ -66,10 +82,10 @@ class World:
     refusing: Exception | None = None
     every: list[socket.socket] = field(default_factory=list)
 
-    async def open(self, model: str, guest: str) -> socket.socket:
+    async def open(self, model: str, guest: Guest) -> socket.socket:
         if self.refusing:
             raise self.refusing
-        assert (model, guest) == ("m", "alice")
+        assert (model, guest.name) == ("m", "alice")
         ours, theirs = socket.socketpair()
         theirs.settimeout(SECONDS)
         self.ends.put(theirs)

@@ -183,9 +183,10 @@ fn permission(reason: u16, number: &[u8]) -> Result<()> {
     let said = match reason {
         0 if number == 0 => return Ok(()),
         1 => format!("the server is full ({number} sessions): try again later"),
-        2 => format!("the server takes {number} sessions of one address at a time: try again later"),
+        2 => format!("the server takes {number} sessions of one client at a time: try again later"),
         3 => format!("the server answers {number} texts of one client, and this one had them"),
         4 => "the key of the server's hidden table has served its texts: connect again".to_owned(),
+        6 => format!("this client's quota holds no more, and is whole again in {number} seconds"),
         _ => format!("the server refuses for reason {reason}: reload the page"),
     };
     Err(ClientError::Refused(said))

@@ -20,11 +20,12 @@ class Reason(IntEnum):
     CLIENT = 3  # texts of this client
     KEY = 4  # texts under the key of the hidden table
     FORGOTTEN = 5  # time for a text whose connection broke
+    QUOTA = 6  # the client's tokens, bytes or seconds of today
 
 
 WORDS = {
     Reason.FULL: ("the server is full ({})", "session", "try again later"),
-    Reason.ADDRESS: ("the server takes {} of one address at a time", "session", "try again later"),
+    Reason.ADDRESS: ("the server takes {} of one address or client at a time", "session", "try again later"),
     Reason.CLIENT: ("the server answers {} of one client, and this one had them", "text", "ask its operator"),
     Reason.KEY: (
         "the key of the server's hidden table has served its {}",
@@ -35,6 +36,11 @@ WORDS = {
         "the server keeps a text for {} after its connection broke, and no longer has this one",
         "second",
         "begin again",
+    ),
+    Reason.QUOTA: (
+        "this takes more than is left of this client's quota, which is whole again in {}",
+        "second",
+        "wait, ask for less, or ask its operator",
     ),
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from tacita.server.admission import network
@@ -30,13 +30,18 @@ class Arrival(Protocol):
 
 class Lobby:
     """For threads. places: connections that may wait; twice as many may be there in all. per_address: those
-    of one address, None for any number. shared: addresses of proxies, which have no such bound."""
+    of one address, None for any number. shared: addresses of proxies, which have no such bound. group: what
+    counts as one address."""
 
     def __init__(
-        self, places: int = PLACES, per_address: int | None = None, shared: Collection[str] = ()
+        self,
+        places: int = PLACES,
+        per_address: int | None = None,
+        shared: Collection[str] = (),
+        group: Callable[[str], str] = network,
     ) -> None:
-        self.places, self.per_address = places, per_address
-        self._shared = {network(address) for address in shared}
+        self.places, self.per_address, self._group = places, per_address, group
+        self._shared = {group(address) for address in shared}
         self._lock = threading.Lock()
         self._open: dict[Arrival, str] = {}  # with what counts as its address; "" for one that was sent away
         self._waiting: dict[Arrival, str] = {}  # of these, in order of arrival
@@ -44,7 +49,7 @@ class Lobby:
     def enter(self, arrival: Arrival) -> bool:
         """Takes a place, somebody else's if need be. False: not even that, and the connection is closed."""
         with self._lock:
-            where = network(arrival.address)
+            where = self._group(arrival.address)
             if not self._make_room(where):
                 arrival.close()
                 return False

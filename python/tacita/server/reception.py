@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tacita.errors import PeerError
-from tacita.protocol.party import Arrival, Party
-from tacita.server.admission import Admission
+from tacita.protocol.party import Party
+from tacita.server.admission import Admission, Guest
+from tacita.server.lobby import Arrival as Waiting
 from tacita.server.lobby import Lobby
 from tacita.server.two_party import Served, TwoPartyServer
 
@@ -35,6 +36,18 @@ class Visit:
     admitted: bool = False
     cost: Mapping[str, float] = field(default_factory=lambda: dict(NOTHING))
     profile: tuple[Mapping[str, Any], ...] = ()
+
+
+class Arrival(Waiting, Protocol):
+    """A connection that nothing was said on yet: `tacita.protocol.party.Arrival`."""
+
+    @property
+    def port(self) -> int:
+        """The peer's."""
+
+    def secure(self, within: float, timeout: float) -> Party:
+        """The session's party. within: seconds for all until `Party.limit`. timeout: longest silence of the
+        peer. Raises PeerError."""
 
 
 class Listening(Protocol):
@@ -63,23 +76,27 @@ class Reception:
     def receive(self, arrival: Arrival) -> None:
         """Serves this connection in a thread of its own, or closes it at once when there are too many."""
         if self.lobby.enter(arrival):
-            threading.Thread(target=self.visit, args=(arrival,), daemon=True).start()
+            threading.Thread(target=lambda: self.told(self.visit(arrival)), daemon=True).start()
 
-    def visit(self, arrival: Arrival) -> None:
-        """One connection to its end."""
-        began, peer = time.monotonic(), peer_name(arrival)
+    def visit(self, arrival: Arrival) -> Visit:
+        """One connection, which has entered the lobby, to its end."""
+        began = time.monotonic()
         try:
             party = arrival.secure(self.server.limits.greeting, self.timeout)
+            return self._session(arrival, party, began)
         except PeerError as error:
-            self.told(Visit(peer, "not let in", Served(0, error), time.monotonic() - began))
-        else:
-            self.told(self._session(arrival, party, began))
+            seconds = time.monotonic() - began
+            return Visit(peer_name(arrival), "not let in", Served(0, error), seconds)
         finally:
             arrival.close()
             self.lobby.ended(arrival)
 
+    def guest(self, arrival: Arrival, party: Party) -> Guest:
+        """The entry of a connection in the book of sessions."""
+        return self.admission.guest(arrival.address, party.peer, lambda: self.lobby.leave(arrival))
+
     def _session(self, arrival: Arrival, party: Party, began: float) -> Visit:
-        guest = self.admission.guest(arrival.address, party.peer, lambda: self.lobby.leave(arrival))
+        guest = self.guest(arrival, party)
         try:
             served = self.server.session(party, guest=guest)
             admitted, profile = guest.inside, tuple(party.profile())

@@ -24,14 +24,14 @@ from tacita.service.dispatch.base import Lane
 from tacita.service.dispatch.fleet import Fleet
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout
-from tacita.service.ledger import Ledger, keys, requests, tokens, usage
+from tacita.service.ledger import Ledger, keys, requests, tokens
 from tacita.service.ledger.rows import Who
-from tacita.service.two_party.lane import Ended
 from tacita.service.two_party.supervisor import Sessions
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
 
 SWEEP_SECONDS = 60.0
+LOOK_SECONDS = 1.0  # between two looks at what clients may still take
 
 
 class Service:
@@ -53,6 +53,7 @@ class Service:
         self.uploads: set[tuple[str, str]] = set()
         self.streams: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._cancelling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Workers and sessions are there afterwards, and what an earlier server left is queued. Raises what
@@ -66,7 +67,7 @@ class Service:
         await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
-        self._tasks = [asyncio.create_task(self._sweep())]
+        self._tasks = [asyncio.create_task(self._sweep()), asyncio.create_task(self._look_on())]
         if self.fleet:
             self._tasks.append(asyncio.create_task(self._follow(self.fleet)))
         self.ready = True
@@ -89,6 +90,16 @@ class Service:
         await asyncio.gather(self.supervisor.stop(), *(each.stop() for each in self.sessions.values()))
         logs.say("stopped", unfinished=len(left))
         self.ledger.close()
+
+    def look(self) -> None:
+        """Ends what clients may no longer have: sessions of those whose quota is used up, and sessions and
+        requests of those that are revoked; events of a request end with it."""
+        for sessions in self.sessions.values():
+            sessions.look()
+        for row in requests.of_revoked(self.ledger):
+            task = asyncio.create_task(self.jobs.cancel(row))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
 
     def require_open(self) -> None:
         """Raises RefusedError while the server ends."""
@@ -120,29 +131,26 @@ class Service:
         return self.supervisor.workers().get((model, scheme), 0)
 
     def _sessions(self) -> Mapping[str, Sessions]:
-        settings = self.settings
+        threads, most, clock = self.settings.threads, self.settings.sessions, self.settings.clock
         return {
-            model: Sessions(offered.two_party_lane(model, settings.threads, settings.sessions), self._ended)
+            model: Sessions(offered.two_party_lane(model, threads, most), clock)
             for (model, _), offered in self.offers.named.items()
             if offered.offer.connected
         }
-
-    def _ended(self, session: Ended) -> None:
-        """Of two parties. guest: the client's id and the model's name, as the socket's route put them."""
-        client, _, model = session.guest.partition(" ")
-        carried = session.bytes_sent + session.bytes_received
-        usage.charge(self.ledger, client, texts=session.texts, bytes=carried, seconds=session.seconds)
-        self.metrics.session(model, session.texts, session.seconds)
-        self.metrics.carried("two-party", "in", session.bytes_received)
-        self.metrics.carried("two-party", "out", session.bytes_sent)
-        told = {"texts": session.texts, "bytes": carried, "ending": session.ending}
-        logs.say("session", client=client, model=model, seconds=round(session.seconds, 3), **told)
 
     async def _follow(self, fleet: Fleet) -> None:
         """Machines that come and go."""
         while True:
             await fleet.changed()
             self.supervisor.spread(fleet.starts())
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self.look()
+            except Exception as error:
+                logs.warn("look", why=type(error).__name__)
 
     async def _sweep(self) -> None:
         """Answers that nobody fetched."""

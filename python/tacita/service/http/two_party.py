@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 
 from fastapi import APIRouter, WebSocket
 
 from tacita.errors import TacitaError
+from tacita.service.core.accounts import Account
 from tacita.service.core.service import Service
 from tacita.service.http.auth import caller, require_quota
 from tacita.service.http.problems import Fault, fault_of, not_found
-from tacita.service.ledger import tokens, usage
+from tacita.service.two_party.lane import Guest
 from tacita.service.two_party.route import DeniedError
 from tacita.service.two_party.route import router as route
-
-
-@dataclass(frozen=True)
-class Entered:
-    """A client that may have a session. name: its id and the model's, by which the session is charged."""
-
-    name: str
 
 
 def router(service: Service) -> APIRouter:
     """`WS /v1/two-party?model=M`."""
 
-    async def permitted(websocket: WebSocket, model: str) -> Entered:
+    async def permitted(websocket: WebSocket, model: str) -> Account:
         try:
-            return Entered(f"{await _who(service, websocket, model)} {model}")
+            who = await _who(service, websocket, model)
+            return Account(service.ledger, service.metrics, who, model)
         except Fault as fault:
             headers = dict(fault.headers)
             raise DeniedError(
                 fault.status, fault.detail, hint=fault.hint, code=fault.code, headers=headers
             ) from None
 
-    async def opened(model: str, guest: str) -> socket.socket:
-        who = tokens.of_id(service.ledger, guest.partition(" ")[0])
-        most, used = who.quota.texts, usage.today(service.ledger, who.id).texts
-        left = None if most is None else max(0, most - used)
-        return await service.sessions[model].open(guest, left)
+    async def opened(model: str, guest: Guest) -> socket.socket:
+        return await service.sessions[model].open(guest)
 
     return route(opened, permitted)
 

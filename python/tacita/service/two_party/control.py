@@ -2,7 +2,9 @@
 (SOCK_SEQPACKET).
 
     supervisor: Begin                   process: Ready, or Failed and its end
-    supervisor: Open, with a socket     process: SoFar after each text of that session, and Finished
+    supervisor: Open, with a socket     process: Wanted before each text of that session
+    supervisor: Answered                process: SoFar after each token and text, at last Finished
+    supervisor: Close, of a session that must end
     the end of one is the end of the other: no message says so
 
 JSON, each message capped and checked by type. The process computes on bytes of clients, so that its words
@@ -48,12 +50,11 @@ class Begin(Message):
 
 
 class Open(Message):
-    """A session begins on the socket that comes with this. texts: that it may ask, None for any number."""
+    """A session begins on the socket that comes with this. guest: sessions of one name share places."""
 
     kind: Literal["open"] = "open"
     id: Count
     guest: Guest
-    texts: Count | None = None
 
 
 class Ready(Message):
@@ -70,15 +71,44 @@ class Failed(Message):
     hint: Words
 
 
+class Wanted(Message):
+    """A client asks for a text, which will take so much: tokens at most, where it is written; bytes in both
+    directions and seconds as planned. `Answered` says whether it is admitted."""
+
+    kind: Literal["wanted"] = "wanted"
+    id: Count
+    tokens: Count
+    bytes: Count
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Answered(Message):
+    """What the client is told: a refusal's reason and number, or 0 and 0."""
+
+    kind: Literal["answered"] = "answered"
+    id: Count
+    reason: Count
+    number: Count
+
+
+class Close(Message):
+    """The session ends now."""
+
+    kind: Literal["close"] = "close"
+    id: Count
+
+
 class SoFar(Message):
-    """What a session came to up to now: told after each text, since the process may not live to tell it
-    later, and before its end."""
+    """What a session came to up to now: told before each token and after each text, since the process may not
+    live to tell it later, and before its end. texts: that were admitted. over: whether none is under way."""
 
     kind: Literal["so far"] = "so far"
     id: Count
     texts: Count = 0
+    tokens: Count = 0
     bytes_sent: Count = 0
     bytes_received: Count = 0
+    over: bool = False
 
 
 class Finished(Message):
@@ -89,7 +119,7 @@ class Finished(Message):
     ending: Annotated[str, Field(max_length=40)]
 
 
-Any = Begin | Open | Ready | Failed | SoFar | Finished
+Any = Begin | Open | Ready | Failed | Wanted | Answered | Close | SoFar | Finished
 _ANY: TypeAdapter[Any] = TypeAdapter(Annotated[Any, Field(discriminator="kind")])
 
 

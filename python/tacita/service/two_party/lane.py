@@ -1,11 +1,14 @@
-"""What a process of sessions serves, and what is told of each session that is over."""
+"""What a process of sessions serves, for whom, and what is told of each session that is over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from tacita.protocol.refusal import Refusal
 from tacita.server.two_party import BITS_PER_SECOND
+from tacita.service.ledger.rows import Used
 
 SILENCE = 120.0
 CRASHED, STOPPED = "crashed", "stopped"  # endings beside those of `server.two_party.Served`
@@ -33,11 +36,32 @@ class TwoPartyLane:
     pooling: str | None = None
 
 
+class Guest(Protocol):
+    """The client of one session, whose quota is its own affair. Called in the event loop's thread; no call
+    waits or raises. used: by the session since it began."""
+
+    @property
+    def name(self) -> str:
+        """At most 200 characters; sessions of one name share places."""
+
+    def admit(self, used: Used, text: Used) -> Refusal | None:
+        """Reserves what a text will take. Returns why not, or None."""
+
+    def note(self, used: Used) -> bool:
+        """Charges what was used beyond what was reserved. False: the session must end."""
+
+    def settle(self, used: Used) -> None:
+        """No text is under way: what was reserved and not used is given back."""
+
+    def ended(self, session: Ended) -> None:
+        """The session is over, and settled."""
+
+
 @dataclass(frozen=True)
 class Ended:
-    """A session that is over. ending: in a word or two, as of `server.two_party.Served`; "failed" is a defect
-    of ours. Where the process "crashed" under it or was "stopped", texts and bytes are those up to its last
-    answer."""
+    """A session that is over. guest: its client's name. texts: that were admitted. ending: in a word or two,
+    as of `server.two_party.Served`; "failed" is a defect of ours. Where the process "crashed" under it or was
+    "stopped", texts and bytes are those up to its last answer."""
 
     guest: str
     texts: int

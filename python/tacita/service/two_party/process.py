@@ -11,82 +11,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tacita import checkpoint
-from tacita.errors import FileError, PeerError, TacitaError
+from tacita.errors import FileError, TacitaError
 from tacita.plans.plan import MAX_BYTES
 from tacita.plans.two_party.check import parse_plan
 from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.protocol.party import Party, over_socket, share_threads
-from tacita.server.admission import Admission, Caps, Guest
+from tacita.protocol.party import share_threads
 from tacita.server.limits import limits_of
 from tacita.server.publication import texts_of_a_key
-from tacita.server.two_party import Served, TwoPartyServer
+from tacita.server.two_party import TwoPartyServer
 from tacita.service.child import die_with_parent, ignore_signals
 from tacita.service.two_party import control
-from tacita.service.two_party.control import Begin, Failed, Finished, Message, Open, Ready, SoFar
-
-HERE = "127.0.0.1"  # every client's address is the relay's; the supervisor counts sessions
-FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What the threads share. line: held while one of them speaks."""
-
-    server: TwoPartyServer
-    silence: float
-    speaking: socket.socket
-    line: threading.Lock
-
-    def serve(self, opening: Open, sock: socket.socket) -> None:
-        """One session to its end, in a thread of its own; then it is told."""
-        ending = FAILED  # a defect, of which the thread's traceback tells
-        try:
-            party = over_socket(sock, client=False, timeout=self.silence, threads=None)
-            served = self._session(party, opening)
-            self._tell(so_far(opening, served.texts, party))
-            ending = served.ending
-        except PeerError:  # before it began
-            ending = "broken off"
-        finally:
-            self._tell(Finished(id=opening.id, ending=ending))
-
-    def _session(self, party: Party, opening: Open) -> Served:
-        guest = HostedGuest(opening, lambda texts: self._tell(so_far(opening, texts, party)))
-        party.limit(self.server.limits.greeting)
-        try:
-            return self.server.session(party, guest=guest)
-        finally:
-            party.limit(self.server.limits.farewell)
-            party.close()
-            guest.leave()
-
-    def _tell(self, message: Message) -> None:
-        with self.line:
-            self.speaking.send(control.encode(message))
-
-
-class HostedGuest(Guest):
-    """A client of a session here. told: called after each text with how many there were."""
-
-    def __init__(self, opening: Open, told: Callable[[int], None]) -> None:
-        super().__init__(Admission(Caps(1, 1, opening.texts)), HERE, opening.guest, lambda: None)
-        self._told = told
-
-    def over(self) -> None:
-        self._told(self.texts)
-
-
-def so_far(opening: Open, texts: int, party: Party) -> SoFar:
-    """Of a session after so many texts."""
-    cost = party.cost
-    sent, received = int(cost["bytes_sent"]), int(cost["bytes_received"])
-    return SoFar(id=opening.id, texts=texts, bytes_sent=sent, bytes_received=received)
+from tacita.service.two_party.control import Begin, Failed
+from tacita.service.two_party.hosted import host_of
 
 
 def server_of(begin: Begin, cores: int) -> TwoPartyServer:
@@ -136,12 +75,7 @@ def serve(speaking: socket.socket) -> None:
     except TacitaError as error:
         speaking.send(control.encode(Failed(text=str(error)[:2000], hint=error.hint[:2000])))
         return
-    desk = Desk(server, begin.silence, speaking, threading.Lock())
-    speaking.send(control.encode(Ready()))
-    while (came := control.received(speaking)) is not None:
-        opening, sock = came
-        if isinstance(opening, Open) and sock is not None:
-            threading.Thread(target=desk.serve, args=(opening, sock), daemon=True).start()
+    host_of(server, begin.sessions, begin.silence, speaking).listen()
 
 
 def main() -> None:

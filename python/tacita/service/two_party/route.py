@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Protocol
 
 from fastapi import APIRouter, WebSocket
 from fastapi.responses import Response
@@ -13,18 +12,12 @@ from fastapi.responses import Response
 from tacita.errors import RefusedError, TacitaError
 from tacita.protocol.http.wire import API, MOST_TEXT, PROBLEM, Problem
 from tacita.protocol.party import TIMEOUT
+from tacita.service.two_party.lane import Guest
 from tacita.service.two_party.relay import relay
 
 PATH = f"{API}/two-party"
 SUBPROTOCOL = "tacita.two-party"  # that pages name, beside one with their token
 RETRY = 5  # seconds after which a client that found no place may ask again
-
-
-class Guest(Protocol):
-    """Who was let in. name: by which the sessions are told apart and accounted."""
-
-    @property
-    def name(self) -> str: ...
 
 
 class DeniedError(TacitaError):
@@ -43,14 +36,14 @@ class DeniedError(TacitaError):
         self.status, self.code, self.headers = status, code, dict(headers or {})
 
 
-Open = Callable[[str, str], Awaitable[socket.socket]]
+Open = Callable[[str, Guest], Awaitable[socket.socket]]
 Permitted = Callable[[WebSocket, str], Awaitable[Guest]]
 
 
 def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) -> APIRouter:
     """The route.
 
-    open_session: a session of this model for the guest of this name, `supervisor.Sessions.open`; a
+    open_session: a session of this model for this guest, `supervisor.Sessions.open`; a
     RefusedError of it becomes 503. permitted: who asks for this model, by the headers of the upgrade; raises
     DeniedError. Neither is told anything that the client sent after its headers. patience: seconds that a
     client may take to read what is sent at once.
@@ -62,7 +55,7 @@ def router(open_session: Open, permitted: Permitted, patience: float = TIMEOUT) 
         model = websocket.query_params.get("model", "")
         try:
             guest = await permitted(websocket, model)
-            session = await open_session(model, guest.name)
+            session = await open_session(model, guest)
         except (DeniedError, RefusedError) as error:
             await websocket.send_denial_response(denial(error))
             return

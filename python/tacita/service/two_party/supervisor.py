@@ -10,12 +10,23 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tacita.errors import PeerError, RefusedError, ResourceError, TacitaError
-from tacita.protocol.refusal import Reason, Refusal
-from tacita.service.two_party.control import Failed, Finished, Message, Open, Ready, SoFar
-from tacita.service.two_party.lane import CRASHED, STOPPED, Ended, TwoPartyLane
+from tacita.protocol.handshake import GRANTED
+from tacita.service.ledger.rows import Used
+from tacita.service.two_party.control import (
+    Answered,
+    Close,
+    Failed,
+    Finished,
+    Message,
+    Open,
+    Ready,
+    SoFar,
+    Wanted,
+)
+from tacita.service.two_party.lane import CRASHED, STOPPED, Ended, Guest, TwoPartyLane
 from tacita.service.two_party.worker import Worker, started
 
 PATIENCE = 10.0  # seconds for a session to wait until a process has loaded the model again
@@ -24,13 +35,27 @@ FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # seconds before the second and later start
 log = logging.getLogger("tacita.service.two_party")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Running:
-    """A session that the process has. since: by the monotonic clock. told: what it came to."""
+    """A session that the process has. since: when it began. told: what it came to. seconds: of its texts that
+    are over; working: when the one that is under way was admitted."""
 
-    guest: str
+    guest: Guest
     since: float
     told: SoFar
+    seconds: float = 0.0
+    working: float | None = None
+
+    def used(self, now: float) -> Used:
+        """So far."""
+        told, under_way = self.told, 0.0 if self.working is None else now - self.working
+        carried = told.bytes_sent + told.bytes_received
+        return Used(told.texts, told.tokens, carried, self.seconds + under_way)
+
+    def rest(self, now: float) -> None:
+        """Its text is over, if it had one."""
+        self.seconds, self.working = self.used(now).seconds, None
+        self.guest.settle(self.used(now))
 
 
 def pause_after(crashes: int) -> float:
@@ -39,13 +64,10 @@ def pause_after(crashes: int) -> float:
 
 
 class Sessions:
-    """One model's. All calls in the thread of one event loop, with which the process ends.
+    """One model's. All calls in the thread of one event loop, with which the process ends. clock: seconds."""
 
-    told: called there once for each session that is over; it must neither wait nor raise.
-    """
-
-    def __init__(self, lane: TwoPartyLane, told: Callable[[Ended], None]) -> None:
-        self._lane, self._told = lane, told
+    def __init__(self, lane: TwoPartyLane, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lane, self._clock = lane, clock
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
         self._entering = 0
@@ -65,28 +87,33 @@ class Sessions:
             await self.stop()
             raise
 
-    async def open(self, guest: str, texts: int | None = None) -> socket.socket:
-        """A session for this client: the end that a relay reads and writes. guest: at most 200 characters.
-        texts: that it may ask, None for any number.
+    async def open(self, guest: Guest) -> socket.socket:
+        """A session for this client: the end that a relay reads and writes. It waits in the process's lobby
+        until it asks for its first text, which takes a place.
 
-        Raises RefusedError when there are as many as may be, when the service is ending, and when the process
-        is not back within seconds of a crash.
+        Raises RefusedError when the service is ending, and when the process is not back within seconds of a
+        crash.
         """
         if self._ending:
             raise RefusedError("two-party: the service is ending", hint="try again in a while")
-        if self.count() >= self._lane.sessions:
-            raise Refusal(Reason.FULL, self._lane.sessions).error()
         self._entering += 1
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ready.wait(), PATIENCE)
-            return self._handed(guest, texts)
+            return self._handed(guest)
         finally:
             self._entering -= 1
 
     def count(self) -> int:
         """Sessions, those that are about to begin included."""
         return len(self._running) + self._entering
+
+    def look(self) -> None:
+        """Charges what texts under way have taken, and ends the sessions whose clients may take no more."""
+        now = self._clock()
+        for number, running in self._running.items():
+            if not running.guest.note(running.used(now)):
+                self._say(Close(id=number))
 
     async def drain(self, seconds: float) -> None:
         """Takes no more sessions, and waits this long at most for those that run."""
@@ -102,18 +129,18 @@ class Sessions:
             with suppress(asyncio.CancelledError):
                 await self._keeper
 
-    def _handed(self, guest: str, texts: int | None) -> socket.socket:
+    def _handed(self, guest: Guest) -> socket.socket:
         if self._worker is None or not self._ready.is_set() or self._ending:
             raise RefusedError("two-party: the model is being loaded", hint="try again in a moment")
         ours, theirs = socket.socketpair()
         number = next(self._numbers)
         try:
             ours.setblocking(False)
-            self._worker.hand(Open(id=number, guest=guest, texts=texts), theirs)
+            self._worker.hand(Open(id=number, guest=guest.name), theirs)
         except BaseException:
             ours.close()
             raise
-        self._running[number] = _Running(guest, time.monotonic(), SoFar(id=number))
+        self._running[number] = _Running(guest, self._clock(), SoFar(id=number))
         self._idle.clear()
         return ours
 
@@ -163,8 +190,10 @@ class Sessions:
         match message:
             case Ready():
                 self._ready.set()
+            case Wanted() if message.id in self._running:
+                self._answer(message, self._running[message.id])
             case SoFar() if message.id in self._running:
-                self._running[message.id] = replace(self._running[message.id], told=message)
+                self._count(message, self._running[message.id])
             case Finished() if message.id in self._running:
                 self._tell(message.id, message.ending)
             case Failed():
@@ -174,16 +203,40 @@ class Sessions:
                     f"two-party: the process of the sessions said {type(message).__name__} out of turn"
                 )
 
+    def _answer(self, wanted: Wanted, running: _Running) -> None:
+        now = self._clock()
+        text = Used(1, wanted.tokens, wanted.bytes, wanted.seconds)
+        refusal = running.guest.admit(running.used(now), text) or GRANTED
+        if refusal == GRANTED:
+            running.working = now
+        self._say(Answered(id=wanted.id, reason=refusal.reason, number=refusal.number))
+
+    def _count(self, told: SoFar, running: _Running) -> None:
+        running.told, now = told, self._clock()
+        if told.over:
+            running.rest(now)
+        elif not running.guest.note(running.used(now)):
+            self._say(Close(id=told.id))
+
+    def _say(self, message: Message) -> None:
+        try:
+            if self._worker is not None:
+                self._worker.say(message)
+        except OSError:  # it is gone, or does not read: its sessions give up waiting
+            log.error("two-party sessions of %s: their process took no %s", self._lane.model, message)
+
     def _lost(self, ending: str) -> None:
         for number in list(self._running):
             self._tell(number, ending)
 
     def _tell(self, number: int, ending: str) -> None:
-        was = self._running.pop(number)
+        was, now = self._running.pop(number), self._clock()
         if not self._running:
             self._idle.set()
-        sums, seconds = was.told, time.monotonic() - was.since
-        self._told(Ended(was.guest, sums.texts, seconds, sums.bytes_sent, sums.bytes_received, ending))
+        was.rest(now)
+        sums, seconds = was.told, now - was.since
+        carried = sums.bytes_sent, sums.bytes_received
+        was.guest.ended(Ended(was.guest.name, sums.texts, seconds, *carried, ending))
 
 
 def _fail(first: asyncio.Future[None], error: TacitaError) -> None:

@@ -32,6 +32,10 @@ class Worker:
             return None
         return control.decode(data) if data else None
 
+    def say(self, message: Message) -> None:
+        """Tells it something. Raises OSError when it is gone, or too busy to read."""
+        self.line.send(control.encode(message))
+
     def hand(self, opening: Open, sock: socket.socket) -> None:
         """Gives it a session's socket, which is closed here. Raises RefusedError when it does not take it."""
         with sock:

@@ -29,7 +29,7 @@ class Metrics:
         self._stage_estimate = Counter(*stages, **named)
         self._spilled = Counter("spilled_bytes", "Written to disk for want of memory.", LANE, **named)
         self._bytes = Counter("bytes", "Of keys, requests, responses, sessions.", ["what", "way"], **named)
-        self._texts = Counter("two_party_texts", "Answered in sessions.", ["model"], **named)
+        self._texts = Counter("two_party_texts", "Admitted in sessions.", ["model"], **named)
         self._session = Histogram(
             "two_party_session_seconds", "Of a session.", ["model"], buckets=SECONDS, **named
         )

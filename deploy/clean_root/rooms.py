@@ -21,12 +21,14 @@ NO_RIGHTS = ("--clear-groups", "--no-new-privs", "--bounding-set", "-all", "--in
 class Room:
     """root: its folder. lent: folders and files of this machine, seen at the same paths, to read. writable:
     path in the room -> a folder of this machine. fixed: whether all the rest can only be read, and whoever
-    runs has no rights of root's (`read_only`, `cap_drop`, `no-new-privileges` of compose)."""
+    runs has no rights of root's (`read_only`, `cap_drop`, `no-new-privileges` of compose). hostname: what the
+    machine is called there; a runtime gives each new container another."""
 
     root: Path
     lent: tuple[Path, ...] = ()
     writable: dict[str, Path] = field(default_factory=dict)
     fixed: bool = False
+    hostname: str = "c0ffee000001"
 
     def command(
         self, words: tuple[str, ...], env: dict[str, str], user: str = "0", workdir: str = "/"
@@ -39,8 +41,9 @@ class Room:
         inner = ["setpriv", "--reuid", user, "--regid", group, *limits, "--", *inner]
         begun = f"cd {shlex.quote(workdir)} && exec {shlex.join(inner)}"
         entered = ["chroot", str(self.root), "sh", "-c", begun]
-        script = "\n".join(["set -e", *map(shlex.join, self._mounts()), f"exec {shlex.join(entered)}"])
-        alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        named = f"echo {shlex.quote(self.hostname)} > /proc/sys/kernel/hostname"
+        script = "\n".join(["set -e", named, *map(shlex.join, self._mounts()), f"exec {shlex.join(entered)}"])
+        alone = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child"]
         return [*alone, "sh", "-c", script]
 
     def run(self, words: tuple[str, ...], env: dict[str, str], user: str = "0", workdir: str = "/") -> str:

@@ -22,4 +22,5 @@ def test_the_image_serves_without_root_on_a_root_that_can_only_be_read(tmp_path:
     assert found.returncode == 0, found.stdout + found.stderr
     for said in ("GET /healthz: 200", "GET /readyz: 200", "health check: passes", "SIGTERM: it ended"):
         assert said in found.stdout
+    assert "GET /readyz under another host name: 200" in found.stdout, "a container that is made anew starts"
     assert not list(tmp_path.iterdir()), "a trial leaves nothing behind"

@@ -51,17 +51,28 @@ def test_one_address_is_one_name() -> None:
 
 def test_a_certificate_for_other_names_is_not_used_again(tmp_path: Path) -> None:
     made(tmp_path / "pem", "127.0.0.1")
-    for host, names in (("0.0.0.0", []), ("127.0.0.1", ["model.example"]), ("192.0.2.9", [])):
+    for host, names in (("0.0.0.0", ["model.example"]), ("127.0.0.1", ["model.example"]), ("192.0.2.9", [])):
         with pytest.raises(InputError, match="would refuse it") as caught:
             identity(host, None, tmp_path / "pem", names, plain=False)
         assert "another folder" in caught.value.hint
 
 
+def test_a_machine_that_was_renamed_is_told_and_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = made(tmp_path / "pem", "0.0.0.0", "model.example")
+    assert made(tmp_path / "pem", "0.0.0.0", "model.example") == own and not capsys.readouterr().err
+    monkeypatch.setattr(serve_identity.socket, "gethostname", lambda: "c0ffee000002")
+    assert made(tmp_path / "pem", "0.0.0.0", "model.example") == own
+    assert "clients that dial c0ffee000002 would refuse" in capsys.readouterr().err
+
+
 def test_an_expired_certificate_is_not_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = made(tmp_path / "pem", "127.0.0.1")
     monkeypatch.setattr(serve_identity, "certificate_problem", lambda path, name: "certificate expired")
-    with pytest.raises(InputError, match="expired"):
-        identity("127.0.0.1", None, own.certificate.parent, [], plain=False)
+    for host in ("127.0.0.1", "0.0.0.0"):
+        with pytest.raises(InputError, match="expired"):
+            identity(host, None, own.certificate.parent, [], plain=False)
 
 
 def test_names_belong_to_new_certificates(tmp_path: Path) -> None:

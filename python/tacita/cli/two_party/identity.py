@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tacita.cli.console import err, shown
 from tacita.errors import InputError
 from tacita.protocol.party import Identity, certificate_problem, new_identity
 
@@ -38,7 +39,9 @@ def identity(
     made = Identity(folder / "certificate.pem", folder / "key.pem")
     if not (made.certificate.is_file() and made.key.is_file()):
         return new_identity(folder, certificate_names(host, names))
-    _require_valid(made, [*names, own_name() if everywhere(host) else host])
+    _require_valid(made, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
+    if everywhere(host):
+        _warn_of(made, own_name())
     return made
 
 
@@ -79,6 +82,16 @@ def _require_valid(made: Identity, names: Sequence[str]) -> None:
                 hint="name another folder, or remove certificate.pem and key.pem; clients need the new one "
                 "then",
             )
+
+
+def _warn_of(made: Identity, name: str) -> None:
+    """The machine's own name is no reason to refuse: a container that is made anew has another each time."""
+    if problem := certificate_problem(made.certificate, name):
+        err.print(
+            f"[yellow]warning:[/yellow] clients that dial {shown(name)} would refuse the certificate: "
+            f"{problem} (--name says which names they dial)",
+            soft_wrap=True,
+        )
 
 
 def _machine() -> list[str]:

@@ -30,7 +30,7 @@ LINTERS = {  # whatever of them is installed: npm's dockerfile-utils and dclint,
     "dclint": [str(DEPLOY / "compose.yaml")],
     "promtool": ["check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
 }
-PINNED = re.compile(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z0-9.-]*")
+PINNED = re.compile(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z0-9.-]*@sha256:[0-9a-f]{64}|tacita:\d+\.\d+\.\d+")
 HIDDEN = re.compile(r"[\w.-]*\.(?:token|key|pem)$")
 
 
@@ -47,7 +47,8 @@ def test_a_linter_finds_nothing(program: str) -> None:
 
 
 def test_the_image_is_built_elsewhere_and_runs_without_root() -> None:
-    assert all(PINNED.fullmatch(stage.base) for stage in (BUILD, LAST))
+    assert PINNED.fullmatch(LAST.base) and BUILD.base == LAST.base
+    assert any("apt-get upgrade" in each.rest for each in LAST.instructions)
     words = [each.word for each in LAST.instructions]
     (user,) = (each.rest for each in LAST.instructions if each.word == "USER")
     assert user.isdigit() and int(user) > 0
@@ -107,6 +108,21 @@ def test_a_container_has_no_rights_that_it_does_not_need(name: str) -> None:
     writable = [each for each in service["volumes"] if not each.endswith(":ro")]
     assert [each.partition(":")[0] for each in writable] == [name] and name in compose()["volumes"]
     assert service.get("read_only") or name == "grafana"
+    assert service["pids_limit"] and service["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+def test_a_container_that_is_made_anew_has_its_names_and_descriptors() -> None:
+    service = compose()["services"]["tacita"]
+    assert (
+        service["ulimits"]["nofile"] > 2 * 512
+        and service["hostname"] in job()["static_configs"][0]["targets"][0]
+    )
+    command, *words = service["command"]
+    parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    options = {name for parameter in parameters for name in parameter.opts}
+    assert {word.partition("=")[0] for word in words} <= options
+    names = [word.partition("=")[2] for word in words if word.startswith("--name=")]
+    assert names[0] == service["hostname"] and names[1].startswith("${TACITA_NAME:?")
 
 
 def test_mounted_files_are_there_or_are_secrets() -> None:
@@ -117,19 +133,27 @@ def test_mounted_files_are_there_or_are_secrets() -> None:
 
 def test_commands_of_the_comments_exist() -> None:
     text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
-    for command in re.findall(r"^#   docker compose run --rm tacita ([^>\n]*)", text, re.MULTILINE):
+    for command in re.findall(r"^#   docker compose run --rm -T tacita ([^>\n]*)", text, re.MULTILINE):
         group, name, *words = shlex.split(command)
         found = typer.main.get_command(app).commands[group].commands[name]  # type: ignore[attr-defined]
         options = {each for parameter in found.params for each in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options
 
 
-def test_prometheus_asks_as_an_operator() -> None:
-    found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
-    (job,) = found["scrape_configs"]
-    mounted = [each.split(":")[1] for each in compose()["services"]["prometheus"]["volumes"]]
-    assert job["scheme"] == "https" and job["authorization"]["credentials_file"] in mounted
-    assert job["static_configs"] == [{"targets": ["tacita:8443"]}]
+def job() -> dict[str, Any]:
+    """The one thing that Prometheus asks."""
+    (found,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    return dict(found)
+
+
+def test_prometheus_asks_as_an_operator_and_knows_whom() -> None:
+    service = compose()["services"]["prometheus"]
+    (secret,), (config,) = service["secrets"], service["configs"]
+    assert job()["authorization"] == {"credentials_file": f"/run/secrets/{secret}"}
+    assert job()["scheme"] == "https" and job()["tls_config"] == {"ca_file": config["target"]}
+    assert job()["static_configs"] == [{"targets": ["tacita:8443"]}]
+    files = [compose()["secrets"][secret]["file"], compose()["configs"][config["source"]]["file"]]
+    assert all(HIDDEN.search(each) for each in files), "made by the operator, in no image and no commit"
 
 
 def test_the_board_shows_metrics_that_there_are() -> None:

@@ -47,12 +47,22 @@ def test_the_estimator_agrees_with_the_table(name: str) -> None:
 
 def test_the_inputs_are_the_engines() -> None:
     rows = INPUTS["rows"]
-    for preset in ("n16", "n13_leveled"):
-        assert (rows[preset]["log2_n"], rows[preset]["log2_q"]) == (
-            PRESETS[preset].log_n,
-            PRESETS[preset].log_qp,
-        )
+    secure = {name: info for name, info in PRESETS.items() if not name.startswith("insecure_")}
+    assert len(secure) == 6
+    for name, info in secure.items():
+        assert (rows[name]["log2_n"], rows[name]["log2_q"]) == (info.log_n, info.log_qp)
+        assert rows[name]["weight"] is None
     sparse = (ROOT / "crates/ckks/src/sparse.rs").read_text()
     assert f"MAX_LOG_QP: f64 = {rows['to_sparse_limit']['log2_q']};" in sparse
     weight = (ROOT / "crates/rlwe/src/secret.rs").read_text()
     assert f"SPARSE_WEIGHT: usize = {rows['to_sparse']['weight']};" in weight
+
+
+def test_the_small_ring_is_that_of_coefficient_products() -> None:
+    """Degree and modulus of what is published under its secret, the second dense one of a client."""
+    row = INPUTS["rows"]["small_ring"]
+    ratio = (ROOT / "crates/coefficients/src/evaluate.rs").read_text()
+    assert f"const LOG_RATIO: u32 = {PRESETS['n16'].log_n - row['log2_n']};" in ratio
+    shown = (ROOT / "crates/coefficients/tests/toy.rs").read_text()
+    assert f"(pair.small().log_qp() - {row['log2_q']}).abs() < 0.1" in shown
+    assert row["weight"] is None

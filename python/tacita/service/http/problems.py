@@ -4,9 +4,11 @@ machine, or the text of an error that is not ours.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -88,9 +90,19 @@ async def _answer_fault(_: Request, error: Exception) -> JSONResponse:
     return response(error)
 
 
-async def _answer_ours(_: Request, error: Exception) -> JSONResponse:
+async def _answer_ours(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, TacitaError)
-    return response(fault_of(error))
+    fault = fault_of(error)
+    root = request.app.state.service.layout.root
+    detail, hint = (_without_paths(text, root) for text in (fault.detail, fault.hint))
+    return response(replace(fault, detail=detail, hint=hint))
+
+
+def _without_paths(text: str, root: Path) -> str:
+    """Of paths below the data folder the file's name alone is left."""
+    for folder in {str(root.resolve()), str(root.absolute()), str(root)}:
+        text = re.sub(rf"{re.escape(folder)}/([^\s:/]*/)*", "", text)
+    return text
 
 
 async def _answer_http(_: Request, error: Exception) -> JSONResponse:

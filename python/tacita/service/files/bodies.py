@@ -1,4 +1,4 @@
-"""Bodies of calls into files: counted, hashed and timed as they come, never held in memory.
+"""Bodies of calls into files: counted, hashed and timed as they come, a piece of each held in memory.
 
 A sender may not be silent for long, nor so slow that a body takes much longer than its size needs: whoever
 holds a connection open holds nothing else.
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tacita.errors import InputError, LateError
+
+AT_ONCE = 1 << 20  # bytes that wait in memory until a thread hashes and writes them
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,21 @@ async def receive(body: AsyncIterator[bytes], file: BinaryIO, count: int, pace: 
     Raises InputError for one that is longer or shorter, LateError for one that is too slow.
     """
     digest, done, end = hashlib.sha256(), 0, time.monotonic() + pace.whole(count)
+    waiting = bytearray()
+
+    def write() -> None:
+        digest.update(waiting)
+        file.write(waiting)
+        waiting.clear()
+
     async for piece in _timed(body, pace, end):
         done += len(piece)
         if done > count:
             raise InputError(f"body: more than the {count} bytes that were announced", hint="send those")
-        digest.update(piece)
-        file.write(piece)
+        waiting += piece
+        if len(waiting) >= AT_ONCE:
+            await asyncio.to_thread(write)
+    await asyncio.to_thread(write)
     if done < count:
         raise InputError(f"body: {done} bytes, {count} were announced", hint="send all of them")
     return Received(done, digest.hexdigest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +39,7 @@ async def _written(
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         received = await receive(body, file, count, pace)
         file.flush()
-        os.fsync(file.fileno())
+        await asyncio.to_thread(os.fsync, file.fileno())
     if received.sha256 != sha256:
         raise FileError("request: its checksum does not match", hint="send it again")
     if envelope.key_of(path, "request") != key:

@@ -123,7 +123,8 @@ def test_a_whole_of_another_checksum_begins_again(row: KeyRow, ledger: Ledger, l
     with pytest.raises(FileError, match="whole file's checksum"):
         sent(half, CONTENT[5000:], ledger, layout)
     found = ledger_keys.found(ledger, row.client, ID)
-    assert found is not None and (found.received, found.complete) == (0, False)
+    assert found is not None and (found.received, found.complete, found.sha256) == (0, False, "")
+    assert sent(replace(found, sha256=row.sha256), CONTENT, ledger, layout).complete
 
 
 def test_bytes_behind_the_end_of_an_earlier_try_are_cut_off(

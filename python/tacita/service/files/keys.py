@@ -62,7 +62,7 @@ async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace:
 async def _completed(row: KeyRow, folder: Path, ledger: Ledger) -> KeyRow:
     """All has come: it is hashed once more, as it lies on the disk."""
     if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
-        ledger_keys.put(ledger, replace(row, received=0))
+        ledger_keys.put(ledger, replace(row, received=0, sha256=""))
         raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
     part(folder).replace(whole(folder))
     return replace(row, complete=True)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacita.errors import FileError, InputError, LateError, ResourceError
 from tacita.service.files import keys
-from tacita.service.files.bodies import Pace, receive
+from tacita.service.files.bodies import AT_ONCE, Pace, receive
 from tacita.service.files.keys import Piece
 from tacita.service.files.layout import Layout, part, whole
 from tacita.service.ledger import Ledger, tokens
@@ -49,6 +51,18 @@ def received(*parts: bytes, count: int, pace: Pace = PACE) -> tuple[bytes, str]:
 
 def test_a_body_is_written_and_hashed() -> None:
     assert received(b"ab", b"", b"c", count=3) == (b"abc", sha256(b"abc"))
+
+
+def test_bytes_are_written_beside_the_event_loop() -> None:
+    threads = set[int]()
+
+    class File(io.BytesIO):
+        def write(self, data: Any) -> int:
+            threads.add(threading.get_ident())
+            return super().write(data)
+
+    asyncio.run(receive(pieces(bytes(AT_ONCE), b"rest"), File(), AT_ONCE + 4, PACE))
+    assert threads and threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(("count", "what"), [(2, "more than the 2"), (4, "3 bytes, 4 were announced")])

@@ -151,6 +151,10 @@ class World:
         """A new client's token."""
         return tokens.add(self.service.ledger, name, quota or Quota(), operator=operator)
 
+    def visitor(self) -> str:
+        """The token that is offered to a caller without one."""
+        return self.call("GET", "/v1/models", token="").headers[wire.VISITOR]
+
     def put_keys(
         self,
         data: bytes = KEYS,

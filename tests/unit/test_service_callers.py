@@ -44,14 +44,6 @@ def test_a_revoked_token_is_nobodys(there: World) -> None:
     problem(there.call("GET", "/v1/models", token=token), 401, "no-token")
 
 
-def test_anybody_is_answered_where_that_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with world(tmp_path / "open", monkeypatch, anybody=Quota()) as there:
-        assert there.call("GET", "/v1/models", token="").status_code == 200
-        problem(there.call("GET", "/v1/models", token="wrong"), 401, "no-token")
-
-
 def test_who_calls_too_often_waits(there: World) -> None:
     token = there.client("eager", Quota(per_minute=2))
     assert [there.call("GET", "/v1/models", token=token).status_code for _ in range(2)] == [200, 200]

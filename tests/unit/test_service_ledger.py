@@ -87,10 +87,55 @@ def test_what_is_no_token_is_nobodys(ledger: Ledger, token: str) -> None:
     assert tokens.known(ledger, token) is None
 
 
-def test_anybody_is_one_client_without_a_token(ledger: Ledger) -> None:
-    first = tokens.anybody(ledger, Quota(texts=3))
-    assert tokens.anybody(ledger, Quota(texts=3)).id == first.id
-    assert tokens.known(ledger, "") is None
+def test_a_rotated_token_is_the_same_clients_and_the_one_before_for_a_while(
+    ledger: Ledger, clock: Clock
+) -> None:
+    first = tokens.add(ledger, "clinic", Quota())
+    who = tokens.known(ledger, first)
+    second = tokens.rotate(ledger, "clinic", overlap=60.0)
+    assert tokens.known(ledger, first) == tokens.known(ledger, second) == who
+    clock.now += 61.0
+    assert tokens.known(ledger, first) is None and tokens.known(ledger, second) == who
+    with pytest.raises(InputError, match="no client is called"):
+        tokens.rotate(ledger, "bank", overlap=60.0)
+
+
+def test_a_token_expires_and_is_renewed(ledger: Ledger, clock: Clock) -> None:
+    token = tokens.add(ledger, "clinic", Quota(), seconds=DAY)
+    clock.now += DAY
+    assert tokens.known(ledger, token) is None and not tokens.gone(ledger)
+    with pytest.raises(InputError, match="has expired"):
+        tokens.rotate(ledger, "clinic", overlap=0.0)
+    assert tokens.known(ledger, tokens.rotate(ledger, "clinic", overlap=0.0, seconds=DAY)) is not None
+
+
+def test_visitors_are_clients_for_a_day(ledger: Ledger, clock: Clock) -> None:
+    token = tokens.new()
+    who = tokens.visit(ledger, token, "192.0.2.1", Quota(texts=3))
+    assert tokens.known(ledger, token) == who and tokens.visitors(ledger, "192.0.2.1") == 1
+    assert tokens.everyone(ledger) == [] and tokens.visitors(ledger, "192.0.2.2") == 0
+    usage.charge(ledger, who.id, texts=1)
+    clock.now += DAY
+    assert tokens.known(ledger, token) is None and tokens.gone(ledger) == {who.id}
+    clock.now += DAY + 1
+    tokens.drop_visitors(ledger)
+    assert tokens.gone(ledger) == set()
+
+
+def test_a_ledger_of_an_earlier_release_gets_its_new_columns(ledger: Ledger, tmp_path: Path) -> None:
+    token = tokens.add(ledger, "clinic", Quota())
+    ledger.close()
+    with sqlite3.connect(tmp_path / NAME) as database:
+        for column in ("former", "former_until", "expires", "address", "tokens"):
+            database.execute(f"ALTER TABLE clients DROP COLUMN {column}")
+        database.execute("ALTER TABLE usage DROP COLUMN tokens")
+        database.execute("PRAGMA user_version=1")
+    database.close()
+    again = Ledger(tmp_path)
+    who = tokens.known(again, token)
+    assert who is not None
+    usage.charge(again, who.id, texts=1)
+    assert usage.today(again, who.id) == Used(1)
 
 
 def test_an_upload_goes_on_after_a_restart(ledger: Ledger, tmp_path: Path, clock: Clock) -> None:

@@ -55,7 +55,7 @@ Schemes = Annotated[
     option("--schemes", help=f"With --https: separated by commas (default: {','.join(SCHEMES)})."),
 ]
 Anybody = Annotated[
-    bool, option("--anybody", help="With --https: answer callers without a token, too, as one client.")
+    bool, option("--anybody", help="With --https: answer callers without a token, too, as visitors.")
 ]
 Proxies = Annotated[
     list[str] | None,
@@ -224,11 +224,11 @@ def _offers(asked: Asked, service: Serving, checkpoint: Checkpoint) -> Offers:
 
 def _settings(service: Serving, threads: int, sessions: int) -> Settings:
     from tacita.service.core.settings import Settings
-    from tacita.service.ledger.rows import Quota
+    from tacita.service.core.visitors import QUOTA
 
     return Settings(
         service.data,
-        anybody=Quota() if service.anybody else None,
+        anybody=QUOTA if service.anybody else None,
         threads=threads,
         memory=service.memory,
         allow_insecure=service.allow_insecure,

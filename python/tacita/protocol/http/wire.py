@@ -23,6 +23,7 @@ BYTES = "application/octet-stream"
 SHA256 = "Tacita-Sha256"  # of the body that it comes with, hex
 WHOLE_SHA256 = "Tacita-Whole-Sha256"  # of all chunks together, hex
 PLAN = "Tacita-Plan"  # hash of the plan that keys or a request were made under, hex
+VISITOR = "Tacita-Visitor-Token"  # offered with /v1/models to a caller without a token
 
 CHUNK_BYTES = 8 << 20  # of an upload that a client sends at once
 MOST_CHUNK_BYTES = 64 << 20  # that a server takes at once

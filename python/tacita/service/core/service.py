@@ -20,12 +20,12 @@ from tacita.service.core.offers import Offers
 from tacita.service.core.rates import Rates
 from tacita.service.core.settings import Settings
 from tacita.service.core.signer import signing_key
+from tacita.service.core.visitors import Visitors
 from tacita.service.dispatch.base import Lane
 from tacita.service.dispatch.fleet import Fleet
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout
-from tacita.service.ledger import Ledger, keys, requests, tokens
-from tacita.service.ledger.rows import Who
+from tacita.service.ledger import Ledger, keys, requests
 from tacita.service.two_party.supervisor import Sessions
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
@@ -48,7 +48,7 @@ class Service:
         self.supervisor = Supervisor(self._lanes(), self.jobs, waiting=settings.waiting, clock=settings.clock)
         self.jobs.supervisor = self.supervisor
         self.sessions = self._sessions()
-        self.anybody: Who | None = tokens.anybody(self.ledger, settings.anybody) if settings.anybody else None
+        self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
         self.uploads: set[tuple[str, str]] = set()
         self.streams: dict[str, int] = {}

@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Settings:
-    """data: the folder of everything that the server keeps, for it alone. anybody: the quota of callers
+    """data: the folder of everything that the server keeps, for it alone. anybody: the quota of each caller
     without a token; None: there are none. memory: GB of each worker. waiting: requests that a scheme's
     queue holds. sessions: of two parties at the same time. drain: seconds that running requests get to
     end after SIGTERM. kept: seconds that an answer waits to be fetched. patience: seconds of silence in a

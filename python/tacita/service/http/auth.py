@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 
 from tacita.server.admission import network
 from tacita.service.core.service import Service
+from tacita.service.core.visitors import STRANGER
 from tacita.service.http.problems import Fault
 from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Used, Who
@@ -24,6 +25,7 @@ from tacita.service.ledger.rows import Used, Who
 WRONG_PER_MINUTE = 30
 SUBPROTOCOL = "tacita.bearer."
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
+READING = ("GET", "HEAD", "DELETE")  # what a caller without a token may call: nothing there is its own
 
 
 async def service_of(connection: HTTPConnection) -> Service:
@@ -69,16 +71,26 @@ def _spent(service: Service, said: str) -> Fault:
 
 def _known(service: Service, connection: HTTPConnection, address: str) -> Who:
     scheme, _, token = _shown(connection).partition(" ")
-    who = tokens.known(service.ledger, token.strip()) if scheme.lower() == "bearer" and token else None
+    token = token.strip() if scheme.lower() == "bearer" else ""
+    who = tokens.known(service.ledger, token) if token else None
     if who is not None:
         return who
     _require_rate(service, f"address {address}", service.settings.address_per_minute)
+    if not token and service.visitors:
+        return _stranger(connection)
+    if service.visitors and (visitor := service.visitors.admit(token, address)):
+        return visitor
     if token:
         service.metrics.refused("token")
         _require_rate(service, f"wrong {address}", WRONG_PER_MINUTE)
-    if token or service.anybody is None:
-        raise _nobody()
-    return service.anybody
+    raise _nobody()
+
+
+def _stranger(connection: HTTPConnection) -> Who:
+    """Of a caller without a token, where such are answered. Raises Fault (401) for what needs a visitor."""
+    if connection.scope.get("method") not in READING:
+        raise _nobody("GET /v1/models offers a token")
+    return STRANGER
 
 
 def _shown(connection: HTTPConnection) -> str:
@@ -90,9 +102,9 @@ def _shown(connection: HTTPConnection) -> str:
     return connection.headers.get("authorization", "")
 
 
-def _nobody() -> Fault:
+def _nobody(hint: str = "tacita token add") -> Fault:
     """A new one each time: an exception that is kept keeps every frame in which it was raised."""
-    return Fault(401, "no-token", "this server answers those who have a token", "tacita token add", CHALLENGE)
+    return Fault(401, "no-token", "this server answers those who have a token", hint, CHALLENGE)
 
 
 def _decoded(text: str) -> str:

@@ -77,10 +77,22 @@ def _engine(path: Path) -> Engine:
 def _prepare(engine: Engine) -> None:
     with engine.begin() as connection:
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-        if version not in (0, VERSION):
+        if not 0 <= version <= VERSION:
             raise FileError(f"version {version}, this release has {VERSION}", hint="")
         metadata.create_all(connection)
+        _add_columns(connection)
         connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
+
+
+def _add_columns(connection: Connection) -> None:
+    """To tables that an earlier release made: every version so far is the one before, and columns."""
+    for table in metadata.tables.values():
+        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})")
+        there = {row[1] for row in rows}
+        for column in (column for column in table.columns if column.name not in there):
+            kind = column.type.compile(connection.dialect)
+            kind += "" if column.nullable else " NOT NULL DEFAULT 0"
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
 
 
 @contextmanager

@@ -25,7 +25,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Who:
-    """A client. operator: may read the metrics."""
+    """A client. operator: may read the metrics. address: network of a visitor, see `core.visitors`; None for
+    a client that an operator named."""
 
     id: str
     name: str
@@ -33,6 +34,8 @@ class Who:
     operator: bool = False
     made: float = 0.0
     revoked: float | None = None
+    expires: float | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True)

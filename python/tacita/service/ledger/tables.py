@@ -27,6 +27,10 @@ clients = Table(
     Column("id", String(32), primary_key=True),
     Column("name", String(64), nullable=False),
     Column("token", String(64), nullable=False, unique=True),  # sha256 of it
+    Column("former", String(64)),  # sha256 of the one before the last rotation
+    Column("former_until", Float),
+    Column("expires", Float),  # after it no token is known; None: never
+    Column("address", String(64)),  # network of a visitor; None: a client that an operator named
     Column("made", Float, nullable=False),
     Column("revoked", Float),
     Column("operator", Integer, nullable=False),  # 1: may read /metrics

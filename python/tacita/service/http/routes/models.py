@@ -9,8 +9,9 @@ from typing import Literal
 from fastapi import APIRouter, Header, Response
 
 from tacita.protocol.files import sha256_of
-from tacita.protocol.http.wire import API, Models
+from tacita.protocol.http.wire import API, VISITOR, Models
 from tacita.protocol.public_folder import MANIFEST
+from tacita.service.core.visitors import STRANGER
 from tacita.service.http.auth import At, Caller
 from tacita.service.http.problems import not_found
 from tacita.service.http.routes.common import SchemeName, file_response, offered
@@ -21,7 +22,9 @@ PublicFile = Literal["plan.json", "tokenizer.json", "embedding.safetensors"]
 
 
 @router.get("/models", summary="What there is to ask, and what it costs")
-async def models(service: At, who: Caller) -> Models:
+async def models(service: At, who: Caller, response: Response) -> Models:
+    if who is STRANGER and service.visitors:
+        response.headers[VISITOR] = service.visitors.offer()
     return Models(release=__version__, signer=service.signer, models=service.offers.models)
 
 

@@ -40,6 +40,16 @@ MODEL, SCHEME, KEY, KEYS = "sst2-tiny", "thor", "ab" * 16, b"evaluation keys" * 
 ASKED = {"model": MODEL, "scheme": SCHEME}
 
 
+class Clock:
+    """Unix seconds that go on as the test says, and a millisecond with each look."""
+
+    now = 1.8e9
+
+    def __call__(self) -> float:
+        self.now += 1e-3
+        return self.now
+
+
 class PlayedSupervisor:
     """Takes jobs and does nothing with them: the test calls the watcher."""
 
@@ -155,6 +165,13 @@ class World:
         """The token that is offered to a caller without one."""
         return self.call("GET", "/v1/models", token="").headers[wire.VISITOR]
 
+    def sweep(self, *, after: float = 0.0) -> None:
+        """What the server does each minute, so many seconds from now."""
+        clock = self.service.settings.clock
+        assert isinstance(clock, Clock)
+        clock.now += after
+        self.runner.run(self.service.sweep.run())
+
     def put_keys(
         self,
         data: bytes = KEYS,
@@ -193,7 +210,7 @@ class World:
 def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[World]:
     """A service on this data folder, started; a second on the same folder goes on where the first ended."""
     patch.setattr(core, "Supervisor", PlayedSupervisor)
-    settings = {"data": folder, "allow_insecure": True, **settings}
+    settings = {"data": folder, "allow_insecure": True, "clock": Clock(), **settings}
     with asyncio.Runner() as runner:
         service = core.Service(offers(), Settings(**settings))
         runner.run(service.start())

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import FileError, InputError, ResourceError
 from tacita.protocol.http.wire import State
-from tacita.service.ledger import Ledger, keys, requests, tokens, usage
+from tacita.service.ledger import Ledger, keys, requests, reserve, tokens, usage
 from tacita.service.ledger.ledger import NAME
 from tacita.service.ledger.rows import KeyRow, Quota, RequestRow, Used
 
@@ -227,6 +227,23 @@ def test_a_full_disk_is_told(ledger: Ledger) -> None:
                 f" VALUES ('{n:032x}', '{who}', 'm', 's', '{SHA}', '{ID}', '{SHA}', 'done', 1.0)"
             )
     assert usage.today(ledger, who) == Used()
+
+
+def test_what_must_be_written_has_a_reserve(ledger: Ledger, tmp_path: Path) -> None:
+    reserve.hold(tmp_path)
+    file = tmp_path / reserve.NAME
+    assert file.stat().st_size == reserve.BYTES and file.stat().st_mode & 0o077 == 0
+    with ledger.change() as db:
+        pages = db.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+    def change() -> bool:
+        there = file.exists()
+        with ledger.change() as db:
+            db.exec_driver_sql(f"PRAGMA max_page_count={pages if there else 1 << 20}")
+            db.exec_driver_sql("CREATE TABLE much AS SELECT randomblob(100000)")
+        return there
+
+    assert ledger.insist(change) is False, "the second time, without the reserve"
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:

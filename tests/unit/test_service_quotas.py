@@ -123,7 +123,9 @@ def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
                 await asyncio.sleep(0.01)
             tokens.revoke(there.service.ledger, "small")
             async with asyncio.timeout(60.0):
-                return [response.status_code for response in await asyncio.gather(*watching)]
+                responses = await asyncio.gather(*watching)
+                await asyncio.gather(*there.service._cancelling)
+            return [response.status_code for response in responses]
 
         assert there.runner.run(events()) == [200, 200]
         assert list(there.supervisor.jobs) == [stays]

@@ -18,6 +18,7 @@ from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Quota
 
 Patch = pytest.MonkeyPatch
+DAY = 86400.0
 
 
 @pytest.fixture
@@ -272,9 +273,9 @@ def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None
 
 def test_answers_that_nobody_fetched_go(there: World, asked: str) -> None:
     there.supervisor.answer(asked)
-    there.service.jobs.sweep(kept=1000.0)
+    there.sweep()
     assert there.call("GET", f"/v1/requests/{asked}").status_code == 200
-    there.service.jobs.sweep(kept=-1.0)
+    there.sweep(after=2 * DAY)
     assert there.call("GET", f"/v1/requests/{asked}").status_code == 404
 
 

@@ -13,6 +13,8 @@ from tacita.protocol.http import wire
 from tacita.service.core import visitors
 from tacita.service.ledger.rows import Quota
 
+HOUR, DAY = 3600.0, 86400.0
+
 
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
@@ -62,6 +64,8 @@ def test_an_address_has_so_many_visitors_a_day(there: World, monkeypatch: pytest
     for _ in range(2):
         assert there.call("GET", "/v1/keys", token=there.visitor()).status_code == 200
     problem(there.call("GET", "/v1/keys", token=there.visitor()), 429, "busy")
+    there.sweep(after=DAY + 1)
+    assert there.call("GET", "/v1/keys", token=there.visitor()).status_code == 200
 
 
 def test_tokens_that_nobody_shows_are_forgotten(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +73,17 @@ def test_tokens_that_nobody_shows_are_forgotten(there: World, monkeypatch: pytes
     first, second = there.visitor(), there.visitor()
     problem(there.call("GET", "/v1/keys", token=first), 401, "no-token")
     assert there.call("GET", "/v1/keys", token=second).status_code == 200
+
+
+def test_keys_of_a_visitor_go_after_an_hour_without_use_and_the_visitor_after_a_day(there: World) -> None:
+    token = there.visitor()
+    there.put_keys(token=token)
+    there.sweep(after=HOUR - 60)
+    there.supervisor.answer(there.post(token=token).json()["id"])  # a use
+    there.sweep(after=HOUR - 60)
+    assert len(there.call("GET", "/v1/keys", token=token).json()["keys"]) == 1
+    there.sweep(after=120)
+    assert there.call("GET", "/v1/keys", token=token).json()["keys"] == []
+    there.sweep(after=DAY)
+    problem(there.call("GET", "/v1/keys", token=token), 401, "no-token")
+    assert not any((there.folder / "keys").iterdir()) and not any((there.folder / "requests").iterdir())

@@ -28,6 +28,7 @@ HEADER = struct.Struct("<10sHQ32s")
 SUFFIX = ".spill"
 MANIFEST = "resume.json"
 OWNED = re.compile(r"[0-9a-f]{16}\.spill|resume\.json")
+SPARE = 32 << 20  # bytes of the disk that spills leave free: for the response, and for others
 MAX_PAYLOAD = 1 << 30  # a ciphertext at N = 2^16 with 40 limbs packs to 33 MB
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ANEW = "run `tacita evaluate` again; --no-resume starts from the beginning"
@@ -51,8 +52,8 @@ class SpillStore:
     """Owns what it wrote in `folder` until `close`. on_disk, peak, bytes_written, bytes_read count headers
     too.
 
-    quota: bytes that the store may fill (None: what the disk has). Raises ResourceError when another process
-    has the folder, FileError when it cannot be made or is not ours.
+    quota: bytes that the store may fill (None: what the disk has, but for SPARE). Raises ResourceError when
+    another process has the folder, FileError when it cannot be made or is not ours.
     """
 
     def __init__(self, folder: Path, *, quota: int | None = None) -> None:
@@ -69,6 +70,8 @@ class SpillStore:
         file = SpillFile(secrets.token_hex(8) + SUFFIX, len(payload), digest.hex())
         if self.quota is not None and self.on_disk + file.size > self.quota:
             raise self._full(file.size, self.quota - self.on_disk)
+        if (free := self._folder.free() - SPARE) < file.size:
+            raise self._full(file.size, max(0, free))
         try:
             self._folder.write(file.name, HEADER.pack(MAGIC, VERSION, file.length, digest), payload)
         except FileError as error:

@@ -6,12 +6,15 @@ server starts. So a request survives kill -9 of the server, and goes on from its
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacita.errors import TacitaError
+from tacita.errors import ResourceError, TacitaError
 from tacita.protocol.files import Workdir, sha256_of
 from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
@@ -55,7 +58,15 @@ class Jobs:
 
     def settle(self, row: RequestRow, used: Used) -> None:
         """Charges what the request used in place of what was reserved for it."""
-        usage.charge(self.ledger, row.client, **vars(used - self.reserved(row)), at=row.came)
+        self.charge(row.client, used - self.reserved(row), row.came)
+
+    def charge(self, client: str, used: Used, at: float | None = None) -> None:
+        """Adds to what a client used on a day, see `usage.charge`. On a disk so full that this cannot be
+        written down it is logged: what was answered is not lost for that."""
+        try:
+            self.ledger.insist(partial(usage.charge, self.ledger, client, **vars(used), at=at))
+        except ResourceError:
+            logs.warn("not-charged", client=client, **vars(used))
 
     def accept(self, row: RequestRow) -> None:
         """Takes a request whose folder is complete and whose quota is reserved. Raises RefusedError when its
@@ -86,15 +97,21 @@ class Jobs:
             self.metrics.ended(row.model, row.scheme, State.cancelled)
             logs.say("cancelled", request=row.id)
             self.settle(row, self._ran(row.id))
-            requests.drop(self.ledger, row.id)
+            self.ledger.insist(partial(requests.drop, self.ledger, row.id))
             await self._dispatcher.left(row.id)
             self.board.wake_all()
-        self.forget(row.id)
+        await self.remove(row.id)
+
+    async def remove(self, id: str) -> None:
+        """As `forget`, with the files removed in a thread of their own."""
+        await asyncio.to_thread(self.layout.drop_request, id)
+        self.forget(id)
 
     def forget(self, id: str) -> None:
-        """Removes all that there is of a request."""
-        requests.drop(self.ledger, id)
+        """Removes all that there is of a request, its files first: on a full disk they make the room in which
+        the ledger is written."""
         self.layout.drop_request(id)
+        self.ledger.insist(partial(requests.drop, self.ledger, id))
         self.board.ended(id)
 
     def status(self, row: RequestRow) -> wire.Status:
@@ -138,7 +155,7 @@ class Jobs:
         signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": seconds}
         said = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
-        requests.change(self.ledger, id, **end, **said)
+        self._change(id, **end, **said)
         self._charged(row, seconds, figures)
         self.board.ended(id)
 
@@ -155,19 +172,16 @@ class Jobs:
             hint=better[: wire.MOST_TEXT],
             code=code,
         )
-        requests.change(
-            self.ledger, id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json()
-        )
         self.settle(row, ran)
         self.layout.drop_request(id)
+        self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
         self.metrics.ended(row.model, row.scheme, State.failed)
         self.board.ended(id)
         logs.warn("failed", request=id, code=code)
 
-    def sweep(self, kept: float) -> None:
-        """Forgets requests that ended so many seconds ago."""
-        for id in requests.old(self.ledger, self.ledger.clock() - kept):
-            self.forget(id)
+    def _change(self, id: str, **values: Any) -> None:
+        """Of a request that came to its end, whether or not the disk is full."""
+        self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
     @property
     def _dispatcher(self) -> Supervisor:

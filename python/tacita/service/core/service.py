@@ -7,7 +7,6 @@ moves bytes and writes things down, so that it answers at once whatever they com
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from functools import partial
 
@@ -20,12 +19,13 @@ from tacita.service.core.offers import Offers
 from tacita.service.core.rates import Rates
 from tacita.service.core.settings import Settings
 from tacita.service.core.signer import signing_key
+from tacita.service.core.sweep import Sweep
 from tacita.service.core.visitors import Visitors
 from tacita.service.dispatch.base import Lane
 from tacita.service.dispatch.fleet import Fleet
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout
-from tacita.service.ledger import Ledger, keys, requests
+from tacita.service.ledger import Ledger, keys, requests, reserve
 from tacita.service.two_party.supervisor import Sessions
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
@@ -51,6 +51,7 @@ class Service:
         self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
         self.uploads: set[tuple[str, str]] = set()
+        self.sweep = Sweep(self.ledger, self.layout, self.jobs, settings, self.uploads)
         self.streams: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -61,13 +62,14 @@ class Service:
         known = set(keys.everywhere(self.ledger)), set(requests.everywhere(self.ledger))
         if swept := self.layout.sweep(*known):
             logs.warn("swept", folders=swept)
+        reserve.hold(self.settings.data)
         self._watch()
         if self.fleet:
             self.supervisor.spread(self.fleet.starts())
         await asyncio.gather(self.supervisor.start(), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
-        self._tasks = [asyncio.create_task(self._sweep()), asyncio.create_task(self._look_on())]
+        self._tasks = [asyncio.create_task(self._sweep_on()), asyncio.create_task(self._look_on())]
         if self.fleet:
             self._tasks.append(asyncio.create_task(self._follow(self.fleet)))
         self.ready = True
@@ -122,7 +124,7 @@ class Service:
             states = partial(self._resident, model, scheme), partial(self._workers, model, scheme)
             self.metrics.watch_lane(model, scheme, waiting, *states)
         counts = {model: each.count for model, each in self.sessions.items()}
-        self.metrics.watch(lambda: keys.count(self.ledger), counts)
+        self.metrics.watch(lambda: keys.count(self.ledger), lambda: self.layout.free, counts)
 
     def _resident(self, model: str, scheme: str) -> int:
         return self.supervisor.resident().get((model, scheme), 0)
@@ -152,9 +154,11 @@ class Service:
             except Exception as error:
                 logs.warn("look", why=type(error).__name__)
 
-    async def _sweep(self) -> None:
-        """Answers that nobody fetched."""
+    async def _sweep_on(self) -> None:
+        """Again and again; a sweep that fails is logged, and the next one tries again."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            with contextlib.suppress(Exception):
-                self.jobs.sweep(self.settings.kept)
+            try:
+                await self.sweep.run()
+            except Exception:
+                logs.error("sweep-failed")

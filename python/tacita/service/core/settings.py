@@ -11,6 +11,7 @@ from tacita.server.session import MEMORY_GB
 from tacita.service.ledger.rows import Quota
 
 HOUR = 3600.0
+DAY = 24 * HOUR
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class Settings:
     """data: the folder of everything that the server keeps, for it alone. anybody: the quota of each caller
     without a token; None: there are none. memory: GB of each worker. waiting: requests that a scheme's
     queue holds. sessions: of two parties at the same time. drain: seconds that running requests get to
-    end after SIGTERM. kept: seconds that an answer waits to be fetched. patience: seconds of silence in a
-    body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
+    end after SIGTERM. kept: seconds that an answer waits to be fetched. keep_keys: seconds that keys stay
+    without being used. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence
+    in a body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
     address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
     X-Forwarded-For is believed.
     """
@@ -32,7 +34,9 @@ class Settings:
     waiting: int = 64
     sessions: int = 4
     drain: float = 20.0
-    kept: float = 24 * HOUR
+    kept: float = DAY
+    keep_keys: float = 30 * DAY
+    most_keys: int | None = None
     patience: float = 20.0
     least_rate: float = 32e3
     streams: int = 64

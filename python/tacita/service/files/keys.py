@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tacita.errors import FileError
@@ -46,6 +47,18 @@ async def take(
         row = await _completed(row, folder, ledger)
     ledger_keys.put(ledger, row)
     return row
+
+
+async def remove(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
+    """Removes keys or what has come of them, the files first."""
+    await asyncio.to_thread(layout.drop_keys, row.client, row.id)
+    ledger.insist(partial(ledger_keys.drop, ledger, row.client, row.id))
+
+
+def there(row: KeyRow, layout: Layout) -> bool:
+    """Whether their file is there, whole or in part."""
+    folder = layout.keys(row.client, row.id)
+    return whole(folder).exists() or part(folder).exists()
 
 
 async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace: Pace) -> None:

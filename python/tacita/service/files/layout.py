@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacita.errors import InputError, ResourceError
 
 HEX = re.compile(r"[0-9a-f]{32}")
-RESERVE = 512 << 20  # bytes of the disk that uploads leave free: for the ledger and for responses
+SPARE = 512 << 20  # bytes of the disk that uploads leave free: for the ledger, for spills and responses
 KEYS, REQUESTS = "keys", "requests"
 
 
@@ -21,6 +22,11 @@ class Layout:
     """root: the data folder."""
 
     root: Path
+
+    @property
+    def free(self) -> int:
+        """Bytes of the disk that are free."""
+        return shutil.disk_usage(self.root).free
 
     def keys(self, client: str, id: str) -> Path:
         """The folder of a client's keys of this id."""
@@ -31,8 +37,11 @@ class Layout:
         return self.root / REQUESTS / _hex(id)
 
     def drop_keys(self, client: str, id: str) -> None:
-        """Removes them, if they are there."""
-        shutil.rmtree(self.keys(client, id), ignore_errors=True)
+        """Removes them, if they are there, and the client's folder with the last of them."""
+        folder = self.keys(client, id)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()
 
     def drop_request(self, id: str) -> None:
         """Removes its folder, if it is there."""
@@ -48,10 +57,13 @@ class Layout:
             shutil.rmtree(path, ignore_errors=True)
         return len(strays)
 
+    def has_room(self, count: int) -> bool:
+        """Whether the disk has room for so many bytes, and some to spare."""
+        return self.free >= count + SPARE
+
     def require_room(self, count: int) -> None:
-        """Raises ResourceError unless the disk has room for so many bytes, and some to spare."""
-        free = shutil.disk_usage(self.root).free
-        if free < count + RESERVE:
+        """Raises ResourceError unless it `has_room`."""
+        if not self.has_room(count):
             raise ResourceError(
                 f"the server's disk has no room for {count} bytes", hint="try later, or tell its operator"
             )

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from tacita.service.ledger.ledger import Ledger
 from tacita.service.ledger.rows import KeyRow
-from tacita.service.ledger.tables import keys
+from tacita.service.ledger.tables import clients, keys
 
 
 def found(ledger: Ledger, client: str, id: str) -> KeyRow | None:
@@ -46,6 +46,19 @@ def drop(ledger: Ledger, client: str, id: str) -> bool:
     named = (keys.c.client == client) & (keys.c.id == id)
     with ledger.change() as db:
         return bool(db.execute(delete(keys).where(named)).rowcount)
+
+
+def every(ledger: Ledger) -> list[KeyRow]:
+    """All clients', those that were used longest ago first."""
+    with ledger.look() as db:
+        return [_key(row) for row in db.execute(select(keys).order_by(keys.c.used))]
+
+
+def addresses(ledger: Ledger) -> dict[str, str]:
+    """The address of each visitor that has keys, by the visitor's id."""
+    wanted = select(clients.c.id, clients.c.address).join(keys, keys.c.client == clients.c.id)
+    with ledger.look() as db:
+        return {row.id: row.address for row in db.execute(wanted.where(clients.c.address.is_not(None)))}
 
 
 def everywhere(ledger: Ledger) -> list[tuple[str, str]]:

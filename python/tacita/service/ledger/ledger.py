@@ -11,17 +11,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from tacita.errors import FileError, ResourceError
+from tacita.service.ledger import reserve
 from tacita.service.ledger.tables import VERSION, metadata
 
 NAME = "ledger.sqlite"
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000")
 FULL = "disk is full"
+T = TypeVar("T")
 
 
 class Ledger:
@@ -48,19 +50,37 @@ class Ledger:
     @contextmanager
     def change(self) -> Iterator[Connection]:
         """A transaction: all of it, or nothing where the block raises. Raises ResourceError when the disk is
-        full."""
-        with _told(self.path), self._engine.begin() as connection:
+        full; the reserve has then been given up, see `insist`."""
+        with self._translated(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
         """For reading."""
-        with _told(self.path), self._engine.connect() as connection:
+        with self._translated(), self._engine.connect() as connection:
             yield connection
+
+    def insist(self, change: Callable[[], T]) -> T:
+        """What `change` returns, which is called a second time where the disk was full: for what must be
+        written, removals above all. Raises ResourceError when the reserve was not enough."""
+        try:
+            return change()
+        except ResourceError:
+            return change()
 
     def close(self) -> None:
         """Lets go of the file."""
         self._engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            if FULL not in str(error.orig):
+                raise
+            reserve.give_up(self.path.parent)
+            raise ResourceError("ledger: the disk is full", hint="remove keys or requests") from None
 
 
 def _engine(path: Path) -> Engine:
@@ -93,13 +113,3 @@ def _add_columns(connection: Connection) -> None:
             kind = column.type.compile(connection.dialect)
             kind += "" if column.nullable else " NOT NULL DEFAULT 0"
             connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}")
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OperationalError as error:
-        if FULL in str(error.orig):
-            raise ResourceError(f"{path}: the disk is full", hint="free some of it") from None
-        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Row, delete, func, insert, select, update
@@ -80,6 +81,13 @@ def old(ledger: Ledger, before: float) -> list[str]:
     """Ids of requests that ended before this time."""
     with ledger.look() as db:
         return [row.id for row in db.execute(select(requests.c.id).where(requests.c.ended < before))]
+
+
+def of_clients(ledger: Ledger, ids: Iterable[str]) -> list[RequestRow]:
+    """All requests of these clients."""
+    wanted = select(requests).where(requests.c.client.in_(list(ids)))
+    with ledger.look() as db:
+        return [_request(row) for row in db.execute(wanted)]
 
 
 def everywhere(ledger: Ledger) -> list[str]:

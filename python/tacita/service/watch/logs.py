@@ -96,6 +96,11 @@ def warn(event: str, **fields: Any) -> None:
     logging.getLogger(NAME).warning(event, extra={FIELDS: fields})
 
 
+def error(event: str, **fields: Any) -> None:
+    """An event of the error that is being handled, told by its type and place."""
+    logging.getLogger(NAME).warning(event, exc_info=True, extra={FIELDS: fields})
+
+
 def _where(record: logging.LogRecord) -> str:
     """File and line of the innermost call."""
     trace = record.exc_info[2] if record.exc_info else None

@@ -38,6 +38,7 @@ class Metrics:
         self._resident = Gauge("keys_resident", "Clients' keys in memory, once a worker.", LANE, **named)
         self._workers = Gauge("workers", "Ready, or at work.", LANE, **named)
         self._kept = Gauge("keys_kept", "Clients' keys on disk.", **named)
+        self._free = Gauge("disk_free_bytes", "Of the disk of the data folder.", **named)
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
 
     def ended(self, model: str, scheme: str, state: str) -> None:
@@ -84,9 +85,12 @@ class Metrics:
         self._resident.labels(model, scheme).set_function(resident)
         self._workers.labels(model, scheme).set_function(workers)
 
-    def watch(self, kept: Callable[[], int], sessions: Mapping[str, Callable[[], int]]) -> None:
-        """The rest of the state."""
+    def watch(
+        self, kept: Callable[[], int], free: Callable[[], int], sessions: Mapping[str, Callable[[], int]]
+    ) -> None:
+        """The rest of the state: keys, bytes of the disk, sessions by model."""
         self._kept.set_function(kept)
+        self._free.set_function(free)
         for model, count in sessions.items():
             self._sessions.labels(model).set_function(count)
 

@@ -25,8 +25,8 @@ from tacita.service.http.routes.common import (
     pace,
     sha256_of,
 )
-from tacita.service.ledger import keys, requests, usage
-from tacita.service.ledger.rows import KeyRow, Who
+from tacita.service.ledger import keys, requests
+from tacita.service.ledger.rows import KeyRow, Used, Who
 
 router = APIRouter(prefix=API, tags=["keys"])
 RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})", re.ASCII)
@@ -63,22 +63,23 @@ async def put(
     if piece.begin != row.received:
         raise Fault(409, "wrong-place", f"the upload stands at byte {row.received}", "go on from there")
     with _alone(service, who, id):
+        if not row.received:
+            await service.sweep.make_room(row, visitor=who.address is not None)
         keys.put(service.ledger, row)
         row = await files.take(row, piece, body(request), service.ledger, service.layout, pace(service))
     service.metrics.carried("keys", "in", piece.count)
-    usage.charge(service.ledger, who.id, bytes=piece.count)
+    service.jobs.charge(who.id, Used(bytes=piece.count))
     response.status_code = 201 if row.complete else 200
     return _state(row)
 
 
 @router.delete("/keys/{id}", status_code=204, summary="Forgets keys")
 async def delete(service: At, who: Caller, id: Id) -> None:
-    _row(service, who, id)
+    row = _row(service, who, id)
     if requests.open_of(service.ledger, who.id, id):
         raise Fault(409, "in-use", "a request of these keys is not finished", "delete it first")
     with _alone(service, who, id):
-        keys.drop(service.ledger, who.id, id)
-        service.layout.drop_keys(who.id, id)
+        await files.remove(row, service.ledger, service.layout)
 
 
 def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:

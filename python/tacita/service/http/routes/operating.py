@@ -17,12 +17,14 @@ async def health() -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-@router.get("/readyz", summary="200 while requests are taken and workers are there, else 503")
+@router.get("/readyz", summary="200 while requests are taken and workers and disk allow it, else 503")
 async def ready(service: At) -> PlainTextResponse:
     if not (service.ready and service.supervisor.ready()):
         raise Fault(
             503, "not-ready", "the server or a worker of it starts or ends", "ask again", {"Retry-After": "1"}
         )
+    if not service.layout.has_room(0):
+        raise Fault(503, "no-room", "the server's disk is full", "ask later", {"Retry-After": "60"})
     return PlainTextResponse("ready\n")
 
 

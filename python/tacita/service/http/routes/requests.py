@@ -28,7 +28,7 @@ from tacita.service.http.routes.common import (
     pace,
     sha256_of,
 )
-from tacita.service.ledger import keys, requests, usage
+from tacita.service.ledger import keys, requests
 from tacita.service.ledger.rows import RequestRow, Used, Who
 
 router = APIRouter(prefix=API, tags=["requests"])
@@ -97,7 +97,7 @@ async def answer(service: At, who: Caller, id: Id) -> FileResponse:
         )
     count = row.response_bytes or 0
     service.metrics.carried("responses", "out", count)
-    usage.charge(service.ledger, who.id, bytes=count)
+    service.jobs.charge(who.id, Used(bytes=count))
     return file_response(Workdir(service.layout.request(id)).response, row.response)
 
 

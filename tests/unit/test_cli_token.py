@@ -11,7 +11,9 @@ import pytest
 from test_cli import run
 
 from tacita.service.core.settings import steady
-from tacita.service.ledger import Ledger, tokens
+from tacita.service.files.layout import Layout
+from tacita.service.ledger import Ledger, keys, tokens, usage
+from tacita.service.ledger.rows import KeyRow, Quota
 
 
 def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
@@ -42,11 +44,53 @@ def test_a_token_can_be_written_where_no_terminal_shows_it(tmp_path: Path) -> No
     assert not other.exists()
 
 
+def test_a_list_shows_every_quota_and_what_was_used_today(tmp_path: Path) -> None:
+    data, limits = str(tmp_path), ("--texts", "5", "--megabytes", "3", "--seconds", "9", "--per-minute", "7")
+    token = run("token", "add", "clinic", "--data", data, *limits, "--days", "2")[1].strip()
+    ledger = Ledger(tmp_path)
+    who = tokens.known(ledger, token)
+    assert who is not None and who.expires is not None
+    usage.charge(ledger, who.id, texts=1, bytes=2_000_000, seconds=4.0)
+    shown = " ".join(run("token", "list", "--data", data)[1].split())
+    assert all(each in shown for each in ("│ 1/5 │ 0/any │ 2/3 │ 4/9 │ 4 │ 7 │ to 20", "clinic")), shown
+    (row,) = json.loads(run("token", "list", "--data", data, "--json")[1])
+    assert row["used"] == {"texts": 1, "tokens": 0, "bytes": 2_000_000, "seconds": 4.0}
+    assert (row["bytes"], row["per_minute"]) == (3_000_000, 7)
+
+
+def test_a_token_is_rotated(tmp_path: Path) -> None:
+    data = str(tmp_path)
+    first = run("token", "add", "clinic", "--data", data)[1].strip()
+    second = run("token", "rotate", "clinic", "--data", data, "--overlap", "0")[1].strip()
+    ledger = Ledger(tmp_path)
+    assert tokens.known(ledger, first) is None and tokens.known(ledger, second) is not None
+
+
+def test_an_operator_sees_and_removes_keys(tmp_path: Path) -> None:
+    ledger, data = Ledger(tmp_path), str(tmp_path)
+    who = tokens.known(ledger, tokens.add(ledger, "clinic", Quota()))
+    assert who is not None
+    for id in ("ab" * 16, "cd" * 16):
+        keys.put(ledger, KeyRow(who.id, id, "m", "thor", "c" * 64, 2_000_000, 2_000_000, "", True, 1.8e9))
+        folder = Layout(tmp_path).keys(who.id, id)
+        folder.mkdir(parents=True)
+    shown = run("keys", "list", "--data", data)[1]
+    assert "clinic" in shown and "abababababab" in shown and "2.0 MB" in shown
+    assert run("keys", "remove", "abab", "--data", data)[0] == 0
+    assert [row.id for row in keys.every(ledger)] == ["cd" * 16] and folder.exists()
+    assert not Layout(tmp_path).keys(who.id, "ab" * 16).exists()
+    status, _, err = run("keys", "remove", "abab", "--data", data)
+    assert status == 2 and "no keys begin with" in err
+    status, _, err = run("keys", "list", "--data", str(tmp_path / "elsewhere"))
+    assert status == 2 and "no server's data folder" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (["add", "a b"], "is no name"),
         (["revoke", "nobody"], "no client is called"),
+        (["rotate", "nobody"], "no client is called"),
     ],
 )
 def test_names_that_cannot_be_are_refused(tmp_path: Path, words: list[str], what: str) -> None:

@@ -1,7 +1,9 @@
-"""`tacita keys`: what this user keeps of services, and how to get rid of it."""
+"""`tacita keys`: what this user keeps of services, and how to get rid of it; with `--data`, what a server has
+of its clients."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,7 @@ from tacita.cli.ask.served import Served
 from tacita.cli.ask.token import TokenFile
 from tacita.cli.console import err, out, reporting, shown, size
 from tacita.cli.options import Insecure, Json, option
+from tacita.cli.service.kept import list_kept, remove_kept
 from tacita.cli.two_party.connection import TIMEOUT_DEFAULT
 from tacita.errors import InputError, TacitaError
 from tacita.remote.http.address import address_of
@@ -22,7 +25,9 @@ FEWEST = 4  # digits that name a plan
 Url = Annotated[str, typer.Argument(metavar="URL", help="Address of the service.", show_default=False)]
 Plan = Annotated[
     str,
-    typer.Argument(metavar="PLAN", help="First digits of the plan's hash, as listed.", show_default=False),
+    typer.Argument(
+        metavar="PLAN", help="First digits of the plan's hash, with --data of the key, as listed."
+    ),
 ]
 Connect = Annotated[
     str | None,
@@ -30,9 +35,18 @@ Connect = Annotated[
 ]
 
 
+Data = Annotated[
+    Path | None,
+    option("--data", help="For the operator: keys in the data folder of a server.", metavar="DIR"),
+]
+
+
 @app.command("list")
-def list_keys(json: Json = None) -> None:
+def list_keys(json: Json = None, data: Data = None) -> None:
     """Show services that were asked, and the keys that are kept for them."""
+    if data is not None:
+        list_kept(data, json)
+        return
     store = Store(default_folder())
     rows = [row for server in store.servers for row in _rows(server)]
     with reporting(json, {"folder": str(store.root), "servers": rows}):
@@ -53,8 +67,14 @@ def remove(
     trust: Trust = None,
     fingerprint: Fingerprint = None,
     allow_insecure: Insecure = False,
+    data: Data = None,
 ) -> None:
     """Remove the keys of a plan: what was encrypted with them can then be read by nobody."""
+    if data is not None:
+        if connect:
+            raise InputError("keys remove: --data and --connect", hint="one of the two")
+        remove_kept(data, plan)
+        return
     address = address_of(connect, allow_insecure=allow_insecure) if connect else None
     store = Store(default_folder())
     folder, about = _only(plan, [store.server(address)] if address else store.servers)

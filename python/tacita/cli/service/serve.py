@@ -26,7 +26,7 @@ from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE, NAMES
 from tacita.protocol.party import Identity, fingerprint
-from tacita.run.resources import raise_descriptors
+from tacita.run.resources import GB, raise_descriptors
 from tacita.server.session import MEMORY_GB
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SERVICE = "service"  # the parameter that the options stand for
 SCHEMES = ("thor", BUMBLEBEE)
 DRAIN = 20.0
+KEEP_KEYS = 30.0  # days
+DAY = 86400.0
 
 Https = Annotated[
     str | None,
@@ -56,6 +58,14 @@ Schemes = Annotated[
 ]
 Anybody = Annotated[
     bool, option("--anybody", help="With --https: answer callers without a token, too, as visitors.")
+]
+KeepKeys = Annotated[
+    float,
+    typer.Option("--keep-keys", help="With --https: days that keys stay without being used.", min=0.0),
+]
+MostKeys = Annotated[
+    float | None,
+    option("--most-keys", help="With --https: GB of all keys together (default: what the disk has).", min=0),
 ]
 Proxies = Annotated[
     list[str] | None,
@@ -80,6 +90,8 @@ class Serving:
     schemes: Sequence[str]
     anybody: bool
     proxy: tuple[str, ...]
+    keep_keys: float
+    most_keys: float | None
     drain: float
     memory: float
     allow_insecure: bool
@@ -98,6 +110,8 @@ DECLARED = (
     ("schemes", Schemes, None),
     ("anybody", Anybody, False),
     ("proxy", Proxies, None),
+    ("keep_keys", KeepKeys, KEEP_KEYS),
+    ("most_keys", MostKeys, None),
     ("drain", Drain, DRAIN),
     ("memory", Memory, MEMORY_GB),
     ("allow_insecure", Insecure, False),
@@ -235,6 +249,8 @@ def _settings(service: Serving, threads: int, sessions: int) -> Settings:
         sessions=sessions,
         drain=service.drain,
         proxies=service.proxy,
+        keep_keys=service.keep_keys * DAY,
+        most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )
 
 

@@ -1,17 +1,17 @@
-"""`tacita token add|list|revoke`: who may ask a `tacita serve --https`."""
+"""`tacita token add|list|rotate|revoke`: who may ask a `tacita serve --https`."""
 
 from __future__ import annotations
 
 import json as json_module
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from tacita.cli.console import out, shown
 from tacita.cli.options import option
@@ -20,21 +20,26 @@ from tacita.extras import needing
 
 if TYPE_CHECKING:
     from tacita.service.ledger import Ledger
-    from tacita.service.ledger.rows import Who
+    from tacita.service.ledger.rows import Used, Who
 
 app = typer.Typer(help="Who may ask a server: bearer tokens and quotas.", no_args_is_help=True)
 Data = Annotated[Path, typer.Option("--data", help="The server's data folder.")]
 Name = Annotated[str, typer.Argument(help="Of the client: letters, digits, . _ -")]
+Output = Annotated[
+    Path | None,
+    option("--output", help="Write the token to this new file (mode 0600), not to the terminal."),
+]
+Days = Annotated[
+    float | None, option("--days", help="For which the token is valid (default: for ever).", min=0)
+]
+DAY, HOUR, MB = 86400.0, 3600.0, 1e6
 
 
 @app.command()
 def add(
     name: Name,
     data: Data,
-    output: Annotated[
-        Path | None,
-        option("--output", help="Write the token to this new file (mode 0600), not to the terminal."),
-    ] = None,
+    output: Output = None,
     operator: Annotated[bool, typer.Option("--operator", help="May read /metrics.")] = False,
     texts: Annotated[int | None, option("--texts", help="A day (default: any number).", min=1)] = None,
     tokens: Annotated[int | None, option("--tokens", help="Of texts that are written, a day.", min=1)] = None,
@@ -42,6 +47,7 @@ def add(
     seconds: Annotated[float | None, option("--seconds", help="Of evaluation a day.", min=1)] = None,
     keys: Annotated[int, typer.Option("--keys", help="Keys at the same time.", min=0)] = 4,
     per_minute: Annotated[int, typer.Option("--per-minute", help="Calls.", min=1)] = 600,
+    days: Days = None,
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
     with needing("service", "token"):
@@ -49,36 +55,51 @@ def add(
         from tacita.service.ledger.rows import Quota
     most = None if megabytes is None else megabytes * 10**6
     quota = Quota(texts, most, seconds, keys, per_minute, tokens)
-    if output is None:
-        out.print(known.add(_ledger(data), name, quota, operator=operator), soft_wrap=True)
-        return
-    with _new_file(output) as file:
-        file.write(known.add(_ledger(data), name, quota, operator=operator) + "\n")
-    out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
+    valid = None if days is None else days * DAY
+    _show(name, output, lambda: known.add(_ledger(data), name, quota, operator=operator, seconds=valid))
+
+
+@app.command()
+def rotate(
+    name: Name,
+    data: Data,
+    output: Output = None,
+    overlap: Annotated[
+        float, typer.Option("--overlap", help="Hours for which the token before is valid, too.", min=0)
+    ] = 24.0,
+    days: Annotated[
+        float | None,
+        option("--days", help="For which the new token is valid (default: as the one before).", min=0),
+    ] = None,
+) -> None:
+    """Make another token of the same client, whose keys and requests stay."""
+    with needing("service", "token"):
+        from tacita.service.ledger import tokens
+    valid = None if days is None else days * DAY
+    _show(name, output, lambda: tokens.rotate(_ledger(data), name, overlap * HOUR, valid))
 
 
 @app.command("list")
 def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show all clients and their quotas; no tokens, which nobody has but they."""
+    """Show all clients, their quotas and what they used today; no tokens, which nobody has but they."""
     with needing("service", "token"):
-        from tacita.service.ledger import tokens
-    everyone = tokens.everyone(_ledger(data))
+        from tacita.service.ledger import tokens, usage
+    ledger = _ledger(data)
+    everyone = [(who, usage.today(ledger, who.id)) for who in tokens.everyone(ledger)]
     if json:
-        rows = [
-            {"name": who.name, "made": who.made, "revoked": who.revoked, **vars(who.quota)}
-            for who in everyone
-        ]
-        out.print_json(json_module.dumps(rows))
+        out.print_json(json_module.dumps([_row(who, used) for who, used in everyone]))
         return
-    table = Table("client", "made", "texts a day", "seconds a day", "keys", "")
-    for who in everyone:
-        table.add_row(*_cells(who))
+    table = Table("client", "texts", "tokens", "MB", "seconds", "keys", "calls", Column(no_wrap=True))
+    for who, used in everyone:
+        table.add_row(*_cells(who, used))
     out.print(table)
+    out.print("texts, tokens, MB, seconds: used today (UTC) / in a day at most; calls: in a minute")
 
 
 @app.command()
 def revoke(name: Name, data: Data) -> None:
-    """Take a client's token back: from the next call on it is nobody's."""
+    """Take a client's token back: from the next call on it is nobody's, and the server removes the client's
+    keys and requests within a minute, or when it starts."""
     with needing("service", "token"):
         from tacita.service.ledger import tokens
     tokens.revoke(_ledger(data), name)
@@ -89,6 +110,16 @@ def _ledger(data: Path) -> Ledger:
     from tacita.service.ledger import Ledger
 
     return Ledger(data)
+
+
+def _show(name: str, output: Path | None, make: Callable[[], str]) -> None:
+    """A new token, on the terminal or in a new file."""
+    if output is None:
+        out.print(make(), soft_wrap=True)
+        return
+    with _new_file(output) as file:
+        file.write(make() + "\n")
+    out.print(f"token of {name} written to {shown(str(output))}", soft_wrap=True)
 
 
 @contextmanager
@@ -106,8 +137,35 @@ def _new_file(path: Path) -> Iterator[TextIO]:
         raise
 
 
-def _cells(who: Who) -> list[str]:
+def _row(who: Who, used: Used) -> dict[str, object]:
+    times = {"made": who.made, "expires": who.expires, "revoked": who.revoked}
+    return {"name": who.name, **times, **vars(who.quota), "used": vars(used)}
+
+
+def _cells(who: Who, used: Used) -> list[str]:
     quota = who.quota
-    most = ["any" if value is None else f"{value:g}" for value in (quota.texts, quota.seconds, quota.keys)]
-    made = datetime.fromtimestamp(who.made, UTC).strftime("%Y-%m-%d")
-    return [who.name, made, *most, "revoked" if who.revoked else "operator" if who.operator else ""]
+    megabytes = None if quota.bytes is None else quota.bytes / MB
+    day = [
+        _of(used.texts, quota.texts),
+        _of(used.tokens, quota.tokens),
+        _of(used.bytes / MB, megabytes),
+        _of(used.seconds, quota.seconds),
+    ]
+    most = ["any" if value is None else f"{value}" for value in (quota.keys, quota.per_minute)]
+    return [who.name, *day, *most, _standing(who)]
+
+
+def _of(used: float, most: float | None) -> str:
+    """Both, in whole numbers."""
+    return f"{used:.0f}/{'any' if most is None else f'{most:.0f}'}"
+
+
+def _standing(who: Who) -> str:
+    if who.revoked is not None:
+        return "revoked"
+    expires = "" if who.expires is None else f"to {_day(who.expires)}"
+    return ", ".join(filter(None, ("operator" if who.operator else "", expires)))
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")

@@ -23,6 +23,7 @@ from tacita.protocol.http.wire import (
     PLAN,
     PROBLEM,
     SHA256,
+    VISITOR,
     WHOLE_SHA256,
     Keys,
     KeyState,
@@ -118,6 +119,10 @@ async def guarded(
     """Counts, asks for the token, fails where a test wants it."""
     path = request.url.path
     fake.calls.append((request.method, path, dict(request.headers)))
+    if fake.visitors and "Authorization" not in request.headers and path == "/v1/models":
+        response = await call_next(request)
+        response.headers[VISITOR] = fake.token
+        return response
     if request.headers.get("Authorization") != f"Bearer {fake.token}":
         return problem(401, "no such token")
     fault = next((f for f in fake.faults if f.times and f.method == request.method and f.path in path), None)

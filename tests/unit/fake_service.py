@@ -95,7 +95,7 @@ class Fake:
     """folder: of everything. schemes: offered of the one model, the first first."""
 
     def __init__(self, folder: Path, schemes: tuple[str, ...] = ("thor",)) -> None:
-        self.folder, self.schemes, self.token = folder, schemes, TOKEN
+        self.folder, self.schemes, self.token, self.visitors = folder, schemes, TOKEN, False
         self.signer = Ed25519PrivateKey.generate()
         self.url = ""
         self.calls: list[tuple[str, str, dict[str, str]]] = []

@@ -283,6 +283,18 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again(
     assert len(sessions) == 2 and np.allclose(found.logits, expected(TEXTS[1], "bumblebee"), atol=CLOSE)
 
 
+@pytest.mark.parametrize("scheme", ["thor", "bumblebee"])
+def test_a_visitor_shows_the_token_that_it_is_offered(
+    scheme: str, tmp_path: Path, sessions: list[tuple[str, Party]]
+) -> None:
+    with fake_service(tmp_path / "service", (scheme,)) as fake:
+        fake.visitors = True
+        with connected(fake, tmp_path / "data", token=None) as service:
+            assert service.classify(TEXTS[0]).label
+        with connected(fake, tmp_path / "data", token="another") as service, pytest.raises(InputError):
+            service.models()
+
+
 def test_two_parties_of_another_plan_do_not_begin(tmp_path: Path, sessions: list[tuple[str, Party]]) -> None:
     with fake_service(tmp_path / "service", ("bumblebee",)) as fake:
         fake.offered = {"plan": "0" * 64}

@@ -13,7 +13,7 @@ import { about, bytes, step } from "./words.js";
 const form = element("ask", HTMLFormElement);
 const text = element("text", HTMLTextAreaElement);
 const token = element("token", HTMLInputElement);
-const access = element("access", HTMLElement);
+const locked = element("access", HTMLElement);
 const model = element("model", HTMLSelectElement);
 const ways = element("ways", HTMLFieldSetElement);
 const button = element("go", HTMLButtonElement);
@@ -118,6 +118,11 @@ function answered(event: Answered): void {
   say(`Answer: ${label}`);
 }
 
+/** The token that calls show: of the form, else the one that the server offered. */
+function access(): string {
+  return token.value.trim() || (offered.visitor ?? "");
+}
+
 function asked(): Model {
   const found = offered.models.find((each) => each.name === model.value);
   if (!found) throw new Error("no model is chosen");
@@ -136,7 +141,7 @@ function priced(): void {
 }
 
 async function opened(): Promise<Session> {
-  const [name, offer, shown] = [model.value, chosen(), token.value.trim()];
+  const [name, offer, shown] = [model.value, chosen(), access()];
   if (offer.connected) return open(name, shown, await program(name, offer, shown), told);
   return openFiles({ model: name, offer, token: shown, signer: offered.signer, insecure }, told);
 }
@@ -180,7 +185,7 @@ async function list(): Promise<void> {
     const none = "this server has no model that a page can ask: texts are written by tacita generate";
     say(found.length ? "" : none, found.length ? "" : "problem");
   } catch (error) {
-    access.hidden = false;
+    locked.hidden = false;
     over(error instanceof Error ? error.message : "the server does not answer", false);
     button.disabled = true;
   }

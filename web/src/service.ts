@@ -22,9 +22,11 @@ export interface Model {
   readonly offers: readonly Offer[];
 }
 
-/** signer: the key by which the server signs its answers. */
+/** signer: the key by which the server signs its answers. visitor: the token that a server that answers
+ * everybody offers to a page without one. */
 export interface Models {
   readonly signer: string;
+  readonly visitor?: string;
   readonly models: readonly Model[];
 }
 
@@ -38,8 +40,10 @@ const MOST_TABLES = 256 << 20;
 
 /** Models that a page can ask. */
 export async function models(token: string): Promise<Models> {
-  const found = (await (await asked("/v1/models", token)).json()) as Models;
-  return { ...found, models: found.models.filter((model) => offersOf(model).length > 0) };
+  const response = await asked("/v1/models", token);
+  const found = (await response.json()) as Models;
+  const visitor = response.headers.get("Tacita-Visitor-Token") ?? "";
+  return { ...found, visitor, models: found.models.filter((model) => offersOf(model).length > 0) };
 }
 
 /** Those that a page can ask by, connected ones first. */

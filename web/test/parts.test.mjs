@@ -142,3 +142,12 @@ test("a price is told by way, and another once the keys are there", () => {
   assert.match(ways.price(offer, true), /sends 15\.0 MB and takes the server about 12 s\. Your keys are/);
   assert.match(ways.price({ connected: true, seconds: 3, traffic_bytes: 4e7 }, false), /40\.0 MB each text/);
 });
+
+test("a page without a token shows the one that it is offered", async () => {
+  globalThis.fetch = async (path, { headers }) => {
+    const offered = headers.Authorization ? {} : { "Tacita-Visitor-Token": "tacita_visitor" };
+    return Response.json({ signer: "s", models: [] }, { headers: offered });
+  };
+  assert.equal((await service.models("")).visitor, "tacita_visitor");
+  assert.equal((await service.models("mine")).visitor, "");
+});

@@ -6,7 +6,7 @@ What HTTP and signatures need is an extra of this package, and imported only her
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -42,18 +42,17 @@ class How(TypedDict, total=False):
 class WebSockets:
     """Connections of connected schemes. context: None for plain ones."""
 
-    token: str | None = field(repr=False)
     context: ssl.SSLContext | None
     timeout: float
     threads: int
 
-    def __call__(self, url: str) -> Party:
-        """To a wss:// address. Raises PeerError."""
+    def __call__(self, url: str, token: str | None) -> Party:
+        """To a wss:// address, as who holds the token. Raises PeerError."""
         from tacita.remote.websocket import dial
 
         return dial(
             url,
-            token=self.token,
+            token=token,
             ssl_context=self.context,
             insecure_plain=self.context is None,
             timeout=self.timeout,
@@ -64,7 +63,8 @@ class WebSockets:
 def connect(url: str, **how: Unpack[How]) -> Service:
     """The service at an https:// address; nothing is sent before the first call.
 
-    token: as the operator gave it. trust: a PEM file of the server's certificate or its signer's;
+    token: as the operator gave it; without one, where the server answers such callers, a visitor's for a day,
+    which this object alone knows. trust: a PEM file of the server's certificate or its signer's;
     fingerprint: SHA-256 of the one certificate to take, in hex; at most one of the two, by default the
     system's authorities. data: folder of keys and of what servers publish (default:
     `$XDG_DATA_HOME/tacita`). progress: called with reports, also from other threads. timeout: seconds of
@@ -96,10 +96,9 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
         from tacita.remote.store import Store, default_folder
     timeout, patience = given.get("timeout", TIMEOUT), given.get("patience") or Patience()
     context = context_of(given["trust"], given["fingerprint"])
-    token = given["token"]
-    client = client_of(context, token, timeout)
+    client = client_of(context, given["token"], timeout)
     store = Store(Path(given["data"]) if given["data"] else default_folder())
-    dial = WebSockets(token, context if address.secure else None, timeout, given.get("threads", 0))
+    dial = WebSockets(context if address.secure else None, timeout, given.get("threads", 0))
     options = Options(dial, given.get("progress") or _silent, insecure)
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)
 

@@ -24,7 +24,7 @@ from tacita.generation.source import Token
 from tacita.plans.head import Head
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.protocol import engine
-from tacita.protocol.http.wire import API, Model, Models, Offer
+from tacita.protocol.http.wire import API, VISITOR, Model, Models, Offer
 from tacita.protocol.party import Party
 from tacita.remote.choose import chosen
 from tacita.remote.cost import Cost, Meter
@@ -59,10 +59,10 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """dial: connects to the WebSocket of a connected scheme, at a URL. report: called with progress, from
-    several threads. allow_insecure: admits parameters below 128 bits."""
+    """dial: connects to the WebSocket of a connected scheme, at a URL, with a token. report: called with
+    progress, from several threads. allow_insecure: admits parameters below 128 bits."""
 
-    dial: Callable[[str], Party]
+    dial: Callable[[str, str | None], Party]
     report: Report
     allow_insecure: bool = False
 
@@ -99,7 +99,10 @@ class AsyncService:
     async def models(self) -> Models:
         """What the server offers, asked for now. At the first contact with this server its signing key is
         kept; PeerError where it has another later."""
-        found = (await self._channel.ask("GET", "/models")).read(Models)
+        reply = await self._channel.ask("GET", "/models")
+        found = reply.read(Models)
+        if self._channel.token is None and (token := reply.headers.get(VISITOR)):
+            self._channel.take(token)
         self._store.server(self._channel.address).meet(self._channel.address.url, found.signer)
         self._models = found
         return found
@@ -267,4 +270,4 @@ class AsyncService:
 
     def _dial(self, model: str) -> Party:
         path = f"{API}/two-party?model={quote(model, safe='')}"
-        return self._options.dial(self._channel.address.socket(path))
+        return self._options.dial(self._channel.address.socket(path), self._channel.token)

@@ -10,6 +10,7 @@ before anything is made of it, and a field that is not known is refused.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -25,6 +26,7 @@ WHOLE_SHA256 = "Tacita-Whole-Sha256"  # of all chunks together, hex
 PLAN = "Tacita-Plan"  # hash of the plan that keys or a request were made under, hex
 VISITOR = "Tacita-Visitor-Token"  # offered with /v1/models to a caller without a token
 
+TOKEN = re.compile(r"[!-~]{1,4096}")  # characters of any token
 CHUNK_BYTES = 8 << 20  # of an upload that a client sends at once
 MOST_CHUNK_BYTES = 64 << 20  # that a server takes at once
 FRAME_BYTES = 1 << 20  # of a WebSocket message of the two-party protocol, at most

@@ -18,7 +18,7 @@ import httpx2
 from pydantic import ValidationError
 
 from tacita.errors import FileError, InputError, LateError, PeerError
-from tacita.protocol.http.wire import API, Wire
+from tacita.protocol.http.wire import API, TOKEN, Wire
 from tacita.remote.cost import Meter
 from tacita.remote.http.address import Address
 from tacita.remote.http.problems import refused
@@ -27,6 +27,7 @@ from tacita.remote.http.retries import PASSING, Patience, seconds_of
 JSON_BYTES = 4 << 20  # of a JSON body
 READ = 1 << 20  # bytes of a file at a time
 SAFE = frozenset(("GET", "PUT", "DELETE"))  # the same, done twice
+AUTHORIZATION, BEARER = "Authorization", "Bearer "
 KEY = "Idempotency-Key"  # makes a POST the same, done twice
 W = TypeVar("W", bound=Wire)
 Body = bytes | Path
@@ -83,6 +84,18 @@ class Channel:
     client: httpx2.AsyncClient = field(repr=False)
     patience: Patience
     meter: Meter
+
+    @property
+    def token(self) -> str | None:
+        """That calls show, if any."""
+        said = self.client.headers.get(AUTHORIZATION)
+        return None if said is None else said.removeprefix(BEARER)
+
+    def take(self, token: str) -> None:
+        """Calls show this token from now on. Raises PeerError for what is no token."""
+        if not TOKEN.fullmatch(token):
+            raise PeerError("connect: the server offers a token that is none", hint="is it a tacita service?")
+        self.client.headers[AUTHORIZATION] = f"{BEARER}{token}"
 
     def metered(self, meter: Meter) -> Channel:
         """The same connection, counted apart."""
@@ -195,9 +208,9 @@ def client_of(context: ssl.SSLContext, token: str | None, timeout: float) -> htt
     """token: printable characters. timeout: seconds of silence. Raises InputError, without the token."""
     headers = {"Accept-Encoding": "identity"}
     if token is not None:
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
+        if not TOKEN.fullmatch(token):
             raise InputError("connect: the token has characters that no token has", hint="is it a whole one?")
-        headers["Authorization"] = f"Bearer {token}"
+        headers[AUTHORIZATION] = f"{BEARER}{token}"
     return httpx2.AsyncClient(
         verify=context, headers=headers, timeout=timeout, trust_env=False, follow_redirects=False
     )

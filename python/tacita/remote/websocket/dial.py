@@ -7,17 +7,16 @@ those of the WebSocket.
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from tacita.errors import InputError
+from tacita.protocol.http.wire import TOKEN
 from tacita.protocol.party import TIMEOUT, Party, over_socket
 from tacita.remote.websocket.carrier import Carrier, Target
 
 SCHEMES = {"https": "wss", "wss": "wss", "http": "ws", "ws": "ws"}
-TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class CarriedParty(Party):

@@ -126,7 +126,7 @@ async def settled() -> None:
 
 @dataclass(frozen=True)
 class World:
-    """A plan of a toy ring, published, and clients with keys. jobs: the folder of their jobs."""
+    """A plan of a toy ring, published, and clients with keys. Below root, files as in a service."""
 
     root: Path
     plan: Plan
@@ -142,21 +142,22 @@ class World:
         """A request of a client in a folder of its own."""
         party = self.clients[client]
         request = party.encrypt(text)
-        folder = self.root / "jobs" / name
+        folder = self.root / "requests" / name
         folder.mkdir(parents=True)
         Path(request).rename(folder / "request.ct")
         return self.again(name, client)
 
     def again(self, name: str, client: str = "ann") -> Job:
         """The job of a folder that is there."""
-        folder = self.root / "jobs" / name
+        folder = self.root / "requests" / name
         key_id = envelope.key_of(folder / "request.ct", "request")
-        return Job(name, client, "sst2", "thor", key_id, self.root / client / "evaluation.keys", folder)
+        keys = self.root / "keys" / client / "evaluation.keys"
+        return Job(name, client, "sst2", "thor", key_id, keys, folder)
 
     def label(self, name: str, client: str = "ann") -> str:
         """What the client reads in the response of a job, which it takes."""
-        response = Workdir(self.root / "jobs" / name).response
-        response.rename(self.root / client / "response.ct")
+        response = Workdir(self.root / "requests" / name).response
+        response.rename(self.root / "keys" / client / "response.ct")
         return str(self.clients[client].decrypt().label)
 
 
@@ -171,6 +172,7 @@ def make_world(root: Path, clients: tuple[str, ...] = ("ann", "bob")) -> World:
 
 
 def _client(root: Path, name: str) -> api.Client:
-    client = api.Client(root / "public", root / name, allow_insecure=True)
+    (root / "keys").mkdir(exist_ok=True)
+    client = api.Client(root / "public", root / "keys" / name, allow_insecure=True)
     client.keygen()
     return client

@@ -65,8 +65,8 @@ def order(job: Job) -> Evaluate:
 
 def on_one_machine(world: World, name: str) -> bytes:
     """The response to a job of ann's."""
-    work = world.root / "ann"
-    shutil.copy(world.root / "jobs" / name / "request.ct", work)
+    work = world.root / "keys" / "ann"
+    shutil.copy(world.root / "requests" / name / "request.ct", work)
     api.Server(world.plan, api.load(), work, allow_insecure=True, threads=1).evaluate()
     return (work / "response.ct").read_bytes()
 
@@ -80,14 +80,14 @@ def test_the_answer_is_that_of_one_machine_and_keys_are_sent_once(world: World, 
     said = here.answer(order(world.job("one")), stages.append)
     assert isinstance(said, Done) and said.resident == 1 and said.figures["keys_loaded"] == 1.0
     assert [now.index for now in stages] == list(range(len(world.plan.stages) + 1))
-    response = (world.root / "jobs" / "one" / "response.ct").read_bytes()
+    response = (world.root / "requests" / "one" / "response.ct").read_bytes()
     assert response == on_one_machine(world, "one")
     assert world.label("one") == "positive"
 
     again = here.answer(order(world.again("one")), ignored)
     assert isinstance(again, Done) and again.figures["keys_loaded"] == 0.0
     assert node.calls.count("take") == -(-world.again("one").keys.stat().st_size // forward.PIECE)
-    assert (world.root / "jobs" / "one" / "response.ct").read_bytes() == response
+    assert (world.root / "requests" / "one" / "response.ct").read_bytes() == response
     other = here.answer(order(world.job("two", "bob")), ignored)
     assert isinstance(other, Done) and other.resident == 2
     assert world.label("two", "bob") == "positive"
@@ -127,7 +127,7 @@ def test_a_job_that_is_stopped_ends_and_the_next_is_well(world: World, node: Han
             raise EndedError
 
     assert isinstance(here.answer(order(world.job("stopped")), until_third), Stopped)
-    assert not (world.root / "jobs" / "stopped" / "response.ct").exists()
+    assert not (world.root / "requests" / "stopped" / "response.ct").exists()
     assert isinstance(here.answer(order(world.again("stopped")), ignored), Done)
 
 

@@ -94,7 +94,7 @@ def test_others_keys_are_not_replaced_by_a_file_that_has_their_id(world: World, 
     """ann sends bob's keys as hers: bob's next request is answered with those of bob's own file."""
     ann, bob, keys = new(world), new(world, "bob"), bench.keys
     keys.provide(bob.key_id, bob.keys)
-    copy = world.root / "ann" / "copied.keys"
+    copy = world.root / "keys" / "ann" / "copied.keys"
     shutil.copy(bob.keys, copy)
     with pytest.raises(FileError, match="not the keys of that id"):
         keys.provide(ann.key_id, copy)
@@ -128,7 +128,7 @@ def under_another_id(job: Job) -> Job:
 
 
 def with_keys_elsewhere(job: Job) -> Job:
-    return dataclasses.replace(job, keys=job.keys.parents[2] / "evaluation.keys")
+    return dataclasses.replace(job, keys=job.keys.parents[3] / "evaluation.keys")
 
 
 def elsewhere(job: Job) -> Job:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 from service_dispatch import PATIENCE, World, make_world
 
 from tacita.errors import TacitaError
+from tacita.service import confined
 from tacita.service.dispatch import worker
 from tacita.service.dispatch.base import Job, Lane
 from tacita.service.dispatch.worker import setup_of
@@ -72,14 +75,14 @@ DEAF = "import signal; signal.pause()"
 def test_what_is_no_worker_is_told_and_ended(
     program: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", program))
     monkeypatch.setattr(worker, "READY_SECONDS", 0.01 if program == DEAF else PATIENCE)
     with pytest.raises(TacitaError, match=said):
         asyncio.run(worker.start(LANE, 60.0))
 
 
 def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", f"{READY}; {DEAF}"))
+    monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", f"{READY}; {DEAF}"))
     monkeypatch.setattr(worker, "END_SECONDS", 0.01)
 
     async def run() -> int:
@@ -120,6 +123,85 @@ def test_no_worker_outlives_a_killed_service(world: World) -> None:
         assert os.getsid(pid) == pid, "a session of its own: Ctrl-C does not reach it"
         parent.kill()
     assert gone(pid)
+
+
+PROBE = """
+    import json, os, socket, sys
+
+    def tried(action, *arguments):
+        try:
+            action(*arguments)
+        except OSError as error:
+            return type(error).__name__
+        return "done"
+
+    data, port = sys.argv[1:]
+    files = ("signing.key", "ledger.sqlite", "keys/k")
+    found = {name: tried(open, os.path.join(data, name)) for name in files}
+    found["listed"] = tried(os.listdir, data)
+    found["written"] = tried(open, os.path.join(data, "requests", "response.ct"), "wb")
+    found["keys written"] = tried(open, os.path.join(data, "keys", "k"), "wb")
+    found["network"] = tried(socket.create_connection, ("127.0.0.1", int(port)))
+    print(json.dumps(found))
+"""
+
+
+def ran(command: Sequence[str], modules: Path) -> subprocess.CompletedProcess[bytes]:
+    """A process that finds modules there, too."""
+    paths = os.pathsep.join([str(modules), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, env=environment, capture_output=True, check=True, timeout=PATIENCE)
+
+
+def test_a_worker_opens_neither_the_signing_key_nor_the_ledger(tmp_path: Path) -> None:
+    data, modules = tmp_path / "data", tmp_path / "modules"
+    modules.mkdir()
+    (modules / "probe.py").write_text(textwrap.dedent(PROBE))
+    for name in ("signing.key", "ledger.sqlite", "keys/k", "requests/r"):
+        (data / name).parent.mkdir(exist_ok=True, parents=True)
+        (data / name).touch()
+    folders = {"hidden": data, "reads": [data / "keys"], "writes": [data / "requests"]}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words = ("probe", str(data), str(server.getsockname()[1]))
+        done = ran(confined.command(*words, **folders), modules)  # type: ignore[arg-type]
+    if b"Landlock" in done.stderr:
+        pytest.skip(f"no Landlock here: {done.stderr.decode()}")
+    found = json.loads(done.stdout)
+    for name in ("signing.key", "ledger.sqlite", "listed", "keys written"):
+        assert found[name] == "PermissionError", name
+    assert found["keys/k"] == found["written"] == "done"
+    assert found["network"] in ("PermissionError", "done")  # kernels before 6.7 do not bind it
+
+
+def test_what_cannot_be_confined_runs_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text("print('runs')")
+    done = ran(confined.command("probe", hidden=Path(sys.prefix) / "data"), tmp_path)
+    line = json.loads(done.stderr)
+    assert done.stdout == b"runs\n"
+    assert line["event"] == "unconfined" and "the data folder lies in" in line["why"]
+
+
+def test_a_workers_process_is_confined_and_goes_first_where_memory_is_short(world: World) -> None:
+    async def run() -> tuple[str, str]:
+        started = await worker.start(world.lane, 60.0)
+        try:
+            files = (Path(f"/proc/{started.pid}") / name for name in ("status", "oom_score_adj"))
+            status, adjusted = (path.read_text() for path in files)
+        finally:
+            await started.end()
+        return status, adjusted
+
+    status, adjusted = asyncio.run(run())
+    assert int(adjusted) == 500
+    assert "NoNewPrivs:\t1" in status or not landlocked()
+
+
+def landlocked() -> bool:
+    """Whether this kernel has Landlock."""
+    try:
+        return confined._call(confined.CREATE, None, 0, confined.ASK_VERSION) > 0
+    except confined.AbsentError:
+        return False
 
 
 HOLDER = """

@@ -1,12 +1,15 @@
 """What the service's own processes, workers and those of sessions, are to it: they end with it, however it
-ended, and leave signals to it."""
+ended, leave signals to it, and go first where memory is short."""
 
 from __future__ import annotations
 
 import ctypes
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
+KILLED_FIRST = 500  # of 1000, added to a process's badness: see oom_score_adj in proc(5)
 SET_PDEATHSIG = 1  # of prctl(2): PR_SET_PDEATHSIG in linux/prctl.h
 
 
@@ -22,3 +25,9 @@ def ignore_signals() -> None:
     group, and a process that ended at once would break off what the service lets come to its end."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+
+
+def yield_memory() -> None:
+    """Where the machine runs short of memory, the kernel ends this process before the service (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(KILLED_FIRST), encoding="ascii")

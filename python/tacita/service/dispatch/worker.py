@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
+from tacita.service import confined
 from tacita.service.dispatch.base import Lane
+from tacita.service.files.layout import KEYS, REQUESTS
 from tacita.service.workers.messages import (
     MOST_BYTES,
     Order,
@@ -23,7 +24,7 @@ from tacita.service.workers.messages import (
     told,
 )
 
-COMMAND = (sys.executable, "-m", "tacita.service.workers")
+MODULE = "tacita.service.workers"
 READY_SECONDS = 1800.0  # to load a model and build its circuit: minutes for the largest
 END_SECONDS = 5.0  # from the end of its input to the end of the process
 
@@ -102,7 +103,17 @@ class ProcessWorker:
 
 async def start(lane: Lane, save_every: float) -> Worker:
     """A worker on this machine that is ready. Cost and errors: see `started`."""
-    return await started(COMMAND, lane, save_every)
+    return await started(command_of(lane), lane, save_every, confined.environment())
+
+
+def command_of(lane: Lane) -> Sequence[str]:
+    """Of the process of a worker on this machine, which opens the folders of model, plan, keys and requests
+    and nothing else of the data folder."""
+    root = lane.root
+    reads, writes = [lane.folder, lane.plan, root / KEYS], [root / REQUESTS]
+    for path in (root / KEYS, root / REQUESTS):
+        path.mkdir(mode=0o700, exist_ok=True)
+    return confined.command(MODULE, hidden=root, reads=reads, writes=writes)
 
 
 async def started(

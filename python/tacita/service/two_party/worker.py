@@ -6,10 +6,11 @@ import asyncio
 import os
 import socket
 import subprocess
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacita.errors import RefusedError
+from tacita.service.confined import command, environment
 from tacita.service.two_party import control
 from tacita.service.two_party.control import Begin, Message, Open
 from tacita.service.two_party.lane import TwoPartyLane
@@ -59,10 +60,10 @@ def started(lane: TwoPartyLane) -> Worker:
     try:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())],
+                command_of(lane, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env={**os.environ, **environment()},
             )
         ours.send(control.encode(_begin(lane)))
     except OSError:
@@ -70,6 +71,11 @@ def started(lane: TwoPartyLane) -> Worker:
         raise
     ours.setblocking(False)
     return Worker(process, ours)
+
+
+def command_of(lane: TwoPartyLane, line: int) -> Sequence[str]:
+    """Of such a process, which opens model and plan and nothing else of the data folder."""
+    return command(MODULE, str(line), hidden=lane.plan.parent, reads=[lane.folder, lane.plan])
 
 
 def _begin(lane: TwoPartyLane) -> Begin:

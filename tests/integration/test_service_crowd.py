@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import ssl
 import time
@@ -26,7 +27,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(log: Path) -> Iterator[Started]:
-    options = ("--schemes", "bumblebee", "--tokens", "16", "--drain", "0")
+    options = ("--schemes", "bumblebee", "--tokens", "16", "--drain", "0", "--anybody")
     with log.open("w") as lines, started(log.parent, *options, log=lines, descriptors=DESCRIPTORS) as found:
         yield found
 
@@ -36,11 +37,11 @@ def connection(server: Started, source: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), ANSWERED, source_address=(source, 0))
 
 
-def status(server: Started, source: str = "127.0.0.1") -> bytes:
-    """The first line of what `/healthz` says to a caller from this address."""
+def status(server: Started, source: str = "127.0.0.1", host: str = "localhost") -> bytes:
+    """The first line of what `/healthz` says to a caller from this address, who calls it by this name."""
     context = ssl.create_default_context(cafile=server.certificate)
     with context.wrap_socket(connection(server, source), server_hostname="127.0.0.1") as caller:
-        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        caller.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         return caller.recv(4096).partition(b"\r\n")[0]
 
 
@@ -56,3 +57,16 @@ def test_silent_connections_keep_no_other_address_out(server: Started, log: Path
             assert time.monotonic() - began < ANSWERED
     lines = log.read_text().splitlines()
     assert len(lines) < 50 and not any("Traceback" in line for line in lines)
+
+
+def test_a_page_whose_name_was_bound_to_this_machine_is_refused(server: Started) -> None:
+    assert status(server, host="evil.example") == b"HTTP/1.1 421 Misdirected Request"
+    assert status(server, host="127.0.0.1") == b"HTTP/1.1 200 OK"
+
+
+def test_a_signal_has_the_certificate_read_anew(server: Started, log: Path) -> None:
+    server.process.send_signal(signal.SIGHUP)
+    until = time.monotonic() + ANSWERED
+    while "certificate renewed" not in log.read_text() and time.monotonic() < until:
+        assert status(server) == b"HTTP/1.1 200 OK"
+    assert "certificate renewed" in log.read_text()

@@ -105,6 +105,7 @@ SECURED = ("--new-certificate", "tls")
     ("words", "what"),
     [
         (["--data", "d", *SECURED], "--data is for --https"),
+        (["--origin", "https://x", *SECURED], "--origin is for --https"),
         (["--drain", "3", *SECURED], "--drain is for --https"),
         (["--proxy", "127.0.0.2", *SECURED], "--proxy is for --https"),
         (["--https", "127.0.0.1:0", "--data", "d", "--proxy", "*", *SECURED], "is not an IP address"),

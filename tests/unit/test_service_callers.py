@@ -96,3 +96,11 @@ def forwarded(there: World, address: str) -> int:
     """The status of a call of nobody that 127.0.0.1 carries for this address."""
     headers = {"X-Forwarded-For": address}
     return there.call("GET", "/v1/models", token="", headers=headers).status_code
+
+
+def test_a_page_of_another_site_is_refused(there: World) -> None:
+    problem(
+        there.call("GET", "/v1/models", headers={"Origin": "https://evil.example"}), 403, "foreign-origin"
+    )
+    response = there.call("GET", "/v1/models", headers={"Origin": "https://test"})
+    assert response.status_code == 200 and "strict-transport-security" not in response.headers

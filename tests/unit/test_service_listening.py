@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI, Request, Response
 
+from tacita.errors import InputError
 from tacita.protocol.party import Identity, new_identity
 from tacita.server.lobby import Lobby
 from tacita.service.files.bodies import Pace
 from tacita.service.http import listening, pace
 from tacita.service.http.acceptor import bound_socket, listen
-from tacita.service.http.listening import Listening, config_of
+from tacita.service.http.listening import Listening, config_of, is_self_signed
 from tacita.service.http.pace import PacedTransport
 
 PATIENCE = 180.0  # after which a test gives up
@@ -35,6 +36,7 @@ class Server:
     """go: set by the test, ends `GET /wait`. begun: released by each of them. held: all connections."""
 
     port: int = 0
+    running: Listening = field(init=False)
     lobby: Lobby = field(default_factory=lambda: Lobby(8, per_address=4))
     go: threading.Event = field(default_factory=threading.Event)
     held: ExitStack = field(default_factory=ExitStack)
@@ -84,7 +86,9 @@ def server(monkeypatch: pytest.MonkeyPatch, identity: Identity | None) -> Iterat
     monkeypatch.setattr(listening, "GREETING", 0.3)
     monkeypatch.setattr(pace, "LINGER", 0.3)
     found = Server()
-    running = Listening(config_of(app_of(found), identity), lambda: None, found.lobby, Pace(0.4, 1e3))
+    running = found.running = Listening(
+        config_of(app_of(found), identity), lambda: None, found.lobby, Pace(0.4, 1e3)
+    )
     with bound_socket("127.0.0.1", 0) as listener:
         listen(listener)
         found.port = listener.getsockname()[1]
@@ -257,3 +261,32 @@ def test_answers_have_a_pace(rate: float, aborted: bool, seconds: float) -> None
     slow = Slow(rate)
     PacedTransport(slow, slow, Pace(20.0, 32e3), lambda: False).write(b"x" * 10_000_000)
     assert (slow.run(), slow.aborted) == (pytest.approx(seconds, abs=5), aborted)
+
+
+@pytest.mark.parametrize("identity", [True], indirect=True)
+def test_a_renewed_certificate_is_shown_without_a_restart(
+    server: Server, identity: Identity, tmp_path: Path
+) -> None:
+    def shown() -> str:
+        return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", server.port))).hex()
+
+    first = shown()
+    identity.certificate.write_text("no certificate")
+    server.running.renew()
+    assert shown() == first
+    other = new_identity(tmp_path / "other", ["127.0.0.1"])
+    for old, new in ((identity.certificate, other.certificate), (identity.key, other.key)):
+        old.write_bytes(new.read_bytes())
+    server.running.renew()
+    assert shown() not in ("", first) and is_self_signed(identity.certificate)
+
+
+def test_callers_are_refused_until_the_service_is_there() -> None:
+    with bound_socket("127.0.0.1", 0) as bound:
+        address = bound.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, PATIENCE)
+        listen(bound)
+        socket.create_connection(address, PATIENCE).close()
+        with pytest.raises(InputError, match="cannot listen on"):
+            bound_socket(*address)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tacita.service.core.service import Service
 from tacita.service.http import description, problems
 from tacita.service.http.docs_page import router as docs_page
 from tacita.service.http.headers import Headers
+from tacita.service.http.origins import Origins
 from tacita.service.http.page import router as page
 from tacita.service.http.routes import keys, models, operating, requests
 from tacita.service.http.two_party import router as two_party
@@ -20,8 +22,12 @@ def app_of(service: Service) -> FastAPI:
     app = FastAPI(title="Tacita", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service
     problems.install(app)
-    app.add_middleware(Headers)
-    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(service.settings.proxies))
+    settings = service.settings
+    if settings.origins:
+        app.add_middleware(CORSMiddleware, settings.origins, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(Origins, settings.origins, settings.hosts)
+    app.add_middleware(Headers, lasting=settings.lasting)
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
     for router in (
         models.router,
         keys.router,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -75,6 +76,14 @@ Proxies = Annotated[
         help="With --https: believe X-Forwarded-For from this address alone (may be repeated).",
     ),
 ]
+Origin = Annotated[
+    list[str] | None,
+    option(
+        "--origin",
+        metavar="ORIGIN",
+        help="With --https: answer pages of this site, too, as https://NAME (may be repeated).",
+    ),
+]
 Drain = Annotated[
     float,
     typer.Option("--drain", help="With --https: seconds that requests get to end after SIGTERM.", min=0.0),
@@ -92,6 +101,7 @@ class Serving:
     proxy: tuple[str, ...]
     keep_keys: float
     most_keys: float | None
+    origin: tuple[str, ...]
     drain: float
     memory: float
     allow_insecure: bool
@@ -112,6 +122,7 @@ DECLARED = (
     ("proxy", Proxies, None),
     ("keep_keys", KeepKeys, KEEP_KEYS),
     ("most_keys", MostKeys, None),
+    ("origin", Origin, None),
     ("drain", Drain, DRAIN),
     ("memory", Memory, MEMORY_GB),
     ("allow_insecure", Insecure, False),
@@ -125,8 +136,15 @@ def serving(command: Callable[..., None]) -> Callable[..., None]:
     return standing_for(SERVICE, DECLARED, _built)(command)
 
 
-def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sessions: int) -> None:
-    """Serves until SIGTERM or Ctrl-C. Raises what planning and starting raise."""
+def run(
+    asked: Asked,
+    service: Serving,
+    own: Identity | None,
+    names: Sequence[str],
+    threads: int,
+    sessions: int,
+) -> None:
+    """Serves until SIGTERM or Ctrl-C. names: that clients dial. Raises what planning and starting raise."""
     host, port = service.address
     if own is None and beyond_loopback(host):
         raise InputError(
@@ -139,8 +157,8 @@ def run(asked: Asked, service: Serving, own: Identity | None, threads: int, sess
         from tacita.service.watch import logs
     logs.start()
     with bound_socket(host, port) as listener:
+        settings = replace(_settings(service, threads, sessions), **_callers(service, own, names))
         offers = _offers(asked, service, asked.load())
-        settings = _settings(service, threads, sessions)
         asyncio.run(_serve(offers, settings, service.where, listener, host, own))
 
 
@@ -169,6 +187,8 @@ async def _listen(
     listening = Listening(config_of(app_of(service), own), service.close_doors, lobby, pace)
     await service.start()
     try:
+        if own:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, listening.renew)
         listen(listener)
         announce()
         await listening.serve(sockets=[listener])
@@ -189,6 +209,7 @@ def _built(given: dict[str, Any]) -> Serving | None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
     own["schemes"] = _schemes(own["schemes"])
     own["proxy"] = tuple(map(_ip_address, own["proxy"] or ()))
+    own["origin"] = tuple(own["origin"] or ())
     own["where"] = _where(own)
     return Serving(**{field.name: own[field.name] for field in fields(Serving)})
 
@@ -252,6 +273,21 @@ def _settings(service: Serving, threads: int, sessions: int) -> Settings:
         keep_keys=service.keep_keys * DAY,
         most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )
+
+
+def _callers(service: Serving, own: Identity | None, names: Sequence[str]) -> dict[str, Any]:
+    """Settings of whose pages may call, and by which names. Raises InputError."""
+    from tacita.service.http.listening import is_self_signed
+    from tacita.service.http.origins import hosts_of, origin_of
+
+    host, _ = service.address
+    origins = tuple(map(origin_of, service.origin))
+    alone = service.anybody and not beyond_loopback(host)
+    return {
+        "origins": origins,
+        "hosts": hosts_of(host, names, origins) if alone else None,
+        "lasting": own is not None and not is_self_signed(own.certificate),
+    }
 
 
 def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> None:

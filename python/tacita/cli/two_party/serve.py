@@ -147,7 +147,7 @@ def run(
             name or [],
             plain=insecure_plain_tcp,
         )
-        return over_https(asked, service, own, threads, clients)
+        return over_https(asked, service, own, name or [], threads, clients)
     _require_connected(asked.wish.scheme or BUMBLEBEE)
     own = identity(host, identity_of(certificate, key), new_certificate, name or [], plain=insecure_plain_tcp)
     _require_known_clients(public_embeddings, client_ca, insecure_any_client)

@@ -23,7 +23,8 @@ class Settings:
     without being used. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence
     in a body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
     address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
-    X-Forwarded-For is believed.
+    X-Forwarded-For is believed. origins: of pages that may call beside the server's own. hosts: names that
+    callers may use for it, None for any. lasting: whether browsers may be told to insist on TLS.
     """
 
     data: Path
@@ -42,6 +43,9 @@ class Settings:
     streams: int = 64
     address_per_minute: int = 3000
     proxies: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    hosts: frozenset[str] | None = None
+    lasting: bool = False
     clock: Callable[[], float] = field(default_factory=lambda: steady())
 
 

@@ -10,15 +10,16 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Strict-Transport-Security": "max-age=31536000",
 }
+LASTING = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class Headers:
-    """app: what answers."""
+    """app: what answers. lasting: whether the certificate is one that browsers will trust for a year; under a
+    self-signed one, to insist on TLS would shut people out of whatever comes after it."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, lasting: bool) -> None:
+        self._app, self._headers = app, HEADERS | (LASTING if lasting else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One call; a path may have set a header of its own, which stays."""
@@ -26,7 +27,7 @@ class Headers:
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start":
                 found = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     found.setdefault(name, value)
             await send(message)
 

@@ -11,10 +11,12 @@ import socket
 import ssl
 from asyncio import TimerHandle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import h11
 import uvicorn
+from cryptography import x509
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -26,6 +28,7 @@ from tacita.service.http.acceptor import Acceptor, Connection
 from tacita.service.http.heads import StrictConnection
 from tacita.service.http.pace import PacedTransport
 from tacita.service.two_party.options import UVICORN
+from tacita.service.watch import logs
 
 GREETING = 20.0  # seconds that a handshake may take, and then a whole head, the first or another
 KEEP_ALIVE = 30  # seconds between two calls of a connection
@@ -130,8 +133,27 @@ class Listening(uvicorn.Server):
         self.should_exit = True
         self._closing()
 
+    def renew(self) -> None:
+        """Reads certificate and key anew, for connections that come from now on; the old ones stay where the
+        files are no certificate and key."""
+        files: Any = (self.config.ssl_certfile, self.config.ssl_keyfile)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+        except OSError as error:
+            logs.warn("certificate not renewed", why=type(error).__name__)
+            return
+        assert self.config.ssl is not None  # it was made of these files
+        self.config.ssl.load_cert_chain(*files)
+        logs.say("certificate renewed")
+
     def _protocol(self, connection: Connection) -> Patient:
         return Patient(self.config, self, connection, self._pace)
+
+
+def is_self_signed(certificate: Path) -> bool:
+    """Whether no authority stands behind it, so that browsers will hardly trust the next one."""
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    return found.issuer == found.subject
 
 
 def config_of(app: FastAPI, identity: Identity | None) -> uvicorn.Config:

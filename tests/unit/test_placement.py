@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita.errors import LevelError, PlanError
+from tacita.placement import placement
 from tacita.placement.cost import Prices, Sizes
 from tacita.placement.placement import Boundary, place, place_greedily
 from tacita.placement.simulate import StageSimulator
@@ -170,6 +171,37 @@ def test_chains_match_brute_force(shape: list[tuple[int, int]]) -> None:
     placed = place(stages, {"x": 1}, simulator(), PRICES)
     assert placed.seconds == pytest.approx(brute_force(stages))
     assert placed.seconds <= place_greedily(stages, {"x": 1}, simulator(), PRICES).seconds + 1e-12
+
+
+def split(be: Any, live: Any) -> Any:
+    """{x} -> {x, s, t}, at levels of their own."""
+    s = be.mul(live["x"][0], live["x"][0])
+    return {**live, "s": (s,), "t": (be.mul(s, s),)}
+
+
+def joined(x: int, s: int, t: int) -> Stage:
+    """{x, s, t} -> {x}: so many products of each by itself, then one of all."""
+
+    def run(be: Any, live: Any) -> Any:
+        total = None
+        for name, depth in (("x", x), ("s", s), ("t", t)):
+            (ct,) = live[name]
+            for _ in range(depth):
+                ct = be.mul(ct, ct)
+            total = ct if total is None else be.mul(total, ct)
+        return {"x": (total,)}
+
+    return Stage("joined", run)
+
+
+@settings(max_examples=25, deadline=None)
+@given(*[st.integers(0, 3)] * 3, st.integers(1, MAX))
+def test_least_entries_of_many_inputs_are_enough(x: int, s: int, t: int, then: int) -> None:
+    stages = [Stage("split", split), joined(x, s, t), chain("then", then)]
+    placed = place(stages, {"x": 1}, simulator(), PRICES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "_least_entries", lambda *_: None)
+        assert placed.seconds == place(stages, {"x": 1}, simulator(), PRICES).seconds
 
 
 def test_levels_follow_from_step_to_step() -> None:

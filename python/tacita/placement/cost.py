@@ -167,8 +167,17 @@ class Prices:
             for op, r in rows.items()
         }
 
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], float]:
+        return {}
+
     def seconds(self, op: str, level: int) -> float:
         """Price of one operation whose operands are at `level`."""
+        if (op, level) not in self._known:
+            self._known[op, level] = self._seconds(op, level)
+        return self._known[op, level]
+
+    def _seconds(self, op: str, level: int) -> float:
         if (
             op == "rotate_shared" and op not in self._curves
         ):  # of rotate_many; the decomposition counts as a hoist

@@ -241,10 +241,14 @@ def _run_values(
         name for name in before.axes if len(before.axes) > 1 and sim.passive(stage, before.shape, name)
     }
     active = [name for name in before.axes if name not in passive]
+    moved = [name for name in behind.axes if name not in passive]
+    least = _least_entries(stage, before.shape, active, moved, sim)
     seconds: dict[tuple[int, ...], tuple[float, Outcome] | None] = {}
     for entry in product(range(side), repeat=len(before.axes)):
         levels = dict(zip(before.axes, entry, strict=True))
         key = tuple(levels[name] for name in active)
+        if least is not None and key not in least:
+            continue
         if key not in seconds:
             probe = {**levels, **dict.fromkeys(passive, min(key))}
             outcome = sim.outcome(stage, before.shape, probe)
@@ -254,6 +258,33 @@ def _run_values(
             out = tuple(levels[n] if n in passive else hit[1].levels[n] for n in behind.axes)
             run[entry] = hit[0] + after[out]
     return run
+
+
+def _least_entries(
+    stage: Stage, shape: Shape, active: Sequence[str], moved: Sequence[str], sim: StageSimulator
+) -> set[tuple[int, ...]] | None:
+    """For each level of the stage's only output, the least levels of its inputs that reach it: entering
+    higher costs more and gives no more, and lowering is free. None, so that every entry is tried, for few
+    inputs, for several outputs, and where an output's level is not the least of what each input allows by
+    itself."""
+    if len(active) < 3 or len(moved) != 1 or stage.refreshes:
+        return None
+    top, side, (out,) = dict.fromkeys(shape, sim.max_level), range(sim.max_level + 1), moved
+
+    def reached(levels: Levels) -> int:
+        outcome = sim.outcome(stage, shape, {**top, **levels})
+        return -1 if outcome is None else outcome.levels[out]
+
+    allowed = [[reached({name: level}) for level in side] for name in active]
+    entries = set()
+    for wanted in {level for each in allowed for level in each if level >= 0}:
+        least = [next((level for level in side if each[level] >= wanted), len(side)) for each in allowed]
+        if max(least) == len(side):
+            continue
+        if reached(dict(zip(active, least, strict=True))) < wanted:
+            return None
+        entries.add(tuple(least))
+    return entries
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -56,6 +56,11 @@ class LinearPlan:
         return int(self.vectors.shape[1])
 
     @cached_property
+    def powers(self) -> npt.NDArray[np.float64]:
+        """Mean squared magnitude of each vector, (n_vectors,)."""
+        return np.asarray(np.mean(np.abs(self.vectors) ** 2, axis=1))
+
+    @cached_property
     def babies(self) -> dict[int, tuple[int, ...]]:
         """input -> its non-zero hoisted rotations."""
         pairs = _rows(self.terms[self.terms[:, 3] != 0][:, [2, 3]])

@@ -389,7 +389,7 @@ def _rms(ct: SimCt) -> float:
 
 
 def _linear_noise(xs: Sequence[SimCt], plan: LinearPlan) -> list[float]:
-    weights = np.mean(np.abs(plan.vectors) ** 2, axis=1)[plan.terms[:, 4]]
+    weights = plan.powers[plan.terms[:, 4]]
     variance = weights * np.array([x.noise**2 for x in xs])[plan.terms[:, 2]]
     totals = np.bincount(plan.terms[:, 0], weights=variance, minlength=plan.n_outputs)
     return [float(np.sqrt(t)) for t in totals]

@@ -145,13 +145,15 @@ def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
     """The vector of each term, moved as the giant wants it."""
     shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
     kind = np.float64 if affine.turns == shape.places and affine.src.count == 1 else np.complex128
-    vectors, (_, _, z) = np.empty((len(terms), shape.period), kind), shape.coordinates
+    vectors, (_, _, z) = np.zeros((len(terms), shape.period), kind), shape.coordinates
+    there = {head: (z + head >= 0) & (z + head < shape.batch) for head in affine.moves}
     for v, (j, operand, turn, head) in enumerate(terms):
-        there, total = (z + head >= 0) & (z + head < shape.batch), np.zeros(shape.period, kind)
+        rows = np.roll(affine.dst.index[j], giant * shape.diagonal)
         for ct, by, factor in _halves(affine, operand, turn):
             brought = np.roll(affine.src.index[ct], -(by * shape.diagonal + head))
-            total += factor * padded[affine.dst.index[j], np.where(there, brought, -1)]
-        vectors[v] = np.roll(total, giant * shape.diagonal)
+            columns = np.roll(np.where(there[head], brought, -1), giant * shape.diagonal)
+            part = vectors[v].imag if factor.imag else vectors[v].real
+            part += (factor.imag or factor.real) * padded[rows, columns]
     return vectors
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import struct
 import zipfile
 from collections.abc import Callable
@@ -24,8 +23,8 @@ import service_decoders
 import tiny
 from promises import tacita_errors
 from random_checkpoint import make_random_checkpoint
+from weights import TORCH_FILE, torch_pickle
 
-from tacita.checkpoint.formats import pickles
 from tacita.errors import PeerError
 from tacita.front.front import table_shapes
 from tacita.front.tensors import to_bytes
@@ -40,7 +39,6 @@ from tacita.protocol import envelope, handshake, lines, public_folder, public_pa
 from tacita.protocol.text_wish import TextWish
 from tacita.server import resume
 
-TORCH_FILE = Path(__file__).parents[1] / "vectors" / "torch" / "state.bin"  # written by torch 1.13.1
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
 
@@ -188,18 +186,6 @@ def resume_manifest(data: bytes) -> None:
 def asked_line(data: bytes) -> None:
     """What an asker says to a server that stays."""
     tacita_errors(lambda: lines.asked(lines.parsed(data, lines.ASKED_BYTES)))
-
-
-def torch_pickle(data: bytes) -> None:
-    """The pickle of a weight file of torch: whatever it says, tensors inside their storages come of it."""
-
-    def read() -> None:
-        for tensor in pickles.described(data, "data.pkl").values():
-            room, reach = tensor.storage.count, zip(tensor.shape, tensor.strides, strict=True)
-            assert math.prod(tensor.shape) <= room
-            assert not all(tensor.shape) or tensor.offset + sum((n - 1) * s for n, s in reach) < room
-
-    tacita_errors(read)
 
 
 DECODERS: dict[str, Callable[[bytes], None]] = {

@@ -46,6 +46,18 @@ def test_six_visitors_in_turn_are_answered_whatever_one_of_them_holds(there: Wor
         assert there.post(token=token).status_code == 202
 
 
+def test_visitors_of_one_address_share_one_clients_share_of_the_queue(there: World) -> None:
+    for _ in range(3):
+        token = there.visitor()
+        there.put_keys(token=token)
+        assert there.post(token=token).status_code == 202
+    named = there.client("named")
+    there.put_keys(token=named)
+    there.post(token=named)
+    groups = [job.client for job in there.supervisor.jobs.values()]
+    assert len(set(groups[:3])) == 1 and groups[3] not in groups[:3]
+
+
 def test_without_a_token_nothing_is_taken(there: World) -> None:
     found = problem(there.put_keys(token=""), 401, "no-token")
     assert "GET /v1/models" in found.hint

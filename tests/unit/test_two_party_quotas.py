@@ -25,8 +25,9 @@ from tacita.protocol.party import over_socket
 from tacita.protocol.refusal import Reason
 from tacita.server.two_party import TwoPartyServer
 from tacita.service.core.accounts import Account
+from tacita.service.core.jobs import Jobs
 from tacita.service.ledger import Ledger, tokens, usage
-from tacita.service.ledger.rows import Quota, Used
+from tacita.service.ledger.rows import Quota, Used, Who
 from tacita.service.two_party import control, supervisor
 from tacita.service.two_party.hosted import host_of
 from tacita.service.two_party.lane import TwoPartyLane
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.native
 if not hasattr(native, "TwoPartyArrival"):
     pytest.skip("the native engine was built without the two-party mode", allow_module_level=True)
 
-METRICS = Metrics()
+METRICS, HOUR = Metrics(), 3600.0
 
 
 CLASSIFIER = make_server()
@@ -67,21 +68,22 @@ class Stage:
     folder: Path
     quota: Quota
     now: float = 10 * 86400.0
-    client: str = field(init=False)
+    who: Who = field(init=False)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.folder, lambda: self.now)
-        found = tokens.known(self.ledger, tokens.add(self.ledger, "eve", self.quota))
+        self.jobs = Jobs(self.ledger, None, None, None, METRICS, None)  # type: ignore[arg-type]
+        found = tokens.known(self.ledger, tokens.add(self.ledger, "eve", self.quota, seconds=HOUR))
         assert found is not None
-        self.client = found.id
+        self.who = found
 
     @property
     def used(self) -> Used:
-        return usage.today(self.ledger, self.client)
+        return usage.today(self.ledger, self.who.id)
 
     async def greeted(self, sessions: Sessions) -> TwoPartyClient:
         """A client of a new session."""
-        end = await sessions.open(Account(self.ledger, METRICS, self.client, "m"))
+        end = await sessions.open(Account(self.jobs, self.who, "m"))
         party = over_socket(end, client=True, timeout=SECONDS, threads=1)
         return await asyncio.to_thread(TwoPartyClient, party, PublicCache(self.folder / "cache"))
 
@@ -203,7 +205,8 @@ def test_sessions_side_by_side_do_not_take_more_seconds_than_there_are(tmp_path:
     stage.play(CLASSIFIER, test)
 
 
-def test_a_client_that_is_revoked_has_no_further_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["revoked", "expired"])
+def test_a_client_that_is_no_more_has_no_further_text(tmp_path: Path, ends: str) -> None:
     stage = Stage(tmp_path, Quota())
 
     async def test(sessions: Sessions) -> None:
@@ -211,7 +214,10 @@ def test_a_client_that_is_revoked_has_no_further_text(tmp_path: Path) -> None:
         other = await stage.greeted(sessions)
         for _ in range(2):
             await asyncio.to_thread(client.classify, TEXTS[0])
-        tokens.revoke(stage.ledger, "eve")
+        if ends == "revoked":
+            tokens.revoke(stage.ledger, "eve")
+        else:
+            stage.now += HOUR
         with refused(Reason.CLIENT):
             await asyncio.to_thread(other.classify, TEXTS[0])
         other.party.close()

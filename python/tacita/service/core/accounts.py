@@ -3,46 +3,51 @@ counted while it goes on, and given back where it was not used."""
 
 from __future__ import annotations
 
-from tacita.errors import TacitaError
+from tacita.errors import ResourceError
 from tacita.protocol.refusal import Reason, Refusal
-from tacita.service.ledger import Ledger, tokens, usage
-from tacita.service.ledger.rows import Used
+from tacita.service.core.jobs import Jobs
+from tacita.service.ledger import tokens, usage
+from tacita.service.ledger.rows import Used, Who
 from tacita.service.two_party.lane import Ended
 from tacita.service.watch import logs
-from tacita.service.watch.metrics import Metrics
 
 
 class Account:
-    """One session's: a `two_party.lane.Guest`. name: the client's id. A text counts for the day on which it
-    was admitted."""
+    """One session's: a `two_party.lane.Guest`. who: as the ledger knew the client when it came. A text counts
+    for the day on which it was admitted."""
 
-    def __init__(self, ledger: Ledger, metrics: Metrics, name: str, model: str) -> None:
-        self._ledger, self._metrics, self._name, self._model = ledger, metrics, name, model
-        self._charged, self._day = Used(), ledger.clock()
+    def __init__(self, jobs: Jobs, who: Who, model: str) -> None:
+        self._jobs, self._ledger, self._who, self._model = jobs, jobs.ledger, who, model
+        self._charged, self._day = Used(), jobs.ledger.clock()
 
     @property
     def name(self) -> str:
-        """The client's id: its sessions share places."""
-        return self._name
+        """What its share of places is counted by."""
+        return self._who.group
 
     def admit(self, used: Used, text: Used) -> Refusal | None:
-        """Reserves a text. Returns a refusal where the quota holds no more, and for a revoked client."""
+        """Reserves a text. Returns a refusal where the quota holds no more or nothing can be written down,
+        and for a client that is revoked or has expired."""
         self.settle(used)
-        who, self._day = tokens.of_id(self._ledger, self._name), self._ledger.clock()
-        if who.revoked is not None:
+        self._day = self._ledger.clock()
+        if (who := self._current()) is None:
             return Refusal(Reason.CLIENT, 0)
-        what = usage.lacking(self._ledger, who, text)
-        if what == "texts":
-            return Refusal(Reason.CLIENT, who.quota.texts or 0)
-        if what or not self._charge(used + text):
-            return Refusal(Reason.QUOTA, usage.seconds_to_midnight(self._ledger))
+        try:
+            what = usage.reserve(self._ledger, who, text)
+        except ResourceError:
+            return Refusal(Reason.FULL, 0)
+        if what:
+            later = usage.seconds_to_midnight(self._ledger)
+            texts = Refusal(Reason.CLIENT, who.quota.texts or 0)
+            return texts if what == "texts" else Refusal(Reason.QUOTA, later)
+        self._charged += text
         return None
 
     def note(self, used: Used) -> bool:
         """Charges what was used beyond what was reserved. Returns whether the client may go on."""
         self._charge(self._charged.at_least(used))
-        who = tokens.of_id(self._ledger, self._name)
-        return who.revoked is None and usage.lacking(self._ledger, who, Used(), self._day) is None
+        who = self._current()
+        return who is not None and usage.lacking(self._ledger, who, Used(), self._day) is None
 
     def settle(self, used: Used) -> None:
         """No text is under way: what was reserved and not used is given back."""
@@ -50,22 +55,21 @@ class Account:
 
     def ended(self, session: Ended) -> None:
         """Tells metrics and log."""
-        carried = session.bytes_sent + session.bytes_received
-        self._metrics.session(self._model, session.texts, session.seconds)
-        self._metrics.carried("two-party", "in", session.bytes_received)
-        self._metrics.carried("two-party", "out", session.bytes_sent)
+        carried, metrics = session.bytes_sent + session.bytes_received, self._jobs.metrics
+        metrics.session(self._model, session.texts, session.seconds)
+        metrics.carried("two-party", "in", session.bytes_received)
+        metrics.carried("two-party", "out", session.bytes_sent)
         said = {"texts": session.texts, "bytes": carried, "ending": session.ending}
         seconds = round(session.seconds, 3)
-        logs.say("session", client=self._name, model=self._model, seconds=seconds, **said)
+        logs.say("session", client=self._who.id, model=self._model, seconds=seconds, **said)
 
-    def _charge(self, used: Used) -> bool:
-        """So much in all. False where the ledger cannot be written, as on a full disk."""
-        if used == self._charged:
-            return True
-        try:
-            usage.charge(self._ledger, self._name, **vars(used - self._charged), at=self._day)
-        except TacitaError as error:
-            logs.warn("not charged", client=self._name, why=str(error.hint))
-            return False
-        self._charged = used
-        return True
+    def _current(self) -> Who | None:
+        """The client as the ledger knows it now, unless its token is nobody's any more."""
+        who = tokens.of_id(self._ledger, self._who.id)
+        return None if who.is_over(self._ledger.clock()) else who
+
+    def _charge(self, used: Used) -> None:
+        """So much in all."""
+        if used != self._charged:
+            self._jobs.charge(self._who.id, used - self._charged, self._day)
+            self._charged = used

@@ -24,7 +24,7 @@ from tacita.service.core.offers import Offers
 from tacita.service.dispatch.base import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout, whole
-from tacita.service.ledger import Ledger, requests, usage
+from tacita.service.ledger import Ledger, requests, tokens, usage
 from tacita.service.ledger import keys as ledger_keys
 from tacita.service.ledger.rows import RequestRow, Used
 from tacita.service.watch import logs
@@ -190,7 +190,8 @@ class Jobs:
 
     def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
         keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
-        job = Job(row.id, row.client, row.model, row.scheme, row.key, keys, folder, row.deadline)
+        group = tokens.of_id(self.ledger, row.client).group
+        job = Job(row.id, group, row.model, row.scheme, row.key, keys, folder, row.deadline)
         self._dispatcher.submit(job, resumed=resumed)
 
     def _done(self, row: RequestRow) -> wire.Status:

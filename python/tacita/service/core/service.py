@@ -25,7 +25,7 @@ from tacita.service.dispatch.base import Lane
 from tacita.service.dispatch.fleet import Fleet
 from tacita.service.dispatch.supervisor import Supervisor
 from tacita.service.files.layout import Layout
-from tacita.service.ledger import Ledger, keys, requests, reserve
+from tacita.service.ledger import Ledger, keys, requests, reserve, tokens
 from tacita.service.two_party.supervisor import Sessions
 from tacita.service.watch import logs
 from tacita.service.watch.metrics import Metrics
@@ -98,7 +98,9 @@ class Service:
         requests of those that are revoked; events of a request end with it."""
         for sessions in self.sessions.values():
             sessions.look()
-        for row in requests.of_revoked(self.ledger):
+        for row in requests.of_clients(self.ledger, tokens.gone(self.ledger)):
+            if row.state.final:
+                continue
             task = asyncio.create_task(self.jobs.cancel(row))
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)

@@ -41,7 +41,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Job:
-    """A request that was accepted. id: of its own. client: whose turn it takes.
+    """A request that was accepted. id: of its own. client: whose turn it takes, and whose share of the queue.
 
     key_id: of the keys that the request must have been made with; keys: their file, complete and checked.
     folder: with request.ct; response.ct is written there, spilled ciphertexts and resume points lie there.

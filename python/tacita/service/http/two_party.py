@@ -11,6 +11,7 @@ from tacita.service.core.accounts import Account
 from tacita.service.core.service import Service
 from tacita.service.http.auth import caller, require_quota
 from tacita.service.http.problems import Fault, fault_of, not_found
+from tacita.service.ledger.rows import Who
 from tacita.service.two_party.lane import Guest
 from tacita.service.two_party.route import DeniedError
 from tacita.service.two_party.route import router as route
@@ -22,7 +23,7 @@ def router(service: Service) -> APIRouter:
     async def permitted(websocket: WebSocket, model: str) -> Account:
         try:
             who = await _who(service, websocket, model)
-            return Account(service.ledger, service.metrics, who, model)
+            return Account(service.jobs, who, model)
         except Fault as fault:
             headers = dict(fault.headers)
             raise DeniedError(
@@ -35,8 +36,8 @@ def router(service: Service) -> APIRouter:
     return route(opened, permitted)
 
 
-async def _who(service: Service, websocket: WebSocket, model: str) -> str:
-    """The client's id. Raises Fault."""
+async def _who(service: Service, websocket: WebSocket, model: str) -> Who:
+    """The client. Raises Fault."""
     who = await caller(websocket)
     try:
         service.require_open()
@@ -45,4 +46,4 @@ async def _who(service: Service, websocket: WebSocket, model: str) -> str:
     if model not in service.sessions:
         raise not_found("model with a two-party socket")
     require_quota(service, who)
-    return who.id
+    return who

@@ -23,6 +23,7 @@ from tacita.service.ledger.tables import VERSION, metadata
 NAME = "ledger.sqlite"
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000")
 FULL = "disk is full"
+LOCKED = "database is locked"
 T = TypeVar("T")
 
 
@@ -77,6 +78,8 @@ class Ledger:
         try:
             yield
         except OperationalError as error:
+            if LOCKED in str(error.orig):
+                raise ResourceError("ledger: another program holds it", hint="try again later") from None
             if FULL not in str(error.orig):
                 raise
             reserve.give_up(self.path.parent)

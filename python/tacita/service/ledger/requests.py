@@ -10,7 +10,7 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from tacita.protocol.http.wire import State
 from tacita.service.ledger.ledger import Ledger
 from tacita.service.ledger.rows import RequestRow
-from tacita.service.ledger.tables import clients, requests
+from tacita.service.ledger.tables import requests
 
 OPEN = (State.waiting, State.running)
 
@@ -39,14 +39,6 @@ def asked_before(ledger: Ledger, client: str, again: str) -> RequestRow | None:
 def unfinished(ledger: Ledger) -> list[RequestRow]:
     """All that wait or run, in the order in which they came: what a server that starts goes on with."""
     wanted = select(requests).where(requests.c.state.in_(OPEN)).order_by(requests.c.came, requests.c.id)
-    with ledger.look() as db:
-        return [_request(row) for row in db.execute(wanted)]
-
-
-def of_revoked(ledger: Ledger) -> list[RequestRow]:
-    """Those that wait or run of clients whose tokens were taken back."""
-    theirs = (requests.c.client == clients.c.id) & clients.c.revoked.is_not(None)
-    wanted = select(requests).where(theirs, requests.c.state.in_(OPEN))
     with ledger.look() as db:
         return [_request(row) for row in db.execute(wanted)]
 

@@ -37,6 +37,15 @@ class Who:
     expires: float | None = None
     address: str | None = None
 
+    @property
+    def group(self) -> str:
+        """What its share of queues and places is counted by: visitors of one address are one."""
+        return self.address or self.id
+
+    def is_over(self, now: float) -> bool:
+        """Whether its token is nobody's any more."""
+        return self.revoked is not None or (self.expires is not None and self.expires <= now)
+
 
 @dataclass(frozen=True)
 class KeyRow:

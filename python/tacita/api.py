@@ -46,6 +46,7 @@ from tacita.plans.plan import ParameterInfo, Plan
 from tacita.plans.presets import candidates
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.public_folder import Public, open_public, public_of, write_public
+from tacita.run.bar import reporting
 from tacita.schemes.base import AnyPlan, Report, silent
 from tacita.schemes.choose import Choice
 from tacita.schemes.choose import choose_plan as chosen
@@ -97,7 +98,7 @@ def load(
 class Making(Fields, total=False):
     """Keywords of a call that plans, beside the fields of a wish; see `choose_plan`."""
 
-    progress: Report
+    progress: Report | None
     processes: int
 
 
@@ -136,14 +137,16 @@ def choose_plan(
 ) -> Choice:
     """As `plan`, beside the numbers that decided; see `schemes.choose.choose_plan` for cost and errors.
 
-    progress: called with reports. processes: that calibrate on many texts; a script that asks for more than
+    progress: called with reports; by default they move a bar on stderr where that is a terminal or a
+    notebook. processes: that calibrate on many texts; a script that asks for more than
     one needs `if __name__ == "__main__"`. Raises TypeError for a keyword that there is not.
     """
-    given: dict[str, Any] = {"progress": silent, "processes": 1, **how}
+    given: dict[str, Any] = {"progress": None, "processes": 1, **how}
     progress, processes = given.pop("progress"), given.pop("processes")
     given |= {} if scheme is None else {"scheme": scheme}
     loaded = model if isinstance(model, Checkpoint) else load(model)
-    return chosen(loaded, replace(wish or Wish(), **given), progress, processes)
+    with reporting(progress, "plan") as report:
+        return chosen(loaded, replace(wish or Wish(), **given), report, processes)
 
 
 def publish(plan: AnyPlan, model: Checkpoint, folder: Path | str) -> str:

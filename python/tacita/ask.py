@@ -30,6 +30,7 @@ from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.planning.wish import Fields, Wish
 from tacita.plans.scheme import AUTO
+from tacita.run.bar import reporting
 from tacita.schemes.base import (
     CLEAR,
     REAL,
@@ -38,7 +39,6 @@ from tacita.schemes.base import (
     Report,
     cost_of,
     require_allowed,
-    silent,
     warn_unprotected,
 )
 from tacita.schemes.registry import scheme_of
@@ -64,7 +64,7 @@ class How(Fields, total=False):
     scheme: str
     backend: str
     allow_insecure: bool
-    progress: Report
+    progress: Report | None
 
 
 @overload
@@ -82,8 +82,8 @@ def classify(
     for the call, or under bumblebee a server of its own is asked over TLS. To ask another machine's server:
     `tacita.connect`.
     allow_insecure: admits presets below 128 bits there. scheme: default thor; it and the other keywords are
-    the fields of `Wish`. progress: called with reports; under "ckks" the first says what the call will
-    take.
+    the fields of `Wish`. progress: called with reports, of which under "ckks" the first says what the
+    call will take; by default they move a bar on stderr where that is a terminal or a notebook.
 
     Cost: at the first call some 15 s for the plan at full size; on plain and sim seconds a text; encrypted
     what the first report says, with the default plan about 10 GB of memory, 2 GB of disk and a minute.
@@ -149,13 +149,13 @@ class _Call:
     model: Checkpoint = field(compare=False)
     backend: str = field(compare=False)
     allow_insecure: bool = field(compare=False)
-    progress: Report = field(compare=False)
+    progress: Report | None = field(compare=False)
 
     @staticmethod
     def of(model: Model, how: How) -> _Call:
         """Raises CheckpointError, InputError, TypeError for a keyword that there is not."""
         found = model if isinstance(model, Checkpoint) else load(model)
-        given: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": silent, **how}
+        given: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
         own = {name: given.pop(name) for name in ("backend", "allow_insecure", "progress")}
         return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
 
@@ -175,11 +175,12 @@ def ask_all(verb: str, model: Model, texts: Sequence[Text], how: How) -> list[An
     require_kind(verb, call.model.config)
     if not texts:
         raise InputError(f"{verb}: no text", hint="pass a text, or a list of them")
-    return _answered(call, texts)
-
-
-def _answered(call: _Call, texts: Sequence[Text]) -> list[Answer]:
     _require_allowed(call)
+    with reporting(call.progress, verb) as report:
+        return _answered(replace(call, progress=report), texts, report)
+
+
+def _answered(call: _Call, texts: Sequence[Text], report: Report) -> list[Answer]:
     if call.wish.scheme_name == AUTO and call.wish.inputs is None:
         call = replace(call, wish=replace(call.wish, inputs=len(texts)))
     call = replace(call, wish=call.wish.calibrated_for(texts))
@@ -187,8 +188,8 @@ def _answered(call: _Call, texts: Sequence[Text]) -> list[Answer]:
     plan = _planned.__wrapped__(call) if calibrated_on_arrays else _planned(call)
     groups = [texts[at : at + plan.batch] for at in range(0, len(texts), plan.batch)]
     if call.backend == REAL:
-        return _privately(plan, call, groups)
-    clear = partial(classify_batch_locally, plan, call.model, backend=call.backend, progress=call.progress)
+        return _privately(plan, call, groups, report)
+    clear = partial(classify_batch_locally, plan, call.model, backend=call.backend, progress=report)
     return [answer for group in groups for answer in clear(group)]
 
 
@@ -206,10 +207,10 @@ def _planned(call: _Call) -> AnyPlan:
     return choose_plan(call.model, call.wish, progress=call.progress).plan
 
 
-def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]]) -> list[Answer]:
-    call.progress(cost_of(plan, len(groups)))
+def _privately(plan: AnyPlan, call: _Call, groups: Sequence[Sequence[Text]], report: Report) -> list[Answer]:
+    report(cost_of(plan, len(groups)))
     with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        bar = partial(_bar, call.progress)
+        bar = partial(_bar, report)
         place = Place(Path(folder), allow_insecure=call.allow_insecure, bar=bar)
         with scheme_of(plan.scheme).private(plan, call.model, place) as private:
             return [answer for group in groups for answer in private.answer(group, "")[0]]

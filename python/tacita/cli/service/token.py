@@ -98,8 +98,8 @@ def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print J
 
 @app.command()
 def revoke(name: Name, data: Data) -> None:
-    """Take a client's token back: from the next call on it is nobody's, and the server removes the client's
-    keys and requests within a minute, or when it starts."""
+    """Take a client's token back: from the next call on it is nobody's, and within a minute the server
+    removes the client's keys and requests."""
     with needing("service", "token"):
         from tacita.service.ledger import tokens
     tokens.revoke(_ledger(data), name)

@@ -14,6 +14,7 @@ from service_world import KEY, KEYS, World, world
 from test_service_routes import problem
 
 from tacita.errors import ResourceError
+from tacita.protocol.files import Workdir
 from tacita.service.core import service as core
 from tacita.service.files import layout
 from tacita.service.ledger import keys, reserve, tokens, usage
@@ -108,8 +109,12 @@ def test_a_row_whose_files_are_gone_goes_too(there: World) -> None:
     who = tokens.known(there.service.ledger, there.token)
     assert who is not None
     layout.whole(there.service.layout.keys(who.id, KEY)).unlink()
+    asked = there.post(params={"key": KEY}).json()["id"]
+    there.supervisor.answer(asked)
+    Workdir(there.service.layout.request(asked)).response.unlink()
     there.sweep()
     assert [row["id"] for row in there.call("GET", "/v1/keys").json()["keys"]] == ["cd" * 16]
+    problem(there.call("GET", f"/v1/requests/{asked}"), 404, "not-found")
 
 
 def test_nothing_of_a_revoked_client_stays(there: World) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacita.errors import ResourceError
+from tacita.protocol.files import Workdir
 from tacita.service.core.jobs import Jobs
 from tacita.service.core.settings import DAY, HOUR, Settings
 from tacita.service.files import keys as files
@@ -36,7 +38,9 @@ class Sweep:
     async def run(self) -> None:
         """Removes what is over. Raises ResourceError when the disk is full, and so full that nothing can be
         written down."""
-        for id in requests.old(self.ledger, self.ledger.clock() - self.settings.kept):
+        old = requests.old(self.ledger, self.ledger.clock() - self.settings.kept)
+        lost = [id for id in requests.answered(self.ledger) if not self._response(id).exists()]
+        for id in {*old, *lost}:
             await self.jobs.remove(id)
         gone = tokens.gone(self.ledger)
         for request in requests.of_clients(self.ledger, gone):
@@ -48,6 +52,9 @@ class Sweep:
         tokens.drop_visitors(self.ledger)
         if self.layout.has_room(reserve.BYTES):
             reserve.hold(self.layout.root)
+
+    def _response(self, id: str) -> Path:
+        return Workdir(self.layout.request(id)).response
 
     async def make_room(self, new: KeyRow, *, visitor: bool) -> None:
         """Removes keys until these fit: visitors' first, those of the address with the most, then those that

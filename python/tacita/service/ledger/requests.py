@@ -75,6 +75,12 @@ def old(ledger: Ledger, before: float) -> list[str]:
         return [row.id for row in db.execute(select(requests.c.id).where(requests.c.ended < before))]
 
 
+def answered(ledger: Ledger) -> list[str]:
+    """Ids of those whose answer waits."""
+    with ledger.look() as db:
+        return [row.id for row in db.execute(select(requests.c.id).where(requests.c.state == State.done))]
+
+
 def of_clients(ledger: Ledger, ids: Iterable[str]) -> list[RequestRow]:
     """All requests of these clients."""
     wanted = select(requests).where(requests.c.client.in_(list(ids)))

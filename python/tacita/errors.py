@@ -31,6 +31,10 @@ class PrivacyWarning(UserWarning):
     """Nothing is encrypted, and the caller did not name the backend that does so."""
 
 
+class KeyBudgetWarning(UserWarning):
+    """A key has decrypted more answers than a server that chose them may see (`plans.key_budget`)."""
+
+
 class InputError(TacitaError):
     """A text, an array or an option outside what the plan admits."""
 

@@ -259,6 +259,7 @@ def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
     assert np.abs(client.decrypt().vector - wanted[1]).max() < near(plan)
     assert len(ciphertexts(work)) == 1  # of a text of two rows, of one layer: what came before is gone
 
+    assert json.loads((work / "secret.key.use").read_text())["answers"] == 2
     second = digest_of(request)
     (spilled,) = (work / FOLDER).glob("*.spill")
     spilled.write_bytes(spilled.read_bytes()[:-1] + b"?")

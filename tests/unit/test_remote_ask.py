@@ -20,7 +20,7 @@ from fake_api import fake_service
 from fake_service import CHECKPOINT, SECONDS, TEXTS, TOKEN, Fake, connected, expected, patient, plan_of
 
 import tacita
-from tacita.errors import InputError, PeerError, PlanError, RefusedError
+from tacita.errors import InputError, KeyBudgetWarning, PeerError, PlanError, RefusedError
 from tacita.protocol.http.wire import State, Status
 from tacita.protocol.party import Party, over_socket
 from tacita.remote.connect import connect_async
@@ -95,7 +95,19 @@ def test_four_texts_at_once_each_get_their_answer(fake: Fake, tmp_path: Path) ->
     found = asyncio.run(ask())
     assert np.allclose([one.logits for one in found], [expected(text) for text in TEXTS], atol=CLOSE)
     assert len(fake.complete) == 1 and fake.count("POST", "requests$") == 4
+    (use,) = (tmp_path / "data").rglob("secret.key.use")
+    assert json.loads(use.read_text())["answers"] == 4
     assert not list((tmp_path / "data").rglob("request-*")), "nothing is left of requests"
+
+
+def test_more_answers_of_a_key_than_its_budget_are_warned_of(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacita.plans.key_budget.answers_of_a_key", lambda plan: 1)
+    with connected(fake, tmp_path / "data") as service:
+        service.classify(TEXTS[0])
+        with pytest.warns(KeyBudgetWarning, match="2 answers were decrypted with this key"):
+            service.classify(TEXTS[1])
 
 
 def test_a_server_without_a_stream_is_asked_again_and_again(fake: Fake, tmp_path: Path) -> None:

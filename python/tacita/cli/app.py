@@ -11,12 +11,14 @@ Exit status, of all commands alike:
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
 from tacita.cli.ask import accuracy, classify
 from tacita.cli.bench import engine as bench
-from tacita.cli.console import err, fail
+from tacita.cli.console import MESSAGE, err, fail, shown
 from tacita.cli.plans import estimate, publish
 from tacita.cli.plans import plan as plan_command
 from tacita.cli.service import demo as demo_service
@@ -24,7 +26,7 @@ from tacita.cli.service import keys, token
 from tacita.cli.steps import decrypt, demo, encrypt, evaluate, keygen
 from tacita.cli.tasks import answer, embed, fill, generate, search, tag
 from tacita.cli.two_party import serve
-from tacita.errors import TacitaError
+from tacita.errors import KeyBudgetWarning, TacitaError
 
 INTERRUPTED = 130
 
@@ -55,7 +57,18 @@ app.add_typer(bench.app, name="bench")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Runs one command and returns its exit status. What the package warns of is shown in one line each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", KeyBudgetWarning)
+        warnings.showwarning = _show_warning
+        return _run(arguments)
+
+
+def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
+    err.print(f"[yellow]warning:[/yellow] {shown(str(message), MESSAGE)}", soft_wrap=True)
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         status = app(arguments if arguments is not None else sys.argv[1:], standalone_mode=False)
     except TacitaError as error:

@@ -1,13 +1,17 @@
-"""Key generation and the secret key's file: mode 0600, written here, read here, sent nowhere."""
+"""Key generation and the secret key's file: mode 0600, written here, read here, sent nowhere; and beside it
+how many answers it has decrypted."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacita.errors import FileError
 from tacita.placement.predict import file_bytes
+from tacita.plans import strict_json
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.protocol.files import Workdir, replacing, require
@@ -50,6 +54,32 @@ def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> S
     params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
     with engine.translated(FileError, str(path)):
         return compiled.native.SecretKey.load(str(path), params)
+
+
+def count_answers(work: Workdir, key: str, more: int) -> int:
+    """Adds to the answers that the secret key of this folder, of this id, has decrypted, and returns their
+    sum. It is called before they are decrypted, so that a run that fails does not take them back; another
+    process waits. Raises FileError for a damaged count."""
+    with require(work.secret_key, "keygen").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        total = _answers_so_far(work.key_use, key) + more
+        with replacing(work.key_use, mode=0o600) as temporary:
+            temporary.write_text(json.dumps({"key": key, "answers": total}) + "\n", encoding="utf-8")
+    return total
+
+
+def _answers_so_far(path: Path, key: str) -> int:
+    """None of a new key, whose id is another."""
+    if not path.exists():
+        return 0
+    try:
+        count = strict_json.loads(path.read_text(encoding="utf-8"))
+        answers = count["answers"] if count["key"] == key else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        answers = None
+    if type(answers) is not int or answers < 0:
+        raise FileError(f"{path}: damaged count of answers", hint="make a new key: tacita keygen")
+    return answers
 
 
 def _require_private(path: Path) -> None:

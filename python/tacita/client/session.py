@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -13,12 +14,13 @@ import numpy.typing as npt
 
 from tacita.client import keystore
 from tacita.client.answer import Answer, judge, understood
-from tacita.errors import FileError, InputError
+from tacita.errors import FileError, InputError, KeyBudgetWarning
 from tacita.front.embed import Text, arranged, embed, length_of
 from tacita.front.front import Embedder
 from tacita.packings.response import Answer as Decoded
 from tacita.placement.predict import file_bytes
 from tacita.plans.head import Head
+from tacita.plans.key_budget import budget_warning
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
@@ -36,16 +38,23 @@ class Client:
     """Holds the secret key of one folder; every method is one step of the protocol and works on its files.
 
     public: what the server published of its model, or the folder that holds it. It has no weights of the
-    encoder.
+    encoder. one_user: the server is this user's own, so that nobody else sees answers and no KeyBudgetWarning
+    is given.
     """
 
     def __init__(
-        self, public: Public | Path | str, work: Path | str | Workdir, *, allow_insecure: bool = False
+        self,
+        public: Public | Path | str,
+        work: Path | str | Workdir,
+        *,
+        allow_insecure: bool = False,
+        one_user: bool = False,
     ) -> None:
         self.public = public if isinstance(public, Public) else open_public(Path(public))
         self.plan = self.public.plan
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
         self.allow_insecure = allow_insecure
+        self.one_user = one_user
 
     def keygen(self, progress: Callable[[Progress], None] = lambda _: None) -> None:
         """Writes secret.key and evaluation.keys, replacing those of the folder."""
@@ -89,22 +98,32 @@ class Client:
 
     def decrypt_batch(self, count: int | None = None, texts: Sequence[Text] = ()) -> list[Answer]:
         """The first `count` answers of response.ct (default: one for each text, or all places of the batch),
-        in the order of the texts. texts: as of `decrypt`."""
+        in the order of the texts. texts: as of `decrypt`. They are counted beside the key (`keystore`), and
+        KeyBudgetWarning is given for more of them than its budget."""
         secret = keystore.load_secret(self.plan, self.work, allow_insecure=self.allow_insecure)
         with engine.translated(FileError, str(self.work.response)):
-            slots = list(self._slots(secret))
-        decoded = self.plan.layout.response.read(slots)[: count or len(texts) or None]
+            slots = list(self._slots(secret, asked := count or len(texts) or self.plan.batch))
+        decoded = self.plan.layout.response.read(slots)[:asked]
         return [
             self._told(one, text) for one, text in zip_longest(decoded, texts[: len(decoded)], fillvalue=None)
         ]
 
-    def _slots(self, secret: SecretKey) -> Iterator[npt.NDArray[Any]]:
-        """Decoded ciphertexts of response.ct, each checked against the plan before it is decrypted."""
+    def _slots(self, secret: SecretKey, asked: int) -> Iterator[npt.NDArray[Any]]:
+        """Decoded ciphertexts of response.ct, each checked against the plan before it is decrypted, for so
+        many answers."""
         path, tensors = self.work.response, {tensor.name: tensor for tensor in self.plan.response}
-        for name, _, data in envelope.stream(path, "response", self.plan, secret.key_id):
+        for number, (name, _, data) in enumerate(envelope.stream(path, "response", self.plan, secret.key_id)):
             ct = compiled.native.Ciphertext.from_bytes(secret.params, data)
             engine.require_level_and_scale(path, tensors[name], ct, secret.params)
+            if number == 0:
+                self._count(secret.key_id, min(asked, self.plan.batch))
             yield np.asarray(secret.decrypt(ct))
+
+    def _count(self, key: str, more: int) -> None:
+        """Before they are decrypted."""
+        message = budget_warning(self.plan, keystore.count_answers(self.work, key, more))
+        if message and not self.one_user:
+            warnings.warn(message, KeyBudgetWarning, stacklevel=4)
 
     def _told(self, one: Decoded | None, text: Text | None) -> Answer:
         assert one is not None  # there are no more texts than answers

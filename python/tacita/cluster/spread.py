@@ -100,7 +100,8 @@ class Spread:
         """With keys: those of its folder where they may stay, else new ones."""
         place = self.place
         files = Workdir(place.folder)
-        client = Client(public_of(self.plan, self.model), files, allow_insecure=place.allow_insecure)
+        public, insecure = public_of(self.plan, self.model), place.allow_insecure
+        client = Client(public, files, allow_insecure=insecure, one_user=True)
         if not (place.keep_key and files.secret_key.exists()):
             began = time.monotonic()
             with place.bar("keygen") as report:

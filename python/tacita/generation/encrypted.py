@@ -96,7 +96,7 @@ def _in_the_clear(plan: Plan, model: Checkpoint, backend: str, rows: Array) -> A
 def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
     """Both sides, on files of the place; keys are made first."""
     scheme, files, insecure = scheme_of(plan.scheme), Workdir(place.folder), place.allow_insecure
-    client = scheme.client(public_of(plan, model), files, allow_insecure=insecure)
+    client = scheme.client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
     options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}
     server = scheme.server(plan, model, files, **options)
     with place.bar("keygen") as report:

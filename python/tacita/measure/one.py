@@ -75,7 +75,7 @@ def encrypted(
 ) -> None:
     """Each sample through the files of a folder, on one server. options: threads, memory, allow_insecure."""
     insecure = options["allow_insecure"]
-    client = Client(public_of(plan, model), files, allow_insecure=insecure)
+    client = Client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
     server = Server(plan, model, files, resume=False, **options)
     ran.threads = server.threads
     with ran.timing("keygen"):

@@ -34,6 +34,11 @@ class Workdir:
         return self.path / "secret.key"
 
     @property
+    def key_use(self) -> Path:
+        """How many answers the secret key has decrypted."""
+        return self.secret_key.with_name("secret.key.use")
+
+    @property
     def evaluation_keys(self) -> Path:
         return self.path / "evaluation.keys"
 

@@ -4,6 +4,7 @@
     servers/<host_port>/<plan>/               plan: the first 16 digits of its hash
         about.json                            model, scheme, plan, id of the keys, when they were made
         secret.key                            stays here; whoever has it reads the answers
+        secret.key.use                        how many answers it has decrypted
         evaluation.keys                       until the server has all of it
     public/<sha256>/                          what a server publishes of a model; can be fetched again
 

@@ -127,7 +127,7 @@ class Ciphertexts:
         """Client and server on one folder; the keys are made first."""
         engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
         files, insecure, seconds = Workdir(place.folder), place.allow_insecure, Seconds()
-        client = self.client(public_of(plan, model), files, allow_insecure=insecure)
+        client = self.client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
         options = {"threads": place.threads, "memory": place.memory, "allow_insecure": insecure}
         server = self.server(plan, model, files, **options)
         if not (place.keep_key and files.secret_key.exists()):

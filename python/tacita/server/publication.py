@@ -7,13 +7,13 @@ they held, so the key is replaced before answers can carry enough of it.
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tacita.checkpoint import Checkpoint
 from tacita.front.front import WORDS
+from tacita.plans.key_budget import answers_within, spare_bits
 from tacita.plans.two_party.plan import TwoPartyPlan, words_ring
 from tacita.protocol.party import encrypt_table
 from tacita.protocol.public_part import encode, public_part
@@ -23,26 +23,17 @@ from tacita.two_party.integers import encode as integers
 if TYPE_CHECKING:
     from tacita._native import TableServer
 
-SECRET = 8192  # ternary coefficients of the table's key
-MODULUS, SECURE = (
-    147,
-    214,
-)  # bits of the largest modulus under that key, and of 128-bit security at that dimension
+LOG_N, LOG_Q = 13, 147  # of the table's key: its dimension, bits of the largest modulus under it
 OPENED = 32  # bits of an answer's coordinate that a client receives
-SPARE = SECRET * (1 - MODULUS / SECURE) * math.log2(3)  # bits of the secret that may be known
+SPARE = spare_bits(LOG_N, LOG_Q)
 LONGEST_SAFE = int(SPARE / OPENED)  # coordinates of an answer that carries no more than these
 
 
 def texts_of_a_key(outputs: int) -> int:
-    """Texts, at least one, whose answers cannot carry so much of the table's key that the rest falls below
-    128 bits.
-
-    Dimension and modulus of equal security are proportional (ePrint 2024/463), so that at 147 bits 5,627 of
-    the 8,192 coefficients must stay unknown. The others are 4,065 bits, and a text opens at most 32 bits an
-    output: 63 texts for two labels. An answer of 128 and more coordinates carries more in one text: then
-    nothing is promised against a client that deviates.
-    """
-    return max(1, int(SPARE / (OPENED * outputs)))
+    """Texts whose answers cannot carry so much of the table's key that the rest falls below 128 bits
+    (`plans.key_budget`): 63 for two labels. An answer of 128 and more coordinates carries more in one text:
+    then nothing is promised against a client that deviates."""
+    return answers_within(SPARE, OPENED * outputs)
 
 
 @dataclass

@@ -244,7 +244,8 @@ def _encrypted(plan: Plan, task: Task, machine: Machine, files: Workdir) -> Ran:
     """Keygen once; encrypt, evaluate and decrypt for each request, through files."""
     save(plan, files.plan)
     insecure, ran = machine.allow_insecure, Ran()
-    client = api.Client(api.public_of(plan, task.model), files, allow_insecure=insecure)
+    public = api.public_of(plan, task.model)
+    client = api.Client(public, files, allow_insecure=insecure, one_user=True)
     server = api.Server(
         plan,
         task.model,

@@ -3,6 +3,8 @@ import type { Offer } from "./service.js";
 import type { Answered } from "./told.js";
 import { bytes, percent, seconds } from "./words.js";
 
+const NONE = "none: its checks failed";
+
 export function element<E extends HTMLElement>(id: string, kind: new () => E): E {
   const found = document.getElementById(id);
   if (!(found instanceof kind)) throw new Error(`the page has no ${id}`);
@@ -32,7 +34,7 @@ function row(...words: [string, ...string[]]): HTMLTableRowElement {
 
 /** Shows an answer and returns its label. took: milliseconds. */
 export function show({ answer }: Answered, cost: Cost, took: number, model: string, offer: Offer): string {
-  const label = answer.label ?? answer.logits.map(String).join(", ");
+  const label = answer.label ?? answer.logits?.map(String).join(", ") ?? NONE;
   element("label", HTMLElement).textContent = label;
   element("scores", HTMLTableSectionElement).replaceChildren(
     ...answer.scores.map((score) => row(score.label, percent(score.score))),

@@ -7,11 +7,13 @@ export interface Score {
   readonly score: number;
 }
 
+/** One that failed its checks is not trusted, and has neither label, scores nor logits. */
 export interface Answer {
   readonly label: string | null;
   readonly scores: readonly Score[];
-  readonly logits: readonly number[];
+  readonly logits: readonly number[] | null;
   readonly warnings: readonly string[];
+  readonly trusted: boolean;
 }
 
 export interface Ready {

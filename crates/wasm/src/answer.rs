@@ -12,7 +12,8 @@ pub struct Score {
     pub score: f64,
 }
 
-/// An answer. label: `None` where the model has no labels, or none holds.
+/// An answer. label: `None` where the model has no labels, or none holds. One that failed its checks is not
+/// trusted, and has neither label, scores nor logits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Answer {
@@ -20,8 +21,22 @@ pub struct Answer {
     /// Of all labels, the most likely first.
     pub scores: Vec<Score>,
     /// Rounded.
-    pub logits: Vec<f64>,
+    pub logits: Option<Vec<f64>>,
     pub warnings: Vec<String>,
+    pub trusted: bool,
+}
+
+impl Answer {
+    /// Of which nothing is shown but the reason.
+    fn without(warning: String) -> Self {
+        Self {
+            label: None,
+            scores: vec![],
+            logits: None,
+            warnings: vec![warning],
+            trusted: false,
+        }
+    }
 }
 
 /// The answer's numbers from both shares, (rows * outputs,).
@@ -33,19 +48,11 @@ pub fn opened(values: &[u64], format: Format) -> Vec<f64> {
 /// Reads the numbers as the plan says. sound: whether they passed the checks that they came with. A model
 /// that answers for every token, or with a vector, gives its numbers alone.
 pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
+    if let Some(doubt) = doubt(reading, values, sound) {
+        let warning = format!("outside the calibrated intervals: {doubt}; do not trust the answer");
+        return Answer::without(warning);
+    }
     let logits: Vec<f64> = values.iter().map(|&v| shown(v, reading)).collect();
-    let largest = values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-    let doubt = match sound {
-        false => Some("the response fails its own checks".to_owned()),
-        true => (largest > reading.bound).then(|| {
-            format!(
-                "an answer of magnitude {largest:.1}, calibrated up to {:.1}",
-                reading.bound
-            )
-        }),
-    };
-    let warnings =
-        doubt.map(|doubt| format!("outside the calibrated intervals: {doubt}; do not trust the answer"));
     let known = reading.task == "text" && reading.labels.len() == logits.len();
     let scores = match reading.problem.as_str() {
         "single_label" if known => softmax(&logits),
@@ -64,9 +71,19 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
     Answer {
         label: scores.first().filter(holds).map(|score| score.label.clone()),
         scores,
-        logits,
-        warnings: warnings.into_iter().collect(),
+        logits: Some(logits),
+        warnings: vec![],
+        trusted: true,
     }
+}
+
+/// Why an answer is not shown, without its size: what is not shown is not told by the warning either.
+fn doubt(reading: &Reading, values: &[f64], sound: bool) -> Option<String> {
+    if !sound {
+        return Some("the response fails its own checks".to_owned());
+    }
+    let inside = values.iter().all(|v| v.abs() <= reading.bound); // which NaN is not
+    (!inside).then(|| format!("an answer beyond its calibrated bound of {:.1}", reading.bound))
 }
 
 /// A multiple of the last decimal's unit or of a part of it.
@@ -107,10 +124,31 @@ mod tests {
 
     #[test]
     fn numbers_are_multiples_of_a_part_of_the_last_decimal() {
-        let logits = |decimals, parts| told(&reading(decimals, parts), &[1.3, -1.234], true).logits;
+        let logits = |decimals, parts| {
+            told(&reading(decimals, parts), &[1.3, -1.234], true)
+                .logits
+                .unwrap_or_default()
+        };
         assert_eq!(logits(0, 2), [1.5, -1.0]);
         assert_eq!(logits(1, 5), [1.3, -1.24]);
         assert_eq!(logits(2, 1), [1.3, -1.23]);
+    }
+
+    #[test]
+    fn an_answer_that_failed_its_checks_is_not_shown() {
+        let cases = [
+            (2.0, false),
+            (-10.1, true),
+            (f64::NAN, true),
+            (f64::INFINITY, true),
+        ];
+        for (value, sound) in cases {
+            let found = told(&reading(3, 1), &[1.0, value], sound);
+            assert_eq!((found.label, found.scores, found.logits), (None, vec![], None));
+            assert!(!found.trusted && found.warnings[0].contains("do not trust the answer"));
+            assert!(!found.warnings[0].contains("10.1"));
+        }
+        assert!(told(&reading(3, 1), &[1.0, -10.0], true).trusted);
     }
 
     #[test]

@@ -23,7 +23,7 @@ from tacita.plans.plan import Plan
 from tacita.plans.typed_json import canonical
 from tacita.tasks.task import TEXT
 
-FORMAT, VERSION = "tacita-files-client", 1
+FORMAT, VERSION = "tacita-files-client", 2
 MAX_BYTES = 8 << 20  # that a client reads
 HIDDEN, MASK = "hidden", "mask"
 HINT = "use the Python client: tacita ask"
@@ -37,9 +37,9 @@ def described(plan: Plan) -> bytes:
 
     request: of each tensor its level, what it is made of (hidden states by rows, divided by `bound`, or 1/n
     at n real tokens), and of each ciphertext runs (first slot, count, first number, stride); other slots are
-    zero. response: (ciphertext, slot) of the numbers, of their copies and of half the norm check. Raises
-    PlanError for what a page does not read: batches, images, answers for every token, vectors, products in
-    coefficients.
+    zero. response: its level, and (ciphertext, slot) of the numbers, of their copies and of half the norm
+    check. Raises PlanError for what a page does not read: batches, images, answers for every token, vectors,
+    products in coefficients.
     """
     request, response = plan.layout.request, plan.layout.response
     embeddings = plan.model.embeddings
@@ -87,6 +87,7 @@ def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
     return {
         "name": tensor.name,
         "count": tensor.count,
+        "level": tensor.level,
         "numbers": response.places,
         "copies": response.copies,
         "check": response.check_place,

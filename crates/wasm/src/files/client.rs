@@ -1,5 +1,6 @@
 //! The client of one plan: its steps are those of `tacita.client.session`, on bytes in place of files.
 use super::answer::read;
+use super::budget::{answers_of_a_key, warning};
 use super::description::{Description, Run, Source, TensorOf};
 use super::keys::{hex, Hashing, Secret};
 use super::{envelope, Receipt, TableFile};
@@ -16,6 +17,9 @@ use tacita_rlwe::encrypt as rlwe;
 use tacita_wire::{key_record_bytes, CiphertextReader, CiphertextWriter, HEADER_BYTES};
 use zeroize::Zeroize;
 
+/// Difference of the logarithms (base 2) of two scales that are the same.
+const SAME_SCALE: f64 = 1e-9;
+
 /// Of one plan. Holds the secret, once there is one, until it is dropped.
 pub struct Client {
     description: Description,
@@ -26,6 +30,9 @@ pub struct Client {
     secret: Option<Secret>,
     /// Hash of the request that was made last.
     asked: Option<String>,
+    /// That the secret decrypted, and how many it may.
+    answers: u64,
+    budget: Option<u64>,
 }
 
 impl Client {
@@ -43,7 +50,13 @@ impl Client {
         Ok(Self {
             tokenizer: Tokenizer::parse(tokenizer, front.vocab)?,
             tables: TableFile::parse(tables, front, description.hidden)?,
+            budget: answers_of_a_key(
+                params.rlwe(),
+                &description.reading,
+                description.response.numbers.len(),
+            ),
             encoder: Evaluator::new(params, Arc::default()),
+            answers: 0,
             description,
             specs,
             secret: None,
@@ -86,6 +99,7 @@ impl Client {
         let secret = Secret::generate(self.params())?;
         let id = secret.id();
         self.secret = Some(secret);
+        self.answers = 0;
         Ok(id)
     }
 
@@ -120,12 +134,13 @@ impl Client {
         Ok(request)
     }
 
-    /// The answer to the last request, of the bytes of response.ct.
+    /// The answer to the last request, of the bytes of response.ct; with a warning where the secret has
+    /// decrypted more of them than it should.
     ///
     /// # Errors
     /// [`ClientError::Peer`] for a receipt of something else, [`ClientError::Damaged`] for a response that is
     /// not one of this plan and these keys.
-    pub fn decrypt(&self, response: &[u8], receipt: &Receipt) -> Result<Answer> {
+    pub fn decrypt(&mut self, response: &[u8], receipt: &Receipt) -> Result<Answer> {
         let (secret, places) = (self.secret()?, &self.description.response);
         let plan = &self.description.plan;
         let asked = self.asked.as_deref().unwrap_or_default();
@@ -134,7 +149,10 @@ impl Client {
         let cts = envelope::response(response, plan, &secret.id(), tensor)?;
         let slots: Result<Vec<_>> = cts.iter().map(|ct| self.decrypted(secret, ct)).collect();
         let found = read(places, &slots?);
-        Ok(told(&self.description.reading, &found.values, found.sound))
+        let mut answer = told(&self.description.reading, &found.values, found.sound);
+        self.answers += 1;
+        answer.warnings.extend(warning(self.answers, self.budget));
+        Ok(answer)
     }
 
     fn params(&self) -> &CkksParameters {
@@ -200,6 +218,13 @@ impl Client {
         let Ok(Some(ct)) = read else {
             return damaged("response", "not a ciphertext of these keys");
         };
+        let native = params
+            .native_level("decrypt", self.description.response.level)
+            .map_err(ClientError::engine)?;
+        let same = (ct.scale.log2() - params.scale(native).log2()).abs() <= SAME_SCALE;
+        if ct.limbs() != native + 1 || !same {
+            return damaged("response", "another level or scale than the plan's");
+        }
         let low = ct.truncated(ct.limbs().min(2));
         let mut plain = rlwe::decrypt(params.rlwe(), &secret.key, &low);
         let slots = self.encoder.decode(&plain, low.scale);

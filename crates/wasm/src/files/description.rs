@@ -9,7 +9,7 @@ use tacita_ckks::{keys, CkksParameters};
 pub const MAX_BYTES: usize = 8 << 20;
 pub(super) const WHAT: &str = "description of the client";
 const FORMAT: &str = "tacita-files-client";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MOST_ROTATIONS: usize = 1 << 12;
 const MOST_DECIMALS: usize = 3; // as for every client: docs/threat-model.md
 const MOST_TENSORS: usize = 16;
@@ -52,6 +52,8 @@ pub(super) struct TensorOf {
 pub(super) struct Places {
     pub name: String,
     pub count: usize,
+    /// Of each of its ciphertexts.
+    pub level: usize,
     pub numbers: Vec<(usize, usize)>,
     pub copies: Vec<(usize, usize)>,
     pub check: (usize, usize),
@@ -172,7 +174,8 @@ impl Description {
         let right = [
             (tensors, "slots of the request"),
             (
-                (1..=MOST_VECTORS).contains(&response.count),
+                (1..=MOST_VECTORS).contains(&response.count)
+                    && params.native_level("response", response.level).is_ok(),
                 "ciphertexts of the response",
             ),
             (

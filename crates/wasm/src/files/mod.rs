@@ -4,6 +4,7 @@
 //! What the plan wants of its client comes as a [`Description`], as public as the plan: which keys, which
 //! slot holds which number, where the answer is. So there is no second definition of a packing here.
 mod answer;
+mod budget;
 mod client;
 mod description;
 mod envelope;

@@ -30,7 +30,7 @@ impl World {
         reading["bound"] = json!(2.0 * BOUND);
         let numbers = json!([[1, 2, 0, 1], [3, 2, 0, 1]]);
         let description = json!({
-            "format": "tacita-files-client", "version": 1, "plan": "ab".repeat(32),
+            "format": "tacita-files-client", "version": 2, "plan": "ab".repeat(32),
             "preset": "insecure_toy_n8", "tokens": 16, "hidden": program["hidden"], "bound": BOUND,
             "rotations": [[1, 3]],
             "request": [
@@ -38,8 +38,8 @@ impl World {
                 {"name": "mask", "level": 3, "source": "mask", "vectors": [[[4, 1, 0, 0]]]},
             ],
             "response": {
-                "name": "answer", "count": 1, "numbers": [[0, 0], [0, 1]], "copies": [[0, 2], [0, 3]],
-                "check": [0, 4], "bound": BOUND,
+                "name": "answer", "count": 1, "level": 3, "numbers": [[0, 0], [0, 1]],
+                "copies": [[0, 2], [0, 3]], "check": [0, 4], "bound": BOUND,
             },
             "front": program["front"], "reading": reading,
         });
@@ -181,10 +181,21 @@ struct Asked {
 
 impl Asked {
     /// As the server signs it.
-    fn answer(&self) -> Answer {
+    fn answer(&mut self) -> tacita_wasm::Result<Answer> {
         let plan = &self.client.description().plan;
         let signed = receipt(plan, &self.request, &self.response);
-        self.client.decrypt(&self.response, &signed).unwrap()
+        self.client.decrypt(&self.response, &signed)
+    }
+
+    /// The response with another ciphertext in it.
+    fn forge(&mut self, change: impl FnOnce(&mut Ciphertext)) {
+        let params = CkksParameters::preset("insecure_toy_n8").unwrap();
+        let (header, cts) = opened(&self.response);
+        let mut reader = CiphertextReader::new(cts[0], &params, None).unwrap();
+        let owner = reader.owner();
+        let mut ct = reader.next().unwrap().unwrap();
+        change(&mut ct);
+        self.response = response(&header, &written(&params, owner, &ct));
     }
 }
 
@@ -210,8 +221,8 @@ fn asked(world: &World) -> Asked {
 #[test]
 fn a_server_computes_on_its_request_with_its_keys() {
     let world = World::new();
-    let asked = asked(&world);
-    let (client, answer) = (&asked.client, asked.answer());
+    let mut asked = asked(&world);
+    let (answer, client) = (asked.answer().unwrap(), &asked.client);
     let part = world.vector.parsed_part();
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
     assert_eq!(tokenizer.encode(FOUR_TOKENS).unwrap().len(), 4);
@@ -223,10 +234,11 @@ fn a_server_computes_on_its_request_with_its_keys() {
         .unwrap()
         .states;
     assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
-    for (found, expected) in answer.logits.iter().zip(&states[0]) {
+    let logits = answer.logits.unwrap();
+    for (found, expected) in logits.iter().zip(&states[0]) {
         assert!((found - expected).abs() < 0.002, "{found} {expected}");
     }
-    assert_eq!(answer.logits.len(), 2);
+    assert_eq!(logits.len(), 2);
 }
 
 #[test]
@@ -261,8 +273,26 @@ fn what_is_not_the_signed_answer_is_refused() {
 fn an_answer_with_something_where_nothing_belongs_is_doubted() {
     let mut world = World::new();
     world.description["response"]["copies"] = json!([[0, 2], [0, 5]]);
-    let answer = asked(&world).answer();
+    let answer = asked(&world).answer().unwrap();
     assert!(answer.warnings[0].contains("fails its own checks"));
+    assert_eq!((answer.label, answer.logits, answer.trusted), (None, None, false));
+}
+
+#[test]
+fn another_level_or_scale_than_the_plans_is_refused() {
+    let forgeries: [fn(&mut Ciphertext); 3] = [
+        |ct| *ct = ct.truncated(1),
+        |ct| ct.scale *= 1.0 + 1e-6,
+        |ct| ct.scale = f64::from(1 << 10),
+    ];
+    for forge in forgeries {
+        let mut asked = asked(&World::new());
+        asked.forge(|_| ());
+        assert!(asked.answer().is_ok());
+        asked.forge(forge);
+        let refused = asked.answer().err().unwrap().to_string();
+        assert!(refused.contains("another level or scale"), "{refused}");
+    }
 }
 
 #[test]
@@ -277,7 +307,7 @@ fn parameters_for_tests_are_refused_unless_asked_for() {
 #[test]
 fn other_descriptions_are_refused() {
     for (pointer, value) in [
-        ("/version", json!(2)),
+        ("/version", json!(1)),
         ("/plan", json!("AB")),
         ("/preset", json!("n99")),
         ("/tokens", json!(0)),
@@ -298,6 +328,7 @@ fn other_descriptions_are_refused() {
         ("/request/0/vectors/0", json!([[u64::MAX, 2, 0, 0]])),
         ("/request/1/vectors/0", json!([[0, 2, 15, 1]])),
         ("/response/count", json!(0)),
+        ("/response/level", json!(99)),
         ("/response/numbers", json!([])),
         ("/response/numbers", json!([[0, 0]])),
         ("/response/numbers/0", json!([1, 0])),

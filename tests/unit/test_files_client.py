@@ -60,6 +60,7 @@ def test_a_response_is_read_by_it_as_by_the_packing() -> None:
     plan = plan_of("thor")
     places = json.loads(described(plan))["response"]
     table = np.random.default_rng(6).normal(size=(places["count"], plan.parameters.slots))
+    assert (places["level"], places["agreement"]) == (plan.response[0].level, plan.agreement)
     [read] = plan.layout.response.read(list(table))
     first, again = (np.array([table[tuple(at)] for at in places[side]]) for side in ("numbers", "copies"))
     np.testing.assert_allclose(0.5 * (first + again) * places["bound"], read.values)

@@ -129,7 +129,7 @@ class Client:
         assert one is not None  # there are no more texts than answers
         front = self.public.front
         real = length_of(front, text) if front and text else None
-        answer = judge(self.plan, one.values, sound=one.sound(), real=real)
+        answer = judge(self.plan, one.values, sound=one.sound(self.plan.agreement), real=real)
         return replace(understood(self.plan, answer, front, text), privacy=self.plan.privacy)
 
     def _encrypt(self, samples: Sequence[tuple[Array, Array]], after: str = "") -> Path:

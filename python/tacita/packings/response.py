@@ -3,6 +3,7 @@ is broken."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+LOOSE = 0.05  # of an answer, or of 1 where that is smaller
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,13 @@ class Answer:
     leak: float
     norm_check: float
 
-    def sound(self, tolerance: float = 0.05) -> bool:
-        """Whether the figures are those of a run that stayed in its calibrated intervals."""
-        quiet = max(self.disagreement, self.leak) <= tolerance * max(1.0, float(np.max(np.abs(self.values))))
-        return bool(quiet and abs(self.norm_check - 1.0) <= tolerance and np.all(np.isfinite(self.values)))
+    def sound(self, agreement: float = math.inf) -> bool:
+        """Whether the figures are those of a run that stayed in its calibrated intervals. agreement: how far
+        copies may be apart and zeros off (`Plan.agreement`); never more than LOOSE of the answer.
+        """
+        loose = LOOSE * max(1.0, float(np.max(np.abs(self.values))))
+        quiet = max(self.disagreement, self.leak) <= min(agreement, loose)
+        return bool(quiet and abs(self.norm_check - 1.0) <= LOOSE and np.all(np.isfinite(self.values)))
 
 
 class Response(Protocol):

@@ -37,9 +37,9 @@ def described(plan: Plan) -> bytes:
 
     request: of each tensor its level, what it is made of (hidden states by rows, divided by `bound`, or 1/n
     at n real tokens), and of each ciphertext runs (first slot, count, first number, stride); other slots are
-    zero. response: its level, and (ciphertext, slot) of the numbers, of their copies and of half the norm
-    check. Raises PlanError for what a page does not read: batches, images, answers for every token, vectors,
-    products in coefficients.
+    zero. response: its level, how far copies may be apart, and (ciphertext, slot) of the numbers, of their
+    copies and of half the norm check. Raises PlanError for what a page does not read: batches, images,
+    answers for every token, vectors, products in coefficients.
     """
     request, response = plan.layout.request, plan.layout.response
     embeddings = plan.model.embeddings
@@ -92,6 +92,7 @@ def _places(plan: Plan, response: OneTextResponse) -> dict[str, Any]:
         "copies": response.copies,
         "check": response.check_place,
         "bound": response.bound,
+        "agreement": plan.agreement,
     }
 
 

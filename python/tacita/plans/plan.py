@@ -33,6 +33,7 @@ VERSION = 4
 MAX_BYTES = 64 << 20
 # Counted operations after which tensors are higher than before
 THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")
+AGREEMENT, LEAST_AGREEMENT = 2.0**10, 0.002  # times the noise of a logit; of a logit
 REMAKE = "make it again with `tacita plan`"
 
 
@@ -192,6 +193,12 @@ class Plan:
     def logit_step(self) -> float:
         """See `plans/quiet.py`; of a choice that of its decimals, which are few on purpose."""
         return 10.0**-self.decimals if self.gap else between(self.noise, self.decimals)
+
+    @property
+    def agreement(self) -> float:
+        """How far the copies of an answer may be apart, and what belongs to be zero off: far above the noise,
+        and far below what damage does. In a choice between words that are alike noise counts for more."""
+        return max(AGREEMENT * self.noise, 0.1 * self.logit_step if self.gap else LEAST_AGREEMENT)
 
     @property
     def name(self) -> str:

@@ -118,7 +118,7 @@ class Ciphertexts:
             )
             found = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         return [
-            judge(plan, one.values, sound=one.sound(), real=int(mask.sum()))
+            judge(plan, one.values, sound=one.sound(plan.agreement), real=int(mask.sum()))
             for one, (_, mask) in zip(found, samples, strict=False)
         ]
 
@@ -146,7 +146,7 @@ def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0) -> Of
     def answer(sample: Sample) -> Answer:
         with np.errstate(all="ignore"):  # see `Ciphertexts.in_the_clear`
             found = steps.answer(sample)
-        return judge(plan, found.values, sound=found.sound())
+        return judge(plan, found.values, sound=found.sound(plan.agreement))
 
     return answer
 

@@ -2,8 +2,9 @@
 use super::description::Places;
 use tacita_ckks::Complex64;
 
-/// Of what belongs to be equal, zero or one: largest difference, beside the largest number.
-const TOLERANCE: f64 = 0.05;
+/// Of what belongs to be equal, zero or one: largest difference whatever the description says, beside the
+/// largest number.
+const LOOSE: f64 = 0.05;
 
 /// The numbers of an answer, and whether they are those of a run that stayed in its calibrated intervals.
 pub struct Read {
@@ -23,9 +24,9 @@ pub fn read(places: &Places, slots: &[Vec<Complex64>]) -> Read {
     let free = slots.iter().flatten().zip(used.iter().flatten());
     let leak = largest(free.filter(|(_, &used)| !used).map(|(z, _)| z.norm()));
     let apart = largest(pairs().map(|(a, b)| (a - b).abs()));
-    let allowed = TOLERANCE * largest(values.iter().map(|v| v.abs())).max(1.0);
-    let quiet = leak.max(apart) * places.bound <= allowed;
-    let checked = (2.0 * at(&places.check) - 1.0).abs() <= TOLERANCE;
+    let loose = LOOSE * largest(values.iter().map(|v| v.abs())).max(1.0);
+    let quiet = leak.max(apart) * places.bound <= loose.min(places.agreement);
+    let checked = (2.0 * at(&places.check) - 1.0).abs() <= LOOSE;
     let finite = slots.iter().flatten().all(|z| z.is_finite());
     Read {
         sound: quiet && checked && finite,

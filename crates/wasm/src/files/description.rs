@@ -59,6 +59,8 @@ pub(super) struct Places {
     pub check: (usize, usize),
     /// Numbers are stored divided by it.
     pub bound: f64,
+    /// How far copies may be apart, and zeros off.
+    pub agreement: f64,
 }
 
 /// A checked description.
@@ -135,7 +137,9 @@ impl Description {
                 "another version",
             ),
             (
-                bounded(self.bound) && bounded(response.bound) && bounded(reading.bound),
+                [self.bound, response.bound, response.agreement, reading.bound]
+                    .into_iter()
+                    .all(bounded),
                 "bound",
             ),
             (self.rotations.len() <= MOST_ROTATIONS, "rotations"),

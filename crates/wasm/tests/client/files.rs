@@ -39,7 +39,7 @@ impl World {
             ],
             "response": {
                 "name": "answer", "count": 1, "level": 3, "numbers": [[0, 0], [0, 1]],
-                "copies": [[0, 2], [0, 3]], "check": [0, 4], "bound": BOUND,
+                "copies": [[0, 2], [0, 3]], "check": [0, 4], "bound": BOUND, "agreement": 0.002,
             },
             "front": program["front"], "reading": reading,
         });
@@ -334,6 +334,7 @@ fn other_descriptions_are_refused() {
         ("/response/numbers/0", json!([1, 0])),
         ("/response/check", json!([0, 128])),
         ("/response/bound", json!(-1.0)),
+        ("/response/agreement", json!(0.0)),
         ("/front/backwards", json!(true)),
         ("/reading/decimals", json!(10)),
         ("/reading/normalise", json!(true)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def test_places_follow_what_the_scout_says(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(test())
     ((command, lane, save_every, environment),) = given
     assert command == (*fleet.COMMAND, "10.0.0.5:6379", "b", "4", "2", "")
-    assert (lane, save_every, environment) == (LANE, 60.0, {})
+    assert (lane, save_every, environment) == (LANE, 60.0, dict(os.environ))
 
 
 def test_a_scout_that_ends_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,23 @@ def test_a_worker_that_does_not_hear_is_killed(monkeypatch: pytest.MonkeyPatch) 
         os.kill(asyncio.run(run()), 0)
 
 
+def test_a_worker_gets_what_libraries_look_at_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "command_of", lambda _: (sys.executable, "-c", f"{READY}; {DEAF}"))
+    monkeypatch.setattr(worker, "END_SECONDS", 0.01)
+    monkeypatch.setenv("TACITA_TOKEN", "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+    async def run() -> bytes:
+        started = await worker.start(LANE, 60.0)
+        try:
+            return Path(f"/proc/{started.pid}/environ").read_bytes()
+        finally:
+            await started.end()
+
+    found = asyncio.run(run())
+    assert b"OMP_NUM_THREADS=1" in found and b"PYTHONPATH=" in found and b"secret" not in found
+
+
 PARENT = """
     import asyncio, sys
     from pathlib import Path

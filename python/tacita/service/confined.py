@@ -30,6 +30,9 @@ OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL  # rights that a 
 PACKAGES = str(Path(__file__).parents[2])  # the folder with this one
 SYSTEM = ("/usr", "/lib", "/lib64")  # libraries
 FACTS = ("/etc", "/proc", "/sys")  # of the machine: time zone, memory, processors
+NAMES = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
+OWN = ("TACITA_MODEL", "TACITA_SIMD")  # and not TACITA_TOKEN
+PREFIXES = ("LC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "RAYON_", "RUST_BACKTRACE")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -48,8 +51,11 @@ def command(
 
 
 def environment() -> dict[str, str]:
-    """Of such a process, which does not look for modules in the current folder: where this one found them."""
-    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    """Of such a process: what libraries look at, and not what else the operator's shell holds. It does not
+    look for modules in the current folder, but where this one found them."""
+    known = (*NAMES, *OWN)
+    given = {name: value for name, value in os.environ.items() if name in known or name.startswith(PREFIXES)}
+    return given | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None:

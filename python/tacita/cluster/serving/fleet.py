@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
@@ -101,7 +102,7 @@ class RayFleet:
         """The worker of a lane at a site."""
         words = (now.address, site.node, str(site.cores), str(share(site.cores, self._lanes)), now.folder)
         token = {"RAY_AUTH_MODE": "token", TOKEN: now.token} if now.token else {}
-        return await started((*COMMAND, *words), lane, save_every, token)
+        return await started((*COMMAND, *words), lane, save_every, {**os.environ, **token})
 
     async def _begin(self) -> None:
         """Returns when the scout has said something. Raises PeerError for what it cannot do."""

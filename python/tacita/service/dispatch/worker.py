@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
@@ -117,9 +116,9 @@ def command_of(lane: Lane) -> Sequence[str]:
 
 
 async def started(
-    command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str] | None = None
+    command: Sequence[str], lane: Lane, save_every: float, environment: Mapping[str, str]
 ) -> Worker:
-    """A worker that is ready, by the command of its process. environment: what is other than here. Call it in
+    """A worker that is ready, by the command of its process. environment: the whole of it. Call it in
     the thread that lives as long as the service: the process ends with it. Cost: a second, and the loading of
     the model.
 
@@ -131,7 +130,7 @@ async def started(
         stdout=PIPE,
         limit=MOST_BYTES,
         start_new_session=True,
-        env={**os.environ, **(environment or {})},
+        env=environment,
     )
     worker = ProcessWorker(process)
     try:

@@ -63,7 +63,7 @@ def started(lane: TwoPartyLane) -> Worker:
                 command_of(lane, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **environment()},
+                env=environment(),
             )
         ours.send(control.encode(_begin(lane)))
     except OSError:

@@ -29,12 +29,12 @@ pub struct Case {
 const COUNT: usize = 8192;
 const WIDE: Fixed = Fixed::new(64, 18);
 
-fn copies(extreme: u64, ring: Ring, count: usize) -> Vec<u64> {
+pub(super) fn copies(extreme: u64, ring: Ring, count: usize) -> Vec<u64> {
     vec![ring.reduce(extreme); count]
 }
 
 /// A case without matrix products.
-fn plain(
+pub(super) fn plain(
     name: &'static str,
     kind: CotKind,
     protocol: impl Fn(&mut Party, u64) -> Result<()> + Sync + 'static,
@@ -157,7 +157,7 @@ fn norm_of(party: &mut Party, extreme: u64, rows: usize, cols: usize) -> Result<
     layer_norm(party, &x, WIDE, &norm, gamma, gamma, WIDE)
 }
 
-fn dims(k: usize, m: usize, n: usize, batch: usize) -> Dims {
+pub(super) fn dims(k: usize, m: usize, n: usize, batch: usize) -> Dims {
     Dims { k, m, n, batch }
 }
 
@@ -199,22 +199,12 @@ fn weights(name: &'static str, opened: bool) -> Case {
         Ok(vec![])
     };
     let public = move |e: u64| {
-        let log_norm = options.log_norm;
-        let params = parameters_olt().unwrap();
-        let plan = Plan::new(
-            &params,
-            d,
-            64,
-            options.slack,
-            Plain::Weights { log_norm, opened },
-            &Costs::default(),
-        );
         let value = e
             .wrapping_mul(2)
             .wrapping_mul(weight(e) as u64)
             .wrapping_mul(d.m as u64);
         Public {
-            plans: vec![vec![plan.unwrap()]],
+            plans: vec![vec![weight_plan(d, ring, options)]],
             output: vec![value; d.k * d.n],
             ring: Some(ring),
             table: None,
@@ -225,6 +215,14 @@ fn weights(name: &'static str, opened: bool) -> Case {
         run: Box::new(run),
         public: Box::new(public),
     }
+}
+
+/// The plan of a product with weights.
+pub(super) fn weight_plan(d: Dims, ring: Ring, options: Options) -> Plan {
+    let (params, costs) = (parameters_olt().unwrap(), Costs::default());
+    let (log_norm, opened) = (options.log_norm, options.opened);
+    let plain = Plain::Weights { log_norm, opened };
+    Plan::new(&params, d, ring.bits(), options.slack, plain, &costs).unwrap()
 }
 
 /// Of shares that are e each.

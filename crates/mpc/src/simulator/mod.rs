@@ -18,6 +18,7 @@ mod cases;
 mod link;
 mod statistics;
 mod tests;
+mod writing;
 
 use crate::Role;
 use std::sync::{Arc, Mutex, OnceLock};

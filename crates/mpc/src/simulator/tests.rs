@@ -1,7 +1,7 @@
 use super::cases::{self, Case};
 use super::link::Simulator;
 use super::statistics::{alike, uniform, unrelated, LEAST};
-use super::{Class, Sent, Tape, DROPPED};
+use super::{writing, Class, Sent, Tape, DROPPED};
 use crate::linear::table::{TableServer, TableShape};
 use crate::ot::CotKind;
 use crate::testing::run_pair;
@@ -117,6 +117,19 @@ fn every_class_of_message_passes_the_tests_that_its_simulation_passes() {
     }
 }
 
+/// A prepared row goes to the server, both parties see the other's share of an opened factor; neither case
+/// has other random messages.
+#[test]
+fn messages_of_texts_that_are_written_pass_them_too() {
+    let (server, client) = ("Random to the Server", "Random to the Client");
+    let seen = [&[server][..], &[client, server], &[client, server]];
+    for (case, seen) in writing::all().iter().zip(seen) {
+        let judged = check(case);
+        let random: Vec<&String> = judged.iter().filter(|name| name.starts_with("Random")).collect();
+        assert_eq!(random, seen, "{}", case.name);
+    }
+}
+
 /// The table itself reaches the client outside a session: one of zeros stands for it.
 #[test]
 fn a_hidden_table_looks_like_one_of_zeros() {
@@ -192,6 +205,11 @@ fn bare_values_are_noticed() {
     assert!(uniform(&table).is_err(), "a table without pads");
     let small: Vec<u8> = (0..8192u64).flat_map(|i| (i * i % 1000).to_le_bytes()).collect();
     assert!(uniform(&small).is_err(), "shares that are values");
+    let borrows: Vec<u8> = (0..LEAST as u64)
+        .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 26)
+        .flat_map(|mask| 0u64.wrapping_sub(mask).to_le_bytes()[..5].to_vec())
+        .collect();
+    assert!(uniform(&borrows).is_err(), "a difference that is not reduced");
     let pad: Vec<u8> = (0..4 * LEAST as u64)
         .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
         .collect();

@@ -4,7 +4,7 @@ break."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +276,21 @@ def test_a_server_may_hide_its_table_of_words(tmp_path: Path) -> None:
         while len(found) < 3:
             found.append(dictation.next(found[-1]))
     assert found == [token.id for token in tacita.generate(texts[0], model=MODEL, max_tokens=3)]
+
+
+def test_a_key_that_another_client_used_up_costs_a_connection(tmp_path: Path) -> None:
+    wish = Wish(scheme="bumblebee", tokens=32, texts=["a film of quiet beauty"], embeddings="hidden")
+    server = TwoPartyServer(make_two_party_plan(MODEL, wish), MODEL, most=1)
+    with listening(server, threads=1, sessions=3) as address, ExitStack() as opened:
+
+        def client() -> TwoPartyClient:
+            party = opened.enter_context(dialled(address, threads=1))
+            return TwoPartyClient(party, PublicCache(tmp_path))
+
+        late = client()
+        first = Dictation(client(), 1).first(PROMPT)
+        with pytest.raises(RefusedError, match="has served its 1 text"):
+            Dictation(late, 1).first(PROMPT)
+        late = client()
+        assert Dictation(client(), 1).first(PROMPT) == first
+        assert Dictation(late, 1, again=client).first(PROMPT) == first

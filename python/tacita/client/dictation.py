@@ -15,11 +15,12 @@ import numpy as np
 
 from tacita.blocks.sequence.past import Past
 from tacita.client.two_party import TwoPartyClient, talking
-from tacita.errors import GoneError, InputError, LateError
+from tacita.errors import GoneError, InputError, LateError, RefusedError
 from tacita.front.embed import embedded, pad_hidden
 from tacita.models.registry import attentions
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol import handshake
+from tacita.protocol.refusal import Reason
 from tacita.protocol.text_wish import KEY_BYTES, MOST_TEMPERATURE, NO_KEY, TextWish, say
 from tacita.two_party.base import Array
 from tacita.two_party.residues import Share
@@ -34,7 +35,7 @@ class Dictation:
     """One text: a `generation.source.Source`. most: tokens at most. temperature: 0 for the likeliest token;
     above, tokens by chance, which the server draws, told apart by thousandths. top_k: of so many likeliest
     alone, which the server learns; 0 for all. again: connects anew, for a text whose connection breaks
-    between two tokens or in one; None to give it up then.
+    between two tokens or in one, or whose server has changed its key; None to give it up then.
 
     Raises InputError for a temperature above 8, or a top_k below 0. Every other method raises PeerError.
     """
@@ -89,11 +90,13 @@ class Dictation:
         return pad_hidden(embedded(front, ids, [0] * len(ids), told), slots, left=True)[0]
 
     def _safely(self, given: Array | list[int], rows: int) -> int:
-        """One token; where the connection breaks, once more over a new one."""
+        """One token; where the connection breaks, or others have used up the key of the server's table, once
+        more over a new one."""
         try:
             return self._token(given, rows)
-        except (GoneError, LateError):
-            if self._again is None:
+        except (GoneError, LateError, RefusedError) as error:
+            final = isinstance(error, RefusedError) and error.reason != Reason.KEY
+            if self._again is None or final:
                 raise
         self._client, self._writer = self._again(), None
         return self._token(given, rows)

@@ -18,6 +18,9 @@ def needing(extra: str, command: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] == "tacita":
             raise
-        raise InputError(
-            f"{command}: {error.name} is not installed", hint=f"pip install 'tacita[{extra}]'"
-        ) from error
+        raise InputError(f"{command}: {error.name} is not installed", hint=how_to_install(extra)) from error
+
+
+def how_to_install(extra: str) -> str:
+    """The hint for what an extra brings. It names no package of an index: this one is on none."""
+    return f"pip install '.[{extra}]' in a clone, or 'FILE[{extra}]' of a wheel"

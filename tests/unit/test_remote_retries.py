@@ -13,7 +13,8 @@ from fake_service import TEXTS, Fake, Fault, connected, expected, patient
 
 import tacita
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
-from tacita.remote.http.channel import Call
+from tacita.remote.http.address import address_of
+from tacita.remote.http.channel import AbsentPeerError, Call, Channel, Meter
 from tacita.remote.http.problems import refused, told
 from tacita.remote.http.retries import Patience, seconds_of
 
@@ -78,7 +79,7 @@ def test_headers_that_are_no_seconds_change_nothing() -> None:
         assert seconds_of(text) is None
 
 
-def test_no_server_is_tried_a_few_times(tmp_path: Path) -> None:
+def test_an_address_where_nobody_was_met_is_not_tried_again(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     waits: list[float] = []
@@ -87,7 +88,16 @@ def test_no_server_is_tried_a_few_times(tmp_path: Path) -> None:
         pytest.raises(PeerError, match="no connection"),
     ):
         service.models()
-    assert len(waits) == 3
+    assert not waits
+
+
+def test_a_server_that_was_met_is_waited_for() -> None:
+    address = address_of("https://127.0.0.1:1", allow_insecure=True)
+    channel = Channel(address, None, patient([]), Meter())  # type: ignore[arg-type]
+    outcome, call = AbsentPeerError("no connection"), Call("GET", "/models")
+    assert channel._wait(call, outcome, 1) is None
+    channel.met.set()
+    assert channel._wait(call, outcome, 1) == 0.5
 
 
 def test_a_request_is_sent_again_under_the_same_key_and_computed_once(fake: Fake, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 from tacita.cluster.where import HINT, Where
 from tacita.errors import InputError, PeerError
+from tacita.extras import how_to_install
 from tacita.run.resources import available_memory
 from tacita.run.resources import threads as all_threads
 
@@ -71,7 +72,7 @@ def imported() -> Any:
 
 
 def _missing() -> InputError:
-    return InputError("--ray: Ray is not installed", hint="pip install 'tacita[ray]'")
+    return InputError("--ray: Ray is not installed", hint=how_to_install("ray"))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The client's part of a model of images: image -> pixels -> patches -> hidden states with positions.
 
-Needs Pillow, which `pip install tacita[images]` brings. What comes of an image follows transformers' image
+Needs Pillow, which the extra `images` brings. What comes of an image follows transformers' image
 processors of ViT, DeiT and DINOv2: resized as `ImageConfig` says, its colours shifted and divided, and the
 squares mapped by one matrix.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.errors import CheckpointError, InputError
+from tacita.extras import how_to_install
 from tacita.front.embed import pad_hidden
 from tacita.front.front import FIRST, PATCHES, POSITIONS, ImageConfig
 
@@ -98,7 +99,7 @@ def _opened(image: Any) -> Image:
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise InputError("embed_image: Pillow is not installed", hint="pip install tacita[images]") from None
+        raise InputError("embed_image: Pillow is not installed", hint=how_to_install("images")) from None
     if isinstance(image, Image.Image):
         return ImageOps.exif_transpose(image).convert("RGB")
     try:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tacita.checkpoint.gguf.header import Header, TensorInfo, read_header
 from tacita.errors import CheckpointError
+from tacita.extras import how_to_install
 
 WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 OF_LAYER = {
@@ -31,7 +32,7 @@ OF_LAYER = {
 LAYER = re.compile(r"blk\.(\d{1,4})\.(\w+)\.(weight|bias)")
 PERMUTED = ("llama",)  # architectures
 TURNED = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-INSTALL = "pip install tacita[gguf]"
+INSTALL = how_to_install("gguf")
 
 
 @dataclass(frozen=True)

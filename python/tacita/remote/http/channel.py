@@ -78,12 +78,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Channel:
-    """client: with the token in its headers. meter: counts bytes of bodies."""
+    """client: with the token in its headers. meter: counts bytes of bodies. met: set by the first
+    response."""
 
     address: Address
     client: httpx2.AsyncClient = field(repr=False)
     patience: Patience
     meter: Meter
+    met: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
     def token(self) -> str | None:
@@ -138,6 +140,7 @@ class Channel:
         stream = self.client.stream(call.method, url, params=call.params, headers=headers, content=content)
         async with stream as response:
             self.meter.sent += len(body) if isinstance(body, bytes) else 0
+            self.met.set()
             yield response
 
     def what(self, call: Call) -> str:
@@ -172,6 +175,8 @@ class Channel:
         """Seconds until the next attempt, None where there should be none."""
         if isinstance(outcome, UntrustedPeerError) or not call.repeatable:
             return None
+        if isinstance(outcome, AbsentPeerError) and not self.met.is_set():
+            return None  # a wrong address, more likely than a server that starts
         wished = seconds_of(outcome.headers.get("Retry-After")) if isinstance(outcome, Reply) else None
         return self.patience.delay(attempt, wished)
 
@@ -189,6 +194,10 @@ class UntrustedPeerError(PeerError):
     """The server's certificate is not one that is trusted: no other attempt changes that."""
 
 
+class AbsentPeerError(PeerError):
+    """Nobody listens at the address."""
+
+
 def failure(what: str, error: httpx2.TransportError) -> PeerError:
     """Ours for an error of the connection, without anything of the request but its address."""
     if cause := _certificate_error(error):
@@ -198,7 +207,8 @@ def failure(what: str, error: httpx2.TransportError) -> PeerError:
         )
     if isinstance(error, httpx2.TimeoutException):
         return LateError(f"{what}: the server is silent ({type(error).__name__})", hint="is it reachable?")
-    return PeerError(
+    kind = AbsentPeerError if isinstance(error, httpx2.ConnectError) else PeerError
+    return kind(
         f"{what}: no connection ({type(error).__name__}: {str(error)[:200]})",
         hint="is the address right, and the server up?",
     )

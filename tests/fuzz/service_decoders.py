@@ -103,7 +103,7 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
         control.SoFar(id=1, texts=2, bytes_sent=3, bytes_received=4),
         control.Finished(id=1, ending="end"),
         control.Open(id=1, guest="clinic"),
-        control.Wanted(id=1, tokens=5, bytes=6, seconds=0.5),
+        control.Wanted(id=1, texts=1, tokens=5, bytes=6, seconds=0.5),
         control.Answered(id=1, reason=6, number=7),
         control.Close(id=1),
     )

@@ -81,11 +81,11 @@ class Stage:
     def used(self) -> Used:
         return usage.today(self.ledger, self.who.id)
 
-    async def greeted(self, sessions: Sessions) -> TwoPartyClient:
+    async def greeted(self, sessions: Sessions, cache: str = "cache") -> TwoPartyClient:
         """A client of a new session."""
         end = await sessions.open(Account(self.jobs, self.who, "m"))
         party = over_socket(end, client=True, timeout=SECONDS, threads=1)
-        return await asyncio.to_thread(TwoPartyClient, party, PublicCache(self.folder / "cache"))
+        return await asyncio.to_thread(TwoPartyClient, party, PublicCache(self.folder / cache))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS):
@@ -201,6 +201,24 @@ def test_sessions_side_by_side_do_not_take_more_seconds_than_there_are(tmp_path:
         go.set()
         assert sorted([await task for task in asking]) == ["QUOTA", "QUOTA", "gone", "gone"]
         assert stage.used.seconds == pytest.approx(3 * planned) and stage.used.texts == 2
+
+    stage.play(CLASSIFIER, test)
+
+
+def test_bytes_of_the_public_part_are_reserved_before_it_is_sent(tmp_path: Path) -> None:
+    size = CLASSIFIER.public_bytes
+    stage = Stage(tmp_path, Quota(bytes=2 * size))
+
+    async def test(sessions: Sessions) -> None:
+        first = await stage.greeted(sessions)
+        assert size <= stage.used.bytes < 2 * size, "also while the session goes on"
+        with pytest.raises(GoneError):
+            await stage.greeted(sessions, "another")
+        with refused(Reason.QUOTA):
+            await asyncio.to_thread(first.classify, TEXTS[0])
+        first.party.close()
+        await stage.until(lambda: sessions.count() == 0)
+        assert size < stage.used.bytes < 2 * size
 
     stage.play(CLASSIFIER, test)
 

@@ -49,7 +49,7 @@ class Known:
     name: str
     told: Callable[[Ended], None] = lambda ended: None
 
-    def admit(self, used: Used, text: Used) -> Refusal | None:
+    def admit(self, used: Used, asked: Used) -> Refusal | None:
         return None
 
     def note(self, used: Used) -> bool:

@@ -103,7 +103,7 @@ def welcome(
     release or plan.
 
     refuse: asked once the client has said hello; what it gives is sent and raised as RefusedError. loading:
-    called before the part is sent.
+    called before the part is sent, and may raise to send nothing.
     """
     magic, version = HELLO.unpack(link.receive(HELLO.size))
     _require("client", magic, version)

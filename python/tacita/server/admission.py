@@ -120,6 +120,9 @@ class Guest:
         """Why it would be refused now; nothing is taken."""
         return self._admission.refusal(self)
 
+    def fetch(self, size: int) -> None:
+        """The public part, of so many bytes, is sent next. Raises RefusedError where it must not be."""
+
     def admit(self, tokens: int = 0) -> Refusal | None:
         """Asks for one text, of at most so many tokens where it is written."""
         refusal = self._admission.admit(self)

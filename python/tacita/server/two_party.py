@@ -119,9 +119,12 @@ class TwoPartyServer:
         if renewing:  # which was our time, not the client's
             party.limit(self.limits.greeting)
         data, seconds = publication.data, self.limits.part(len(publication.data))
-        handshake.welcome(
-            party, data, self.plan.hash, refuse=guest.refusal, loading=lambda: party.limit(seconds)
-        )
+
+        def load() -> None:
+            guest.fetch(len(data))
+            party.limit(seconds)
+
+        handshake.welcome(party, data, self.plan.hash, refuse=guest.refusal, loading=load)
         return publication
 
     def _permitted(

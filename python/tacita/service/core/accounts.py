@@ -25,22 +25,22 @@ class Account:
         """What its share of places is counted by."""
         return self._who.group
 
-    def admit(self, used: Used, text: Used) -> Refusal | None:
-        """Reserves a text. Returns a refusal where the quota holds no more or nothing can be written down,
-        and for a client that is revoked or has expired."""
+    def admit(self, used: Used, asked: Used) -> Refusal | None:
+        """Reserves what is asked for. Returns a refusal where the quota holds no more or nothing can be
+        written down, and for a client that is revoked or has expired."""
         self.settle(used)
         self._day = self._ledger.clock()
         if (who := self._current()) is None:
             return Refusal(Reason.CLIENT, 0)
         try:
-            what = usage.reserve(self._ledger, who, text)
+            what = usage.reserve(self._ledger, who, asked)
         except ResourceError:
             return Refusal(Reason.FULL, 0)
         if what:
             later = usage.seconds_to_midnight(self._ledger)
             texts = Refusal(Reason.CLIENT, who.quota.texts or 0)
             return texts if what == "texts" else Refusal(Reason.QUOTA, later)
-        self._charged += text
+        self._charged += asked
         return None
 
     def note(self, used: Used) -> bool:

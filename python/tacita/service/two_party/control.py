@@ -72,11 +72,13 @@ class Failed(Message):
 
 
 class Wanted(Message):
-    """A client asks for a text, which will take so much: tokens at most, where it is written; bytes in both
-    directions and seconds as planned. `Answered` says whether it is admitted."""
+    """A client asks for a text, or for the public part (texts 0), which will take so much: tokens at most,
+    where it is written; bytes in both directions and seconds as planned. `Answered` says whether it is
+    admitted."""
 
     kind: Literal["wanted"] = "wanted"
     id: Count
+    texts: Annotated[int, Field(ge=0, le=1)]
     tokens: Count
     bytes: Count
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -25,6 +25,7 @@ from tacita.server.admission import Admission, Caps, Guest
 from tacita.server.lobby import Lobby
 from tacita.server.reception import Arrival, Reception, Visit
 from tacita.server.two_party import TwoPartyServer
+from tacita.service.ledger.rows import Used
 from tacita.service.two_party import control
 from tacita.service.two_party.control import Answered, Finished, Message, Open, Ready, SoFar, Wanted
 
@@ -76,16 +77,25 @@ class HostedGuest(Guest):
         super().__init__(admission, hosted.address, hosted.address, entered)
         self._hosted, self._party, self._plan, self._say = hosted, party, plan, say
 
+    def fetch(self, size: int) -> None:
+        if refusal := self._reserve(Used(bytes=size)):
+            raise refusal.error()
+
     def admit(self, tokens: int = 0) -> Refusal | None:
         """Asks the supervisor first: what it reserved is given back where there is no place."""
         carried = self._plan.predicted_bytes() + (0 if self.texts else SET_UP)
-        seconds = self._plan.predicted_seconds()
-        self._say(Wanted(id=self._hosted.port, tokens=tokens, bytes=carried, seconds=seconds))
+        wanted = Used(1, tokens, carried, self._plan.predicted_seconds())
+        return self._reserve(wanted) or super().admit(tokens)
+
+    def _reserve(self, wanted: Used) -> Refusal | None:
+        """The supervisor's answer."""
+        self._tell(over=True)  # what was used before
+        self._say(Wanted(id=self._hosted.port, **vars(wanted)))
         try:
             answer = self._hosted.answers.get(timeout=ANSWER)
         except queue.Empty:
-            raise LateError("the service did not admit the text in time", hint="try again later") from None
-        return super().admit(tokens) if answer == GRANTED else answer
+            raise LateError("the service did not answer in time", hint="try again later") from None
+        return None if answer == GRANTED else answer
 
     def wrote(self) -> None:
         super().wrote()

@@ -44,8 +44,8 @@ class Guest(Protocol):
     def name(self) -> str:
         """At most 200 characters; sessions of one name share places."""
 
-    def admit(self, used: Used, text: Used) -> Refusal | None:
-        """Reserves what a text will take. Returns why not, or None."""
+    def admit(self, used: Used, asked: Used) -> Refusal | None:
+        """Reserves what a text, or the public part, will take. Returns why not, or None."""
 
     def note(self, used: Used) -> bool:
         """Charges what was used beyond what was reserved. False: the session must end."""

@@ -205,9 +205,9 @@ class Sessions:
 
     def _answer(self, wanted: Wanted, running: _Running) -> None:
         now = self._clock()
-        text = Used(1, wanted.tokens, wanted.bytes, wanted.seconds)
-        refusal = running.guest.admit(running.used(now), text) or GRANTED
-        if refusal == GRANTED:
+        asked = Used(wanted.texts, wanted.tokens, wanted.bytes, wanted.seconds)
+        refusal = running.guest.admit(running.used(now), asked) or GRANTED
+        if refusal == GRANTED and wanted.texts:
             running.working = now
         self._say(Answered(id=wanted.id, reason=refusal.reason, number=refusal.number))
 

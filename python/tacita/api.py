@@ -41,7 +41,7 @@ from tacita.front.embed import Text
 from tacita.models.reference import reference
 from tacita.packings.lowered import in_slots
 from tacita.planning.circuit import require_model
-from tacita.planning.wish import Fields, Objective, Wish
+from tacita.planning.wish import Fields, Objective, Wish, require_fields
 from tacita.plans.plan import ParameterInfo, Plan
 from tacita.plans.presets import candidates
 from tacita.plans.two_party.plan import TwoPartyPlan
@@ -143,6 +143,7 @@ def choose_plan(
     """
     given: dict[str, Any] = {"progress": None, "processes": 1, **how}
     progress, processes = given.pop("progress"), given.pop("processes")
+    require_fields(given, ("progress", "processes", "scheme"))
     given |= {} if scheme is None else {"scheme": scheme}
     loaded = model if isinstance(model, Checkpoint) else load(model)
     with reporting(progress, "plan") as report:

@@ -28,7 +28,7 @@ from tacita.client import Answer
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
-from tacita.planning.wish import Fields, Wish
+from tacita.planning.wish import Fields, Wish, require_fields
 from tacita.plans.scheme import AUTO
 from tacita.run.bar import reporting
 from tacita.schemes.base import (
@@ -157,6 +157,7 @@ class _Call:
         found = model if isinstance(model, Checkpoint) else load(model)
         given: dict[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": None, **how}
         own = {name: given.pop(name) for name in ("backend", "allow_insecure", "progress")}
+        require_fields(given, own)
         return _Call(found.sha256, Wish(**{"scheme": "thor", **given}), found, **own)
 
 

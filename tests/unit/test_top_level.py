@@ -109,8 +109,15 @@ def test_what_cannot_be_is_refused_before_a_plan_is_made(monkeypatch: pytest.Mon
         tacita.classify("fine", model=MODEL, scheme="thorn", **TOY)
     with pytest.raises(PlanError, match="insecure"):
         tacita.classify("fine", model=MODEL, backend="ckks", **TOY)
+    with pytest.raises(TypeError, match="no keyword 'token': did you mean 'tokens'"):
+        tacita.classify("fine", model=MODEL, token=16)  # type: ignore[call-overload]
     with pytest.raises(CheckpointError, match="not a folder"):
         tacita.classify("fine", model="/nowhere")
+
+
+def test_a_text_of_which_the_tokenizer_knows_nothing_is_warned_of() -> None:
+    odd, fine = tacita.classify(["\u0e20\u0e32\u0e1e", "a fine film"], model=MODEL, backend="plain", **TOY)
+    assert any("knows nothing of this text" in warning for warning in odd.warnings) and not fine.warnings
 
 
 @pytest.mark.filterwarnings("error")

@@ -20,7 +20,7 @@ from tacita.client.rounding import rounded, rounding_step
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.front.front import Embedder
-from tacita.front.tokens import tokens_of
+from tacita.front.tokens import tokens_of, unknown_only
 from tacita.plans.head import Head
 from tacita.tasks.answer import Answer as Answer
 from tacita.tasks.answer import withhold_failed
@@ -29,6 +29,7 @@ from tacita.tasks.read import about, read
 from tacita.tasks.task import EVERY_TOKEN
 from tacita.tasks.tokens.rows import Rows
 
+UNREADABLE = "the model's tokenizer knows nothing of this text: any other such text gets the same answer"
 STEPS = 10  # of rounding that an answer should span at least
 
 
@@ -63,7 +64,11 @@ def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | 
     """
     if not answer.trusted and answer.anyway is not answer:
         return withhold_failed(understood(plan, answer.anyway, front, text))
-    if not isinstance(answer, Rows) or front is None or text is None:
+    if front is None or front.tokenizer is None or text is None:
+        return answer
+    if unknown_only(front, text):
+        answer = replace(answer, warnings=(*answer.warnings, UNREADABLE))
+    if not isinstance(answer, Rows):
         return answer
     tokens = tokens_of(front, text)
     if len(tokens) > len(answer.table):

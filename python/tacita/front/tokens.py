@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tacita.front.front import Embedder
 
+UNKNOWN = ("[UNK]", "<unk>")  # what they call a token that stands for what they do not know
 MASKS = ("[MASK]", "<mask>")  # what tokenizers call the token that stands for an unknown one
 
 
@@ -60,6 +61,13 @@ def tokens_of(front: Embedder, text: Text) -> Tokens:
     mask = next((found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None), None)
     tokens = tuple(_token(encoding, i) for i in range(len(encoding.ids)))
     return Tokens(parts_of(text), tokens, tokenizer.id_to_token, mask)
+
+
+def unknown_only(front: Embedder, text: Text) -> bool:
+    """Whether the tokenizer knows nothing of the text, so that any other such text looks the same to the
+    model. Errors: as `embed.tokenize`."""
+    own = [token for token in tokens_of(front, text).tokens if token.part is not None]
+    return bool(own) and all(token.piece in UNKNOWN for token in own)
 
 
 def _token(encoding: Encoding, i: int) -> Token:

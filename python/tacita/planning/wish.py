@@ -12,8 +12,9 @@ A name that there is not (of a scheme, an objective, a preset, ...) is refused h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from math import isfinite
 from typing import TypedDict
@@ -44,6 +45,16 @@ class Objective(StrEnum):
 
     throughput = "throughput"
     latency = "latency"
+
+
+def require_fields(given: Collection[str], others: Collection[str]) -> None:
+    """Raises TypeError for a keyword that is no field of a wish and none of the others, with the nearest
+    name."""
+    known = {each.name for each in fields(Wish)} | set(others)
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise TypeError(f"no keyword {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
 def objective_of(name: str) -> Objective:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -197,6 +199,19 @@ def test_a_service_writes_what_its_port_would(service: Started, token: str, tmp_
     ]:
         done = client(OPENING, "--max-tokens", "2", *whom, *more)
         assert done.returncode == 2 and says in done.stderr, (more, done.stderr)
+
+
+def test_an_interrupt_ends_a_text_of_a_service(service: Started, token: str) -> None:
+    whom = ("--connect", service.url, "--trust", str(service.certificate), "--timeout", "60")
+    command = [sys.executable, "-m", "tacita", "generate", OPENING, "--max-tokens", "60", *whom]
+    own = {**os.environ, "TACITA_TOKEN": token}
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
+    assert client.stdout is not None
+    while "expected: " not in (line := client.stdout.readline()):
+        assert line
+    client.send_signal(signal.SIGINT)
+    _, problem = client.communicate(timeout=SECONDS)
+    assert client.returncode == 130 and "Traceback" not in problem, problem
 
 
 def test_texts_of_a_service_in_python(service: Started, token: str, tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ def measured(rows: list[bytes], tmp_path: Path, *options: str) -> tuple[int, str
     return status, err, json.loads(report.read_text()) if report.exists() else {}
 
 
+def test_sentences_that_calibrated_the_plan_are_counted(tmp_path: Path) -> None:
+    own, strange = GOOD[0].split(b"\t")[0], GOOD[1].split(b"\t")[0]
+    for text, count in ((own, 1), (strange, 0)):
+        (tmp_path / "texts.txt").write_bytes(text + b"\nthe plot is dull\n")
+        options = ["--backend", "plain", "--texts", str(tmp_path / "texts.txt")]
+        _, _, found = measured([GOOD[0]], tmp_path, *options)
+        assert found["calibrated_on"] == count
+
+
 def test_bad_lines_are_left_out_by_number_and_the_others_count(tmp_path: Path) -> None:
     rows = [GOOD[0], *(row for row, _ in BAD.values()), b"", *GOOD[1:]]
     status, err, found = measured(rows, tmp_path, "--backend", "plain", "--threads", "1")

@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 
 from tacita import api
+from tacita.calibrate.calibrate import load_texts
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.in_the_clear import Answered, answered_locally
 from tacita.cli.ask.labelled import Labelled, fitted, read_labelled
@@ -86,7 +87,8 @@ def run(
     if not (good := [example for example in examples if not example.line.problem]):
         raise typer.Exit(INCOMPLETE)
     texts = [example.line.text for example in good]
-    plan = planned(checkpoint, asked.wish.calibrated_for(texts))
+    wish = asked.wish.calibrated_for(texts)
+    plan = planned(checkpoint, wish)
     with (
         nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder,
         ExitStack() as stack,
@@ -108,6 +110,8 @@ def run(
     figures |= {"scheme": plan.scheme, "peak_rss_gb": peak_memory_gb()}
     figures["parameters"] = parameters(plan) if isinstance(plan, Plan) and figures["encrypted"] else None
     bad = [example.line for example in examples if example.line.problem]
+    calibrating = set(wish.texts or checkpoint.texts or load_texts())
+    figures["calibrated_on"] = sum(text in calibrating for text in texts)
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
     with reporting(json, figures):
         _show(figures)
@@ -214,6 +218,8 @@ def _show(figures: dict[str, Any]) -> None:
     warned = f"{figures['sentences']}, {figures['warnings']} with a warning"
     left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""
     table.add_row("sentences", warned + left_out)
+    unseen = "none" if not figures["calibrated_on"] else f"{figures['calibrated_on']} of them, so not unseen"
+    table.add_row("used to calibrate", unseen)
     table.add_row("time", f"{duration(figures['seconds_per_sentence'])} a sentence")
     table.add_row("security", security_of(figures))
     out.print(table)

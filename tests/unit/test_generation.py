@@ -32,6 +32,7 @@ TEXTS = [
 class Script:
     """A source that says what it was given, and remembers what it was told."""
 
+    near = ()
     sound = True
 
     def __init__(self, ids: Sequence[int]) -> None:

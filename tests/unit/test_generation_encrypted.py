@@ -22,10 +22,12 @@ from tacita.blocks.meaning import Meaning
 from tacita.blocks.sequence.distances import angles, seen
 from tacita.blocks.sequence.latest import Latest
 from tacita.blocks.weights import Weights
-from tacita.checkpoint import Checkpoint, embed
+from tacita.checkpoint import Checkpoint, embed, from_tensors
 from tacita.cli import main
+from tacita.cli.tasks import generate as command
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
 from tacita.front.embed import tokenize
+from tacita.generation.source import Token
 from tacita.models.reference import reference
 from tacita.packings.lowered import in_slots
 from tacita.packings.one_text.response import blocks_of
@@ -146,7 +148,40 @@ def test_tokens_are_those_of_floats() -> None:
     on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS}
     for backend in ("plain", "sim"):
         found = list(tacita.generate(ASKED[0], backend=backend, **on, **common))
-        assert found == wanted
+        assert [token.id for token in found] == [token.id for token in wanted]
+
+
+def twins() -> Checkpoint:
+    """A decoder in which the logit of every even word is that of the next one, too."""
+    model = llama()
+    head = model.tensors["lm_head.weight"]
+    twice = head[np.arange(len(head)) // 2 * 2]
+    return from_tensors(model.config, {**model.tensors, "lm_head.weight": twice}, model.tokenizer)
+
+
+@pytest.mark.parametrize("reveal", ["logits", "token"])
+def test_words_that_rounding_does_not_tell_apart_are_named(reveal: str) -> None:
+    on = {"scheme": "thor", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "reveal": reveal}
+    model = twins()
+    for token in tacita.generate(ASKED[0], model=model, max_tokens=2, **on):  # type: ignore[arg-type]
+        assert model.tokenizer is not None and token.near
+        assert any(other.strip() == model.tokenizer.decode([token.id ^ 1]) for other in token.near)
+    clear = list(tacita.generate(ASKED[0], model=model, max_tokens=2))
+    drawn = list(tacita.generate(ASKED[0], model=model, max_tokens=2, temperature=1.0, seed=1))
+    assert not any(token.near for token in (*clear, *drawn))
+
+
+def test_a_tie_is_warned_of_by_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = [Token(3, " but", near=(" help", " [b]give")), Token(4, " not")]
+    monkeypatch.setattr(command, "started", lambda *_: iter(tokens))
+    report = tmp_path / "report.json"
+    assert main(["generate", "Emma could", "--json", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert found["near"] == {"0": [" help", " [b]give"]} and found["trusted"] is False
+    said = capsys.readouterr().err
+    assert "token 1, ' but', and ' help', ' [b]give' are a tie" in said and "token 2" not in said
 
 
 def test_options_that_mean_nothing() -> None:

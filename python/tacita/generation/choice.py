@@ -3,6 +3,8 @@
 >>> logits = np.array([0.5, 2.0, 2.0, -1.0])
 >>> Choice().of(logits, np.random.default_rng())
 1
+>>> Choice().near(logits, 1, step=0.1)
+(2,)
 >>> Choice(temperature=0.7, top_k=2).of(logits, np.random.default_rng(0)) in (1, 2)
 True
 """
@@ -47,3 +49,11 @@ class Choice:
             return int(logits.argmax())
         best = np.argsort(-logits, kind="stable")[: self.top_k or None]
         return int(chance.choice(best, p=softmax(logits[best] / self.temperature)))
+
+    def near(self, logits: Array, chosen: int, step: float) -> tuple[int, ...]:
+        """Other tokens that logits rounded to multiples of `step` do not tell from the chosen one: a step
+        apart at most. None where tokens are drawn by chance."""
+        if self.temperature != 0.0:
+            return ()
+        found = np.flatnonzero(np.abs(logits - logits[chosen]) < 1.5 * step)
+        return tuple(int(token) for token in found if token != chosen)

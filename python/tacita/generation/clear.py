@@ -87,6 +87,8 @@ class Clear:
     """A `source.Source`. begin: public tokens before every prompt. slots: rows of the prompt, padding
     included; None for as many as it has tokens."""
 
+    near = ()  # its logits are not rounded
+
     def __init__(
         self,
         model: Checkpoint,

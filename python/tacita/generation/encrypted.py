@@ -50,10 +50,13 @@ SILENT = Shown()
 
 
 class Encrypted:
-    """A `source.Source`. model: the client's part of it, its tables of words and positions."""
+    """A `source.Source`. model: the client's part of it, its tables of words and positions. step: of the
+    rounding of the logits."""
 
-    def __init__(self, model: Checkpoint, ask: Ask, choice: Choice) -> None:
-        self._model, self._ask, self._choice = model, ask, choice
+    near: tuple[int, ...] = ()
+
+    def __init__(self, model: Checkpoint, ask: Ask, choice: Choice, step: float) -> None:
+        self._model, self._ask, self._choice, self._step = model, ask, choice, step
         self._ids: list[int] = []
         self._chance, self.sound = np.random.default_rng(choice.seed), True
 
@@ -70,7 +73,10 @@ class Encrypted:
     def _chosen(self) -> int:
         answer = self._ask(embedded(self._model, self._ids, [0] * len(self._ids)))
         self.sound = self.sound and answer.trusted
-        return self._choice.of(answer.anyway.vector, self._chance)
+        logits = answer.anyway.vector
+        chosen = self._choice.of(logits, self._chance)
+        self.near = self._choice.near(logits, chosen, self._step)
+        return chosen
 
 
 @contextmanager

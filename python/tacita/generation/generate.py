@@ -134,7 +134,7 @@ def _encrypted(
 ) -> Iterator[Token]:
     """Keys are made when the first token is asked for, and kept until the last."""
     with asking(plan, model, asked, shown) as ask:
-        source = Encrypted(model, ask, asked.choice)
+        source = Encrypted(model, ask, asked.choice, plan.logit_step)
         yield from generated(source, ids, speller(model), ends_of(model.config, asked))
 
 

@@ -26,14 +26,20 @@ class Source(Protocol):
     def sound(self) -> bool:
         """Whether no value has left the range that the arithmetic holds."""
 
+    @property
+    def near(self) -> Sequence[int]:
+        """Tokens that the rounding of the logits did not tell from the one that it gave last."""
+
 
 @dataclass(frozen=True)
 class Token:
-    """text: what it adds, empty while a character or a stop text is not complete. sound: see `Source`."""
+    """text: what it adds, empty while a character or a stop text is not complete. sound: see `Source`. near:
+    what the tokens spell that might as well have come in its place (`Source.near`)."""
 
     id: int
     text: str
     sound: bool = True
+    near: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,8 @@ def generated(
         text = decode(ids)[skipped:]
         cut, last = ends.cut(text), number == ends.most or ids[-1] in ends.ids
         upto = cut if cut is not None else len(text) if last else max(told, ends.settled(text))
-        yield Token(ids[-1], text[told:upto], source.sound)
+        near = tuple(decode([*ids[:-1], other])[len(decode(ids[:-1])) :] for other in source.near)
+        yield Token(ids[-1], text[told:upto], source.sound, near)
         told = max(told, upto)
         if last or cut is not None:
             return

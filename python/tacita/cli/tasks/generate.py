@@ -13,7 +13,7 @@ import typer
 
 from tacita.cli.ask.running import connecting
 from tacita.cli.ask.served import Served
-from tacita.cli.console import UNTRUSTED, err, out, progress, shown, write_report
+from tacita.cli.console import INCOMPLETE, UNTRUSTED, err, out, progress, shown, write_report
 from tacita.cli.options import (
     PRESET_DEFAULT,
     BackendName,
@@ -75,8 +75,25 @@ class Timed:
             "tokens": [token.id for token in self.tokens],
             "prefill": {"wall_seconds": self.seconds[0]},
             "token": {"wall_seconds": sum(later) / len(later) if later else None},
-            "trusted": all(token.sound for token in self.tokens),
+            "near": {str(at): list(token.near) for at, token in enumerate(self.tokens) if token.near},
+            "trusted": all(token.sound and not token.near for token in self.tokens),
         }
+
+    def warn(self) -> None:
+        """Says which tokens are in doubt. Raises typer.Exit for them."""
+        if not all(token.sound for token in self.tokens):
+            err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
+            raise typer.Exit(UNTRUSTED)
+        near = [(at, token) for at, token in enumerate(self.tokens, 1) if token.near]
+        for at, token in near:
+            others = ", ".join(shown(repr(text)) for text in token.near[:3])
+            err.print(
+                f"[yellow]token {at}, {shown(repr(token.text))}, and {others} are a tie: their logits are "
+                "within a step of their rounding, and floats may go on with another[/yellow]",
+                soft_wrap=True,
+            )
+        if near:
+            raise typer.Exit(INCOMPLETE)
 
 
 @connecting
@@ -148,9 +165,7 @@ def run(
             model, name, scheme = None, model, None if scheme is OneText.bumblebee else scheme
         _require_nothing(model, backend, scheme, begin, texts, reveal)
         _connected(timed, prompt, asked, connection, str(name) if name else None, json)
-    if not all(token.sound for token in timed.tokens):
-        err.print("[yellow]values left the calibrated ranges: do not trust these tokens[/yellow]")
-        raise typer.Exit(UNTRUSTED)
+    timed.warn()
 
 
 def _told(timed: Timed, tokens: Iterator[Token]) -> None:

@@ -142,12 +142,13 @@ class _How:
 @dataclass(frozen=True)
 class _Measured:
     """Ranges of all samples of the (tempered) model, after row estimates. kept: samples that make
-    intervals."""
+    intervals. beyond: nats by which rows that fitted no estimate lie outside (`row_estimates.Found`)."""
 
     checkpoint: Checkpoint
     ranges: Ranges
     kept: Sequence[int]
     rows: Rows
+    beyond: Mapping[str, Interval]
     temperatures: Mapping[str, tuple[float, ...]]
 
 
@@ -185,7 +186,13 @@ def _measured(checkpoint: Checkpoint, samples: Samples, kept: Sequence[int], how
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
         seen, ranges = _row_samples(model, samples, kept, how), None
         rows = seen.fit(how.row_estimates) if seen else {}
-    return _Measured(checkpoint, ranges or _walked(model, samples, rows, how), kept, rows, temperatures)
+    ranges = ranges or _walked(model, samples, rows, how)
+    return _Measured(checkpoint, ranges, kept, rows, _beyond(seen, rows), temperatures)
+
+
+def _beyond(seen: RowSamples | None, rows: Rows) -> dict[str, Interval]:
+    """How far rows unlike those that fitted an estimate lie from it, by attention."""
+    return {name: seen.beyond[name] for name in rows} if seen else {}
 
 
 def _walked(model: Checkpoint, samples: Samples, rows: Rows, how: _How) -> Ranges:
@@ -230,7 +237,7 @@ def _excess(measured: _Measured, test: Sequence[int], calibration: Calibration, 
 def _made(measured: _Measured, how: _How) -> Calibration:
     """Intervals of the kept samples, widened and rounded."""
     ranges = measured.ranges.of(measured.kept)
-    intervals = Intervals(ranges, how.margin)
+    intervals = Intervals(ranges, how.margin, measured.beyond)
     kinds = approximated(nodes(measured.checkpoint.config))
     return Calibration(
         sha256=measured.checkpoint.sha256,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,10 +34,12 @@ NATS = 690.0
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of these samples at a margin (see `calibrate`)."""
+    """Of these samples at a margin (see `calibrate`). beyond: nats by which the log means of other samples
+    lie below and above these, by attention with a row estimate (`row_estimates.Found`)."""
 
     ranges: Ranges
     margin: float
+    beyond: Mapping[str, Interval] = field(default_factory=dict)
 
     def of(self, name: str, kind: str, row: RowEstimate | None) -> NodeCalibration:
         """Of the node with this name. kind: see `packings.specs`. row: what an attention's scores are
@@ -60,10 +63,10 @@ class Intervals:
             input=self.bound(f"{node}.input"),
             scores=scores,
             shift=shift,
-            sums=positive(_exp(self.ranges.interval(f"{node}.log_sum_exp"), shift), self.margin),
-            mixed=self._mixed(f"{node}.log_mixed", shift),
+            sums=positive(self._exp(node, self.ranges.interval(f"{node}.log_sum_exp"), shift), self.margin),
+            mixed=self._mixed(node, "log_mixed", shift),
             means=tuple(self._means(node, k, shift, row) for k in ROUNDS),
-            mixed_mean=self._mixed(f"{node}.log_mixed_mean", shift),
+            mixed_mean=self._mixed(node, "log_mixed_mean", shift),
             context=self.bound(f"{node}.context"),
         )
 
@@ -73,7 +76,8 @@ class Intervals:
         follows from it, and each nat of that is one of precision."""
         name = f"{node}.scores"
         if row is None or not row.is_linear:
-            return self._signed(name, FALL if row else 0.0)
+            low, high = self._signed(name, FALL if row else 0.0)
+            return outwards((low, max(high, self.ranges.interval(name)[1] + self._beyond(node)[1])))
         low, high = self._signed(name, FALL_LINEAR)[0], self.ranges.interval(name)[1]
         return outwards((low, high + self.margin * (RATIO[1] + RISE_LINEAR)))
 
@@ -95,23 +99,28 @@ class Intervals:
     def _signed(self, name: str, fall: float = 0.0) -> Interval:
         return signed(self.ranges.interval(name), self.margin, fall)
 
-    def _mixed(self, name: str, shift: float) -> float:
-        return self._raised(_exp(self.ranges.interval(name), shift)[1])
+    def _mixed(self, node: str, key: str, shift: float) -> float:
+        return self._raised(self._exp(node, self.ranges.interval(f"{node}.{key}"), shift)[1])
 
     def _means(self, node: str, k: int, shift: float, row: RowEstimate | None) -> Interval:
         """Of exp((score - shift) / 2^k) over the real keys of a row."""
-        seen = _exp(self.ranges.log_mean(node, 0.5**k), shift / 2**k)
+        seen = self._exp(node, self.ranges.log_mean(node, 0.5**k), shift, 0.5**k)
         if row is None or not row.is_linear:
             return positive(seen, self.margin, RISE if row else 0.0)
         return outwards((seen[0], positive(seen, self.margin, RISE_LINEAR)[1]))
 
+    def _exp(self, node: str, logs: Interval, shift: float, factor: float = 1.0) -> Interval:
+        """Of what lies so far beyond the logs as other samples do, less the shift. factor: of the scores."""
+        below, above = self._beyond(node)
+        ends = logs[0] - factor * (below + shift), logs[1] + factor * (above - shift)
+        low, high = (math.exp(min(max(end, -NATS), NATS)) for end in ends)
+        return low, high
+
+    def _beyond(self, node: str) -> Interval:
+        return self.beyond.get(node, (0.0, 0.0))
+
     def _raised(self, largest: float) -> float:
         return up(largest * (1.0 + 2.0 * self.margin))
-
-
-def _exp(logs: Interval, shift: float) -> Interval:
-    low, high = (math.exp(min(max(log - shift, -NATS), NATS)) for log in logs)
-    return low, high
 
 
 def signed(interval: Interval, margin: float, fall: float = 0.0) -> Interval:

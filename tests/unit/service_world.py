@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +20,7 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import RefusedError
 from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
-from tacita.protocol import envelope
+from tacita.protocol import envelope, key_file
 from tacita.protocol.files import Workdir
 from tacita.protocol.http import wire
 from tacita.run.executor import Progress
@@ -106,10 +106,13 @@ class PlayedSupervisor:
 
 @cache
 def offers() -> Offers:
-    """Of the default model on a toy ring; its plan is made once."""
+    """Of the default model on a toy ring; its plan is made once. Its keys are said to be as large as KEYS."""
     wish = Wish(tokens=16, preset="insecure_toy_n11", texts=TEXTS)
     folder = Path(mkdtemp(prefix="tacita-offers-"))
-    return offers_of(tacita.load(), DEFAULT_MODEL, [SCHEME], wish, folder, silent, insecure=True)
+    found = offers_of(tacita.load(), DEFAULT_MODEL, [SCHEME], wish, folder, silent, insecure=True)
+    only = found.named[MODEL, SCHEME]
+    only = replace(only, offer=only.offer.model_copy(update={"keys_bytes": len(KEYS)}))
+    return replace(found, named={(MODEL, SCHEME): only})
 
 
 def plan() -> Plan:
@@ -208,8 +211,10 @@ class World:
 
 @contextmanager
 def world(folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[World]:
-    """A service on this data folder, started; a second on the same folder goes on where the first ended."""
+    """A service on this data folder, started; a second on the same folder goes on where the first ended. It
+    takes any bytes for keys."""
     patch.setattr(core, "Supervisor", PlayedSupervisor)
+    patch.setattr(key_file, "require_keys_of", lambda *_, **__: None)
     settings = {"data": folder, "allow_insecure": True, "clock": Clock(), **settings}
     with asyncio.Runner() as runner:
         service = core.Service(offers(), Settings(**settings))

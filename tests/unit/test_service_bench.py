@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +17,12 @@ from hypothesis import strategies as st
 from service_dispatch import STAGE, World, make_world
 
 from tacita.errors import FileError, PeerError
+from tacita.placement.predict import file_bytes
+from tacita.protocol.key_file import require_keys_of
 from tacita.run.executor import Progress
 from tacita.run.resources import GB
 from tacita.server.budget import server_bytes
+from tacita.service.core.offers import KEYS_SLACK
 from tacita.service.dispatch.base import Job
 from tacita.service.dispatch.worker import setup_of
 from tacita.service.workers.bench import Bench, EndedError, opened
@@ -71,6 +75,38 @@ def test_keys_used_longest_ago_make_room_and_come_back(world: World) -> None:
     ann, bob = new(world), new(world, "bob")
     read = [(keys.provide(job.key_id, job.keys), len(keys)) for job in (ann, bob, ann, ann)]
     assert read == [(True, 1), (True, 1), (True, 1), (False, 1)]
+
+
+def test_the_head_of_keys_says_whose_they_are(world: World, tmp_path: Path) -> None:
+    job, bad = new(world), tmp_path / "evaluation.keys"
+    size, expected = job.keys.stat().st_size, file_bytes(world.plan)["evaluation_keys"]
+    assert expected / KEYS_SLACK < size < expected * KEYS_SLACK
+    require_keys_of(job.keys, job.key_id)
+    with pytest.raises(FileError, match="sent as 0000"):
+        require_keys_of(job.keys, "0" * 32)
+    for damaged in (
+        b"",
+        bytes(1000),
+        b"TACITA\x02" + job.keys.read_bytes()[7:200],
+        job.keys.read_bytes()[:82],
+    ):
+        bad.write_bytes(damaged)
+        with pytest.raises(FileError, match="not a file of"):
+            require_keys_of(bad, job.key_id)
+
+
+@pytest.mark.parametrize("at", [0, 100, -1], ids=["header", "first key", "last key"])
+def test_damaged_keys_push_nothing_out(world: World, tmp_path: Path, at: int) -> None:
+    keys, ann, bob = made(world, memory=server_bytes(world.plan) / GB).keys, new(world), new(world, "bob")
+    keys.provide(ann.key_id, ann.keys)
+    data = bytearray(bob.keys.read_bytes())
+    data[at] ^= 1
+    (tmp_path / "damaged.keys").write_bytes(data)
+    for id in (bob.key_id, ann.key_id):  # and as another client's under her id
+        with pytest.raises(FileError):
+            keys.provide(id, tmp_path / "damaged.keys")
+    assert not keys.provide(ann.key_id, ann.keys), "they are still in memory"
+    assert keys.provide(bob.key_id, bob.keys) and len(keys) == 1
 
 
 def test_keys_that_were_sent_anew_are_read_anew(world: World, bench: Bench) -> None:

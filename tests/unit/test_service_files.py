@@ -99,10 +99,14 @@ def row(ledger: Ledger) -> KeyRow:
     return found
 
 
+def accepted(_: Path) -> None:
+    """Takes any file for keys."""
+
+
 def sent(row: KeyRow, data: bytes, ledger: Ledger, layout: Layout, *, said: bytes | None = None) -> KeyRow:
     """A piece where the upload stands. said: what its checksum is of."""
     piece = Piece(row.received, len(data), sha256(data if said is None else said))
-    return asyncio.run(keys.take(row, piece, pieces(data), ledger, layout, PACE))
+    return asyncio.run(keys.take(row, piece, pieces(data), ledger, layout, PACE, accepted))
 
 
 def test_pieces_make_the_whole(row: KeyRow, ledger: Ledger, layout: Layout) -> None:
@@ -120,7 +124,7 @@ def test_a_piece_that_breaks_off_is_sent_again(row: KeyRow, ledger: Ledger, layo
     half = sent(row, CONTENT[:5000], ledger, layout)
     piece = Piece(5000, len(CONTENT) - 5000, sha256(CONTENT[5000:]))
     with pytest.raises(InputError, match="announced"):
-        asyncio.run(keys.take(half, piece, pieces(b"x" * 100), ledger, layout, PACE))
+        asyncio.run(keys.take(half, piece, pieces(b"x" * 100), ledger, layout, PACE, accepted))
     assert ledger_keys.found(ledger, row.client, ID) == half
     assert sent(half, CONTENT[5000:], ledger, layout).complete
     assert whole(layout.keys(row.client, ID)).read_bytes() == CONTENT

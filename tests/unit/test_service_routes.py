@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from service_world import ASKED, KEY, KEYS, World, offers, plan, problem, request_bytes, sha256, world
 
+from tacita.protocol import key_file
 from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
 from tacita.protocol.public_folder import open_public
@@ -19,6 +20,7 @@ from tacita.service.ledger.rows import Quota
 
 Patch = pytest.MonkeyPatch
 DAY = 86400.0
+REQUIRE_KEYS_OF = key_file.require_keys_of  # which a world does without
 
 
 @pytest.fixture
@@ -106,6 +108,19 @@ def test_keys_that_are_not_as_they_say_are_refused(
         not there.call("GET", "/v1/keys").json()["keys"]
         or not there.call("GET", f"/v1/keys/{KEY}").json()["complete"]
     )
+
+
+@pytest.mark.parametrize(("count", "status"), [(1000, 422), (len(KEYS) // 2 - 1, 422), (10**7, 413)])
+def test_keys_of_another_size_than_the_plans_are_refused(there: World, count: int, status: int) -> None:
+    assert there.put_keys(bytes(count)).status_code == status
+    assert there.call("GET", "/v1/keys").json()["keys"] == []
+
+
+def test_keys_are_no_keys_without_their_header(there: World, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(key_file, "require_keys_of", REQUIRE_KEYS_OF)
+    problem(there.put_keys(), 422, "bad-file")
+    (row,) = there.call("GET", "/v1/keys").json()["keys"]
+    assert (row["received"], row["complete"]) == (0, False)
 
 
 def test_a_piece_that_is_too_large_is_refused_before_it_is_read(there: World) -> None:

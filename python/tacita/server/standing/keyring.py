@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacita.errors import FileError, KeyMissingError
+from tacita.errors import FileError, KeyMissingError, ResourceError
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.run.resources import GB, require_memory, resident_bytes
@@ -68,13 +68,20 @@ class KeyRing:
         """Reads a file of evaluation keys. Cost: about 5 s a GB; the first keys also make what all requests
         share, and have the memory that one works in provided.
 
-        Raises ResourceError before it starts when memory is short, KeyMissingError and FileError for another
-        file than the plan's keys.
+        Others make room once the file was read, so that a bad one pushes nothing out; while it is read the
+        limit may be passed by one client's keys, where the machine has memory for them. Raises ResourceError
+        before it starts when memory is short, KeyMissingError and FileError for another file than the plan's
+        keys.
         """
-        self._make_room()
         need = predicted_memory(self._plan, self._memory)
-        require_memory(next((held.nbytes for held in self._held.values()), need), "evaluation")
+        need = next((held.nbytes for held in self._held.values()), need)
+        try:
+            require_memory(need, "evaluation")
+        except ResourceError:
+            self._make_room()
+            require_memory(need, "evaluation")
         keys = self._read(path)
+        self._make_room()
         self._held[keys.key_id] = found = Held(keys.key_id, self._evaluator(keys), keys.nbytes)
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,19 +32,26 @@ class Piece:
 
 
 async def take(
-    row: KeyRow, piece: Piece, body: AsyncIterator[bytes], ledger: Ledger, layout: Layout, pace: Pace
+    row: KeyRow,
+    piece: Piece,
+    body: AsyncIterator[bytes],
+    ledger: Ledger,
+    layout: Layout,
+    pace: Pace,
+    check: Callable[[Path], None],
 ) -> KeyRow:
-    """Adds a piece that begins where the last ended; returns what the ledger says from now on.
+    """Adds a piece that begins where the last ended; returns what the ledger says from now on. check: called
+    in a thread with the whole file; raises FileError for one that is none of keys.
 
-    Raises FileError for a wrong checksum, of the piece or at the end of the whole (which then begins
-    again), ResourceError for want of disk, and what `receive` raises.
+    Raises FileError for a wrong checksum, of the piece or at the end of the whole, and what `check` raises
+    (the upload then begins again), ResourceError for want of disk, and what `receive` raises.
     """
     folder = layout.keys(row.client, row.id)
     layout.require_room(row.bytes - row.received)
     await _written(folder, piece, body, pace)
     row = replace(row, received=piece.begin + piece.count, used=ledger.clock())
     if row.received == row.bytes:
-        row = await _completed(row, folder, ledger)
+        row = await _completed(row, folder, ledger, check)
     ledger_keys.put(ledger, row)
     return row
 
@@ -72,11 +79,15 @@ async def _written(folder: Path, piece: Piece, body: AsyncIterator[bytes], pace:
         await asyncio.to_thread(os.fsync, file.fileno())
 
 
-async def _completed(row: KeyRow, folder: Path, ledger: Ledger) -> KeyRow:
-    """All has come: it is hashed once more, as it lies on the disk."""
-    if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
+async def _completed(row: KeyRow, folder: Path, ledger: Ledger, check: Callable[[Path], None]) -> KeyRow:
+    """All has come: it is hashed once more, as it lies on the disk, and checked."""
+    try:
+        if await asyncio.to_thread(_hashed, part(folder), row.bytes) != row.sha256:
+            raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
+        await asyncio.to_thread(check, part(folder))
+    except FileError:
         ledger_keys.put(ledger, replace(row, received=0, sha256=""))
-        raise FileError("keys: the whole file's checksum does not match", hint="upload them again")
+        raise
     part(folder).replace(whole(folder))
     return replace(row, complete=True)
 

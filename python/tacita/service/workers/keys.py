@@ -44,7 +44,6 @@ class Keys:
         source = self._source(path)
         if self.holds(key_id, source):
             return False
-        self._forget(key_id)
         found = self._ring.load(path).key_id
         if found != key_id:
             self._forget(found)  # another's keys of that id may have been replaced

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
+from tacita.protocol import key_file
 from tacita.protocol.http.wire import API, MOST_CHUNK_BYTES, PLAN, WHOLE_SHA256, Keys, KeyState
 from tacita.service.core.offers import Offered
 from tacita.service.core.service import Service
@@ -66,7 +68,9 @@ async def put(
         if not row.received:
             await service.sweep.make_room(row, visitor=who.address is not None)
         keys.put(service.ledger, row)
-        row = await files.take(row, piece, body(request), service.ledger, service.layout, pace(service))
+        checked = partial(key_file.require_keys_of, key_id=id)
+        held = service.ledger, service.layout
+        row = await files.take(row, piece, body(request), *held, pace(service), checked)
     service.metrics.carried("keys", "in", piece.count)
     service.jobs.charge(who.id, Used(bytes=piece.count))
     response.status_code = 201 if row.complete else 200
@@ -95,6 +99,9 @@ def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
         raise Fault(
             413, "too-large", f"keys of {total} bytes, this plan's have at most {found.most_keys}", ""
         )
+    if total < found.least_keys:
+        said = f"keys of {total} bytes, this plan's have at least {found.least_keys}"
+        raise Fault(422, "bad-file", said, "make them anew with this plan")
     return files.Piece(first, count, sha256_of(request.headers)), total
 
 

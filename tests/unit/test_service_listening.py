@@ -119,7 +119,9 @@ def answered(connection: socket.socket) -> bytes:
     return data
 
 
+@pytest.mark.parametrize("identity", [False, True], indirect=True)
 def test_a_silent_connection_is_closed(server: Server) -> None:
+    """Before its handshake, too."""
     assert closed(server.connect())
 
 

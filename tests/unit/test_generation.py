@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import tacita
 from tacita.checkpoint import Checkpoint
 from tacita.cli import main
-from tacita.errors import InputError
+from tacita.errors import InputError, PlanError
 from tacita.generation.choice import Choice
 from tacita.generation.clear import Clear, Whole
 from tacita.generation.source import Ends, Token, generated
@@ -203,8 +203,19 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["generate", "ab", "--model", str(tmp_path / "nowhere")]) == 2
 
 
-def test_a_token_says_whether_it_is_sound() -> None:
-    assert Token(3, "a").sound and not Token(3, "a", False).sound
+def test_a_token_that_is_not_sound_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = [Token(3, "fine"), Token(4, "garbage", False), Token(5, "more", False)]
+    monkeypatch.setattr("tacita.generation.generate._tokens", lambda *_: iter(tokens))
+    with pytest.raises(PlanError, match="values left the calibrated ranges at token 2, which is not shown"):
+        list(tacita.generate("ab", backend="plain"))
+    assert list(tacita.generate("ab", backend="plain", show_anyway=True)) == tokens
+    arguments, report = ["generate", "ab", "--json", str(tmp_path / "report.json")], tmp_path / "report.json"
+    for options, said in (([], "fine"), (["--show-anyway"], "finegarbagemore")):
+        assert main([*arguments, *options]) == 2
+        found = json.loads(report.read_text())
+        assert found["text"] == said == capsys.readouterr().out.strip() and not found["trusted"]
 
 
 def test_a_public_beginning_is_part_of_the_text() -> None:

@@ -95,7 +95,7 @@ def test_logits_are_those_of_the_model(plan: Plan, text: str, backend: str) -> N
     model = llama()
     wanted = logits(model, tokenize(model, text)[0])[-1]
     answer = classify_locally(plan, model, text, backend=backend)
-    assert not answer.warnings and np.abs(answer.vector - wanted).max() < near(plan)
+    assert answer.trusted and np.abs(answer.vector - wanted).max() < near(plan)
     assert np.allclose(reference_logits(plan, model, text), wanted, atol=1e-12)
 
 
@@ -105,7 +105,7 @@ def test_logits_of_gpt2_and_of_leaf() -> None:
     for how in ({}, {"scheme": "leaf", "packing": "rows"}):
         made = planned(model, **how)
         answer = classify_locally(made, model, ASKED[0], backend="sim")
-        assert not answer.warnings and np.abs(answer.vector - wanted).max() < near(made)
+        assert answer.trusted and np.abs(answer.vector - wanted).max() < near(made)
 
 
 @pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
@@ -118,7 +118,7 @@ def test_a_vocabulary_lies_side_by_side(packing: str, vocab: int) -> None:
     assert not response.apart and response.count == (1 if vocab == 200 else 3)  # type: ignore[attr-defined]
     wanted = logits(model, tokenize(model, ASKED[0])[0])[-1]
     answer = classify_locally(found, model, ASKED[0], backend="sim")
-    assert len(answer.vector) == vocab and not answer.warnings
+    assert len(answer.vector) == vocab and answer.trusted
     assert np.abs(answer.vector - wanted).max() < near(found)
 
 
@@ -231,7 +231,7 @@ def test_logits_of_a_batch(make: Make) -> None:
     answers = classify_batch_locally(found, model, ASKED, backend="sim")
     for text, answer in zip(ASKED, answers, strict=True):
         wanted = logits(model, tokenize(model, text)[0])[-1]
-        assert not answer.warnings and np.abs(answer.vector - wanted).max() < near(found)
+        assert answer.trusted and np.abs(answer.vector - wanted).max() < near(found)
 
 
 def test_a_reach_that_keeps_nothing_from_the_query() -> None:

@@ -26,7 +26,7 @@ from tacita.generation.connected import connected
 from tacita.generation.encrypted import SILENT, Encrypted, Shown, asking
 from tacita.generation.options import TOKENS, ends_of, stop_texts
 from tacita.generation.request import ROOM, Request, ids_of, speller
-from tacita.generation.source import Source, Token, generated
+from tacita.generation.source import Source, Token, generated, require_sound
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import GAP, LOGITS, Wish
 from tacita.plans.plan import Plan
@@ -54,6 +54,7 @@ def generate(
     reveal: str | None = None,
     gap: float = GAP,
     cache: bool = False,
+    show_anyway: bool = False,
 ) -> Iterator[Token]:
     """What a decoder says behind a prompt, token by token.
 
@@ -67,9 +68,9 @@ def generate(
     shares (`Wish.begin`). reveal: of ciphertexts, "logits" (the default) or "token": the client then learns
     the likeliest token and no logits, and logits nearer than `gap` are not told apart. cache: of scheme
     "thor", the server keeps what it computed of earlier rows as ciphertexts, and a request is one row
-    (docs/decisions/0038). model: a folder, the
-    name of a shipped model, a checkpoint, or a client of a server that has it; then temperatures go up to 8,
-    there is no seed, and the server has decided on the rest.
+    (docs/decisions/0038). show_anyway: tokens that are not `sound`, too, in place of PlanError at the first.
+    model: a folder, the name of a shipped model, a checkpoint, or a client of a server that has it; then
+    temperatures go up to 8, there is no seed, and the server has decided on the rest.
 
     Cost: of sim one pass over each text first. Raises InputError for a model of another task, for a prompt
     that is empty or too long, and for options that mean nothing; CheckpointError; all of it before a token.
@@ -81,7 +82,7 @@ def generate(
     asked = Request(
         max_tokens, stop_texts(stop), choice, backend, tokens, texts, begin, scheme, preset, allow_insecure
     )
-    asked = replace(asked, reveal=reveal, gap=gap, cache=cache)
+    asked = replace(asked, reveal=reveal, gap=gap, cache=cache, show_anyway=show_anyway)
     if isinstance(model, TwoPartyClient):
         _require_plain(asked)
         return connected(model, prompt, asked)
@@ -99,6 +100,11 @@ def _require_plain(asked: Request) -> None:
 
 def started(model: Model, prompt: str, asked: Request, shown: Shown = SILENT) -> Iterator[Token]:
     """See `generate`. shown: of ciphertexts."""
+    tokens = _tokens(model, prompt, asked, shown)
+    return tokens if asked.show_anyway else require_sound(tokens)
+
+
+def _tokens(model: Model, prompt: str, asked: Request, shown: Shown) -> Iterator[Token]:
     loaded = model if isinstance(model, Checkpoint) else load(model)
     require_kind("generate", loaded.config)
     begin = tokenize(loaded, asked.begin, special=False)[0] if asked.begin else []

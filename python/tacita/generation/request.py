@@ -24,7 +24,8 @@ class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `ONE_TEXT`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `Wish`. reveal, gap: what the client of ciphertexts gets, see `Wish`; None for
-    logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see `Wish`."""
+    logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see `Wish`.
+    show_anyway: tokens that are not sound, too."""
 
     backend: str = "plain"
     tokens: int = ROOM
@@ -37,6 +38,7 @@ class Request(TextOptions):
     reveal: str | None = None
     gap: float = GAP
     cache: bool = False
+    show_anyway: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tacita.errors import PlanError
+
 INCOMPLETE = "\ufffd"  # what the first bytes of a character decode to
 
 
@@ -76,6 +78,17 @@ def generated(
         told = max(told, upto)
         if last or cut is not None:
             return
+
+
+def require_sound(tokens: Iterator[Token]) -> Iterator[Token]:
+    """The same tokens. Raises PlanError in the place of the first that is not sound."""
+    for number, token in enumerate(tokens, 1):
+        if not token.sound:
+            raise PlanError(
+                f"generate: values left the calibrated ranges at token {number}, which is not shown",
+                hint="calibrate on texts like this one (--texts); --show-anyway shows it",
+            )
+        yield token
 
 
 def _begun(text: str, stop: str) -> int:

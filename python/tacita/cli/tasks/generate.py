@@ -24,6 +24,7 @@ from tacita.cli.options import (
     Preset,
     Reveal,
     RevealName,
+    ShowAnyway,
     Texts,
     option,
     read_texts,
@@ -53,10 +54,12 @@ class OneText(StrEnum):
 
 @dataclass
 class Timed:
-    """Tokens as they came, and the seconds that each took: of the first, those of the prompt, too."""
+    """Tokens as they came, and the seconds that each took: of the first, those of the prompt, too. ended:
+    whether all of them came."""
 
     tokens: list[Token] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    ended: bool = False
 
     def watch(self, tokens: Iterator[Token]) -> Iterator[Token]:
         """The same tokens."""
@@ -66,6 +69,7 @@ class Timed:
             self.seconds.append(time.monotonic() - began)
             yield token
             began = time.monotonic()
+        self.ended = True
 
     def report(self) -> dict[str, Any]:
         """Of `--json`."""
@@ -76,7 +80,7 @@ class Timed:
             "prefill": {"wall_seconds": self.seconds[0]},
             "token": {"wall_seconds": sum(later) / len(later) if later else None},
             "near": {str(at): list(token.near) for at, token in enumerate(self.tokens) if token.near},
-            "trusted": all(token.sound and not token.near for token in self.tokens),
+            "trusted": self.ended and all(token.sound and not token.near for token in self.tokens),
         }
 
     def warn(self) -> None:
@@ -147,6 +151,7 @@ def run(
     begin: Begin = "",
     texts: Texts = None,
     json: Json = None,
+    show_anyway: ShowAnyway = False,
 ) -> None:
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it."""
@@ -156,10 +161,14 @@ def run(
     of = tokens, calibration, begin, named, preset, allow_insecure
     asked = Request(max_tokens, stops, choice, backend.value, *of)
     asked = replace(asked, reveal=reveal.value if reveal else None, gap=gap, cache=cache)
+    asked = replace(asked, show_anyway=show_anyway)
     asked = replace(asked, prices=prices_here(preset)) if asked.on_ciphertexts else asked
     if connection is None:
-        _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
-        write_report(json, timed.report())
+        try:
+            _told(timed, _here(model or DEFAULT_DECODER, prompt, asked))
+        finally:
+            if timed.tokens:
+                write_report(json, timed.report())
     else:
         if isinstance(connection, Served):  # which has several models, and maybe schemes
             model, name, scheme = None, model, None if scheme is OneText.bumblebee else scheme

@@ -11,6 +11,7 @@
 #   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
+#   make sanitize  AddressSanitizer over the engine (docs/fuzzing.md): rustup toolchain install nightly
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -29,9 +30,17 @@ SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
 FUZZ_RUNS ?= 10000000
 FUZZ_TARGETS ?=
 FUZZ_OPTIONS ?=
+FUZZ_SANITIZER ?= none
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := $(BUILD_DIR)/tools/bin/cargo-fuzz
 ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
+
+# Sanitizers: `tacita_no_pool` takes buffers from the allocator, which they watch; loads and stores of kernels
+# assert their bounds.
+NIGHTLY ?= nightly
+SANITIZE := CARGO_TARGET_DIR=$(BUILD_DIR)/sanitize $(CARGO) +$(NIGHTLY)
+SANITIZE_TARGET := x86_64-unknown-linux-gnu
+SANITIZE_FLAGS := -C debug-assertions --cfg tacita_no_pool
 
 # The clients for browsers. Debian's Rust builds it too, from its sources of the standard library:
 # make wasm WASM_CARGO=/usr/bin/cargo WASM_OPTIONS="-Z build-std=std,panic_abort" with RUSTC=/usr/bin/rustc,
@@ -60,7 +69,8 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
-.PHONY: lattigo lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: sanitize sanitize-address lattigo
+.PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -188,9 +198,16 @@ $(ATHERIS): requirements/fuzz.txt $(DEPS)
 	touch $@
 
 fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
-	cd fuzz && ../$(CARGO_FUZZ) build --fuzz-dir . --sanitizer none --target-dir ../$(BUILD_DIR)/fuzz/target
+	cd fuzz && ../$(CARGO_FUZZ) build --fuzz-dir . --sanitizer $(FUZZ_SANITIZER) \
+	  --target-dir ../$(BUILD_DIR)/fuzz/target
 	$(CARGO) test --release --quiet -p tacita-mpc no_damage_of_any_message -- --ignored
 	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
+
+sanitize: sanitize-address
+
+sanitize-address:
+	RUSTFLAGS="-Z sanitizer=address $(SANITIZE_FLAGS)" $(SANITIZE) test --release --locked \
+	  --target $(SANITIZE_TARGET) -p tacita-ring -p tacita-rlwe -p tacita-wire --lib --tests
 
 clean:
 	rm -rf $(VENV) target $(BUILD_DIR) $(WEB) web/node_modules

@@ -78,7 +78,7 @@ pub fn trim_heap() {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(miri, tacita_no_pool))))]
 mod system {
     use super::PAGE;
     use std::alloc::{handle_alloc_error, Layout};
@@ -122,7 +122,8 @@ mod system {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// The allocator, which sanitizers watch.
+#[cfg(any(not(target_os = "linux"), miri, tacita_no_pool))]
 mod system {
     use super::PAGE;
     use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};

@@ -13,6 +13,7 @@ from promises import tacita_errors
 from tacita.errors import TacitaError
 from tacita.planning.program import program_of
 from tacita.plans.two_party.plan import TwoPartyPlan
+from tacita.protocol import key_file
 from tacita.protocol.http import receipt
 from tacita.protocol.http.wire import Keys, KeyState, Models, Offer, Problem, Receipt, State, Status
 from tacita.remote.http.channel import Reply
@@ -68,12 +69,19 @@ def said(data: bytes) -> None:
     assert found is None or control.decode(control.encode(found)) == found
 
 
+def key_head(data: bytes) -> None:
+    """How a file of keys begins: its id can stand in an address."""
+    found = tacita_errors(key_file.owner_of, data)
+    assert found is None or (len(found) == len(ID) and bytes.fromhex(found) in data)
+
+
 DECODERS: dict[str, Callable[[bytes], None]] = {
     "program": program,
     "problem": problem,
     "http_bodies": bodies,
     "receipt": receipts,
     "control": said,
+    "key_head": key_head,
 }
 
 MODULES: dict[str, list[str]] = {
@@ -82,6 +90,7 @@ MODULES: dict[str, list[str]] = {
     "http_bodies": ["remote/http/problems.py"],
     "receipt": ["protocol/http/receipt.py"],
     "control": ["service/two_party/control.py"],
+    "key_head": ["protocol/key_file.py"],
 }
 
 
@@ -97,6 +106,9 @@ def seeds(name: str, plan: TwoPartyPlan) -> list[bytes]:
             return [each.model_dump_json(exclude_none=True).encode() for each in _answers()]
         case "receipt":
             return [SIGNED.model_dump_json().encode()]
+        case "key_head":
+            fields = (bytes.fromhex(HASH), bytes.fromhex(ID), 7, bytes(16))
+            return [key_file.HEAD.pack(*key_file.BEGIN, *fields)]
     messages = (
         control.Ready(),
         control.Failed(text="no model", hint="look"),

@@ -71,6 +71,21 @@ def test_thor_warns_and_leaf_answers(backend, model, plans):
     assert np.max(np.abs(found["leaf"].vector - wanted)) < 0.005
 
 
+@pytest.mark.parametrize("bounds", [1.3, 1.45, 1.6])
+def test_leaf_warns_beyond_its_range(bounds, monkeypatch):
+    """Its function comes back on a circle: as far outside as this, it would give a plausible value."""
+    low, high = WIDE
+    monkeypatch.setattr(wide_gelu, "UP", 0.5 * (low + high) + bounds * 0.5 * (high - low))
+    model = wide_gelu.model()
+    options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": SAMPLES}
+    plan = tacita.plan(model, scheme="leaf", packing="rows", **options)
+    usual, asked = (
+        scheme_of("leaf").in_the_clear(plan, model, [sample], "plain", 0, silent)[0]
+        for sample in (SAMPLES[0], wide_gelu.asked())
+    )
+    assert usual.trusted and not asked.trusted
+
+
 def test_of_both_packings_the_quicker_one_can_be_asked_for(model, plans):
     """Leaf's blocks go by coefficients, unless rotations are asked for or found cheaper."""
     options = {"tokens": wide_gelu.TOKENS, "preset": "insecure_toy_n10", "hidden_states": SAMPLES}

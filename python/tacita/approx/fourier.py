@@ -11,7 +11,11 @@ series with pi / 2 of the terms, because points of a circle do not crowd at the 
 the largest |f|, sum k |c_k| stays near the function's own variation (300 for GELU to 128) where plain least
 squares would reach 10^6 and lose 2^-7 of a value to noise of 2^-27.
 
-**Range.** Domains are chosen wide, not calibrated: a wider one costs harmonics in proportion.
+**Range.** Domains are chosen wide, not calibrated: a wider one costs harmonics in proportion. What lies
+beyond one comes back on the circle, with a value as plausible as any. So functions of a model add a hump
+(`outside`) that is nothing on [-1, 1] and many times the largest |f| on the other side of the circle, which
+inputs from 1.2 to 1.7 bounds reach: the norm that follows leaves its interval, and the client's checks fail.
+It takes two harmonics more, as a hump so wide has 24.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-6
 EDGE = 1.0 / 128.0  # of [-1, 1]: what the fit covers beyond it, for inputs that noise moves
+HUMP = 24  # harmonics: 2^-24 of its height remains on [-1, 1]
 GRID = 6  # points a harmonic in the fit; eight times as many measure its error
 
 
@@ -101,15 +106,16 @@ def _parts(be: Backend, z: Ct) -> tuple[Ct, Ct]:
 
 
 def fourier_spec(
-    function: str, f: Function, interval: Interval, domain: Interval, degree: int
+    function: str, f: Function, interval: Interval, domain: Interval, degree: int, outside: float = 0.0
 ) -> FourierSpec:
-    """The extension of f from `domain` by so many harmonics. Cost: two least squares of `degree` unknowns, as
+    """The extension of f from `domain` by so many harmonics. outside: height of a hump on the other side of
+    the circle, in multiples of the largest |f|. Cost: two least squares of `degree` unknowns, as
     cosines see the even part of f(u) and sines the odd one (10 ms at 127)."""
     fitting.check_interval(function, domain)
     u = _half_grid(GRID * degree, 1.0 + EDGE)
     right, left = f(_at(u, domain)), f(_at(-u, domain))
     size = float(np.max(np.abs([right, left])))
-    cosines = size * _solve(np.cos, u, 0.5 * (right + left) / size, degree)
+    cosines = size * (_solve(np.cos, u, 0.5 * (right + left) / size, degree) + outside * _hump(degree))
     sines = size * _solve(np.sin, u, 0.5 * (right - left) / size, degree)
     spec = FourierSpec(function, interval, domain, 0.0, False, _floats(cosines), _floats(sines))
     return replace(spec, error=_error(f, spec))
@@ -124,6 +130,14 @@ def _solve(part: Function, u: Array, values: Array, degree: int) -> Array:
     return np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0], np.float64)
 
 
+def _hump(degree: int) -> Array:
+    """Cosines of the even polynomial in z that is 1 at u = pi / PHASE and least on [-1, 1]."""
+    orders = np.arange(min(degree, HUMP) + 1)
+    inside = np.cos(PHASE * np.outer(_half_grid(GRID * HUMP, 1.0 + EDGE), orders))
+    least = np.linalg.solve(inside.T @ inside + np.diag(RIDGE**2 * (1.0 + orders**2)), (-1.0) ** orders)
+    return np.pad(least / (least @ (-1.0) ** orders), (0, degree + 1 - len(orders)))
+
+
 def _error(f: Function, spec: FourierSpec) -> float:
     half = _half_grid(8 * GRID * len(spec.cosines), 1.0)
     x = _at(np.concatenate([-half, half]), spec.domain)
@@ -131,13 +145,21 @@ def _error(f: Function, spec: FourierSpec) -> float:
 
 
 def fit(
-    function: str, f: Function, interval: Interval, domain: Interval, error: float, *, max_depth: int = 9
+    function: str,
+    f: Function,
+    interval: Interval,
+    domain: Interval,
+    error: float,
+    *,
+    max_depth: int = 9,
+    outside: float = 0.0,
 ) -> Spec:
     """The extension of fewest harmonics with absolute error <= `error` on the whole domain, not only on the
-    interval. max_depth: of its polynomial in z. Raises FitError when that does not suffice."""
+    interval. outside: see `fourier_spec`. max_depth: of its polynomial in z. Raises FitError when that does
+    not suffice."""
     return least_degree(
         f"{function} (refreshed)",
-        lambda degree: fourier_spec(function, f, interval, domain, degree),
+        lambda degree: fourier_spec(function, f, interval, domain, degree, outside),
         domain,
         error,
         max_depth,

@@ -3,7 +3,7 @@ LEAF's way.
 
 The inputs of a real BERT-base's GELUs reach [-61, 108] (the activations of the ARION checkpoint); a text on
 which a model was calibrated may show [-8, 8] of them. So the domain is WIDE whatever the calibration says,
-and wider where it says so. On WIDE 2e-3 takes 124 harmonics of GELU, 125 of its form with tanh and 96 of
+and wider where it says so. On WIDE 2e-3 takes 126 harmonics of GELU and of its form with tanh and 97 of
 SiLU: seven levels of the thirteen, and one more for each doubling of the range.
 """
 
@@ -16,9 +16,11 @@ from functools import lru_cache
 from tacita.approx import fit as fitting
 from tacita.approx import fourier
 from tacita.approx.fit import Array, Interval
-from tacita.approx.spec import MARGIN, Spec
+from tacita.approx.spec import Spec
 
 WIDE = (-64.0, 128.0)
+SPARE = 0.1  # of a calibrated interval on each side: it fills 1 / 1.2 of the domain at most
+OUTSIDE = 64.0  # times the largest |f|, beyond the domain: the answer of such an input fails its checks
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,11 @@ class Refreshed:
     def fit(self, interval: Interval, error: float, *, max_depth: int = 9) -> Spec:
         """Fewest harmonics with absolute error <= `error` on the whole domain. Raises FitError when max_depth
         levels do not suffice."""
-        low, high = fitting.widen(interval, MARGIN)
+        low, high = fitting.widen(interval, SPARE)
         domain = min(low, WIDE[0]), max(high, WIDE[1])
         return _fitted(self, interval, domain, error, max_depth)
 
 
 @lru_cache(maxsize=64)
 def _fitted(of: Refreshed, interval: Interval, domain: Interval, error: float, max_depth: int) -> Spec:
-    return fourier.fit(of.name, of.exact, interval, domain, error, max_depth=max_depth)
+    return fourier.fit(of.name, of.exact, interval, domain, error, max_depth=max_depth, outside=OUTSIDE)

@@ -13,6 +13,7 @@ from plans import TOKENS, real_plan
 
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.client.answer import judge
+from tacita.client.rounding import rounded, rounding_step
 from tacita.errors import PlanError
 from tacita.planning.circuit import make_plan
 from tacita.planning.trial import deviation
@@ -42,7 +43,7 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     assert plan.decimals == decimals
     assert 10.0**-decimals >= QUIET * plan.noise
     assert decimals == MOST or 10.0 ** -(decimals + 1) < QUIET * plan.noise
-    assert math.log2(plan.noise) % 1 == 0
+    assert math.frexp(plan.noise)[0] * 8 % 1 == 0
     assert plan.step == max(QUIET * plan.noise, 0.001)  # 1.95e-3 and not 0.01, say
     assert dataclasses.replace(plan, noise=0.0, decimals=12).step == 1e-12
 
@@ -52,6 +53,19 @@ def test_logits_are_rounded_as_finely_as_is_quiet_at_1_2_or_5(noise: float) -> N
     step = between(noise, decimals_for(noise))
     assert QUIET * noise <= step <= 10.0 ** -decimals_for(noise)
     assert step < 2.5 * QUIET * noise or step == 10.0**-MOST
+
+
+@pytest.mark.parametrize("noise", [2.2e-4, 3.1e-4, 6e-3])
+@pytest.mark.parametrize("length", [None, 7.0])
+def test_a_vector_is_rounded_to_little_more_than_64_times_its_noise(noise: float, length: float | None):
+    """Before: to 80 to 160 times a power of two above it."""
+    model = dataclasses.replace(real_plan().model, labels=(), normalise=length is not None)
+    stated = stated_noise(noise, PRESETS["n16"], 2.0)
+    plan = dataclasses.replace(real_plan(), model=model, noise=stated, decimals=decimals_for(stated))
+    vector = np.full(4, (length or 1.0) / 2)
+    step = rounding_step(plan, vector) * (length or 1.0)
+    assert QUIET * noise <= QUIET * stated <= step * (1 + 1e-9) <= 1.1 * QUIET * stated <= 1.4 * QUIET * noise
+    assert np.allclose(np.array(rounded(plan, vector)) / rounding_step(plan, vector) % 1, 0, atol=1e-6)
 
 
 def test_logits_at_a_half_are_shown_with_one_place() -> None:
@@ -156,7 +170,16 @@ def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
     assert judge(Head(logit_step=0.01, answer=2.5), np.array((1.4, 0.4))).warnings == ()
     normalised = Head(step=1.0, answer=2.5, normalise=True, labels=())
     nothing = judge(normalised, np.array((0.4, 0.3, 0.4, -0.4)))  # a step of 1 leaves nothing of length 1
-    assert set(nothing.logits) <= {0.0, 1.0, -1.0}
-    assert "rounded to multiples of" in nothing.warnings[0] and "exceeds 0.5" in nothing.warnings[0]
+    assert set(nothing.logits) == {0.0}
+    assert "rounded to multiples of 1.4, and the mean entry is 0.5" in nothing.warnings[0]
     longer = Head(step=1.0, answer=200.0, normalise=True, labels=())
     assert judge(longer, np.array((140.0, 40.0))).warnings == ()  # a long vector has finer steps
+
+
+@pytest.mark.parametrize("step", [0.9, 1.1])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_step_above_a_tenth_of_the_mean_entry_is_said(step: float, normalise: bool) -> None:
+    """One entry of 100 says nothing of the others, of which nothing is left."""
+    head = Head(step=step, logit_step=step, answer=200.0, normalise=normalise, labels=())
+    warnings = judge(head, np.array((100.0, *[-0.9] * 10, 1.0))).warnings
+    assert [("mean entry" in warning) for warning in warnings] == ([True] if step > 1.0 else [])

@@ -314,7 +314,7 @@ def test_steps_follow_the_length() -> None:
     assert rounded(Steps(), np.array([12.3456, -16.001, 0.0])) == (0.61085, -0.79175, 0.0)
     assert rounding_step(Steps(), vector / 39.0) == 0.002
     assert rounding_step(Steps(step=1.0), vector) == 0.05
-    assert rounding_step(Steps(step=2.0**-7), vector / 20.2) == 0.01
+    assert rounding_step(Steps(step=2.0**-7), vector / 20.2) == 0.0079
     assert rounded(Steps(normalise=False, step=0.5), vector) == (12.346, -16.0, 0.0)
     assert rounded(Steps(), np.zeros(3)) == (0.0, 0.0, 0.0)
     for normalise in (True, False):

@@ -26,7 +26,7 @@ from tacita.tasks.answer import Answer as Answer
 from tacita.tasks.answer import withhold_failed
 from tacita.tasks.embedding import finished
 from tacita.tasks.read import about, read
-from tacita.tasks.task import EVERY_TOKEN
+from tacita.tasks.task import EVERY_TOKEN, is_vector
 from tacita.tasks.tokens.rows import Rows
 
 UNREADABLE = "the model's tokenizer knows nothing of this text: any other such text gets the same answer"
@@ -90,12 +90,12 @@ def _doubts(bound: float, size: float, sound: bool) -> Iterator[str]:
 
 
 def _coarse(plan: Head, values: NDArray[np.float64]) -> Iterator[str]:
-    """Of a vector that is normalised the step follows its length, and its entries say how large they are:
-    a step of 1 leaves nothing of a vector of length 1."""
-    step = rounding_step(plan, values)
-    largest = float(np.max(np.abs(finished(values, True)))) if plan.normalise else plan.answer
-    if largest < STEPS * step:
+    """The step is above a tenth of the largest answer or, of a vector, above a tenth of its mean entry."""
+    step, size, what = rounding_step(plan, values), plan.answer, "no answer exceeds"
+    if is_vector(plan):
+        size, what = float(np.mean(np.abs(finished(values, plan.normalise)))), "the mean entry is"
+    if size < STEPS * step:
         yield (
-            f"rounded to multiples of {step:g}, and no answer exceeds {largest:.2g}: the plan's noise leaves "
-            "no more decimals; a plan with --packing multidiagonal --functions thor or another scheme may"
+            f"rounded to multiples of {step:g}, and {what} {size:.2g}: the plan's noise leaves no more "
+            "decimals; a plan with --packing multidiagonal --functions thor or another scheme may"
         )

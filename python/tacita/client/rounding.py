@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.plans.head import Head
-from tacita.plans.quiet import above
+from tacita.plans.quiet import finer
 from tacita.tasks.embedding import LEAST_LENGTH, finished, length
 
 LARGEST = 1e280  # that is shown; dividing it by a step stays finite
@@ -21,12 +21,12 @@ def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
     Decryption leaves noise that depends on the key, and rounding covers it, so a step must stay as large
     beside the noise as the plan made it: its `logit_step` or, normalised, its `step`. Normalising v to
     v / |v| divides the noise by |v| as well, up to the part along v, which is no larger than an entry's. So
-    the step is divided by |v|, rounded up to 1, 2 or 5 times a power of ten: of a vector of length 20 a step
-    of 0.01 becomes 0.0005, of one of length 0.5 it becomes 0.02. No digit that is shown is finer than the
-    decrypted vector's were.
+    the step is divided by |v| and rounded up to two digits, so that it tells little of |v|: of a vector of
+    length 20 a step of 0.01 becomes 0.0005, of one of length 0.3 it becomes 0.034. No digit that is shown is
+    finer than the decrypted vector's were.
     """
     step = rounding_step(plan, values)
-    places = max(0, -math.floor(math.log10(step)))
+    places = max(0, 1 - math.floor(math.log10(step)))  # a step has two digits
     numbers = np.clip(finished(values, plan.normalise), -LARGEST, LARGEST)
     steps = np.round(numbers / step)
     return tuple(round(float(v) * step, places) + 0.0 for v in steps)
@@ -34,7 +34,7 @@ def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
 
 def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
     """That of `rounded`."""
-    return above(plan.step / _size(values)) if plan.normalise else plan.logit_step
+    return finer(plan.step / _size(values)) if plan.normalise else plan.logit_step
 
 
 def _size(values: NDArray[np.float64]) -> float:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, frexp, ldexp
 
 from tacita.errors import PlanError
 from tacita.plans.plan import ParameterInfo
@@ -27,11 +27,13 @@ def decimals_for(noise: float, most: int = MOST) -> int:
 
 
 def stated_noise(measured: float, parameters: ParameterInfo, answer: float) -> float:
-    """What a plan states: measured, or the least that there can be, rounded up to a power of two.
+    """What a plan states: measured, or the least that there can be, rounded up to 4, 5, 6 or 7 times a power
+    of two.
 
     Rounded because it is one sample of a random quantity: a plan is then the same when it is made again.
     """
-    return float(2.0 ** ceil(log2(max(measured, least_noise(parameters, answer)))))
+    mantissa, exponent = frexp(max(measured, least_noise(parameters, answer)))
+    return ldexp(ceil(8.0 * mantissa), exponent - 3)
 
 
 def least_noise(parameters: ParameterInfo, answer: float) -> float:

@@ -23,9 +23,9 @@ from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
 from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
-from tacita.plans.quiet import between, finest
+from tacita.plans.quiet import between, finer, finest
 from tacita.plans.typed_json import NOT_STORED, canonical, from_json, to_json
-from tacita.tasks.task import CHOICE
+from tacita.tasks.task import CHOICE, is_vector
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
@@ -192,7 +192,9 @@ class Plan:
     @property
     def logit_step(self) -> float:
         """See `plans/quiet.py`; of a choice that of its decimals, which are few on purpose."""
-        return 10.0**-self.decimals if self.gap else between(self.noise, self.decimals)
+        if self.gap:
+            return 10.0**-self.decimals
+        return finer(self.step) if is_vector(self) else between(self.noise, self.decimals)
 
     @property
     def agreement(self) -> float:

@@ -18,7 +18,7 @@ def quiet(decimals: int, noise: float) -> bool:
 
 
 def finest(noise: float, decimals: int) -> float:
-    """The least step that is quiet, of an answer without decimals to count; not below that of `MOST`
+    """The least step that is quiet, of a vector, which has no decimals to count; not below that of `MOST`
     decimals, nor below that of more `decimals`, which only who measures asks for."""
     return max(QUIET * noise, 10.0 ** -max(decimals, MOST))
 
@@ -40,3 +40,14 @@ def above(size: float) -> float:
     power = math.floor(math.log10(size))
     steps = (float(f"{digit}e{power}") for digit in (1, 2, 5, 10))
     return next(step for step in steps if step >= size * (1.0 - 1e-12))
+
+
+def finer(size: float) -> float:
+    """The least number of two digits that is no smaller: the step of a vector, whose entries nobody reads one
+    by one.
+
+    >>> finer(0.00152), finer(0.0096), finer(1.0)
+    (0.0016, 0.0096, 1.0)
+    """
+    power = math.floor(math.log10(size)) - 1
+    return float(f"{math.ceil(size / 10.0**power * (1.0 - 1e-12))}e{power}")

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from tacita.errors import InputError
-from tacita.tasks.task import CHOICE, NEXT, SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked
+from tacita.tasks.task import CHOICE, NEXT, SEARCH, SPAN, TEXT, TOKENS, WORDS, Asked, is_vector
 
 GIVES = {
     "classify": "a label",
@@ -26,7 +26,7 @@ def kind_of(model: Asked) -> str:
     """The verb for a model, a key of `GIVES`."""
     if model.task != TEXT:
         return OF_TASKS[model.task]
-    if not model.labels:
+    if is_vector(model):
         return "embed"
     return "search" if model.problem == SEARCH else "classify"
 

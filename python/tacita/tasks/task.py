@@ -49,3 +49,8 @@ def labelled(model: Asked) -> bool:
             return not model.labels
         case _:
             return True
+
+
+def is_vector(model: Asked) -> bool:
+    """Whether its answer is the vector of a text or an image, an embedding."""
+    return model.task == TEXT and not model.labels

@@ -31,7 +31,8 @@ rng = np.random.default_rng
 
 
 def noisy():
-    return SimBackend(SLOTS, inject=True, noise=NoiseModel(SLOTS))
+    """A product leaves 2^-30, which the fits assume (`exp.FLOOR`)."""
+    return SimBackend(SLOTS, inject=True, noise=NoiseModel(SLOTS, scale_bits=44.0))
 
 
 def noise_of_mean(spec, scores):

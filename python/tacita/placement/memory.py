@@ -58,8 +58,10 @@ class MemorySim(SimBackend):
     def _map(self, op: str, a: SimCt, *args: Any) -> SimCt:
         return self._held(super()._map(op, a, *args))
 
-    def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
-        return self._held(super()._out(level, grown, fresh, plain))
+    def _out(
+        self, level: int, grown: float, fresh: float, plain: PlainCt | None, *, refresh: bool = False
+    ) -> SimCt:
+        return self._held(super()._out(level, grown, fresh, plain, refresh=refresh))
 
     def _held(self, ct: SimCt) -> SimCt:
         size = self._prices.sizes.ciphertext(ct.level, self._prices.limbs_at_level_0)[1]

@@ -27,9 +27,8 @@ from tacita.calibrate.calibration import AttentionCalibration, Calibration, Func
 from tacita.front.limits import MAX_POSITIONS
 from tacita.models.registry import Config, nodes
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs, NodeSpecs, NormSpecs
-from tacita.slots.noise import NoiseModel
 
-REFRESHED = math.sqrt(2.0) * NoiseModel.bootstrap  # noise of a slot of two that shared a bootstrap
+REFRESHED = math.sqrt(2.0) * 2.0**-22  # of a slot after a bootstrap: `slots.noise`, rounded up
 DEEPEST = 12  # levels of 1/x, of the 13 between two bootstraps: the map that follows it takes one
 
 

@@ -88,6 +88,7 @@ class Chain:
     special: int
 
 
+SCALE = 48.0  # log2, of the presets with bootstrapping
 CHAINS = {  # as in the engine's presets
     13: Chain(38.0, 1),
     14: Chain(40.0, 2),
@@ -108,9 +109,8 @@ def candidates(preset: str) -> Sequence[ParameterInfo]:
 
 def noise_of(parameters: ParameterInfo) -> NoiseModel:
     """Noise in the slots under these parameters."""
-    if can_bootstrap(parameters):
-        return NoiseModel(parameters.slots)
-    return NoiseModel(parameters.slots, scale_bits=chain_of(parameters).log_scale)
+    scale = SCALE if can_bootstrap(parameters) else chain_of(parameters).log_scale
+    return NoiseModel(parameters.slots, scale_bits=scale)
 
 
 def chain_of(parameters: ParameterInfo) -> Chain:

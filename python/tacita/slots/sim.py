@@ -3,8 +3,8 @@ costs.
 
 Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `placement.cost`.
 The noise of a handle is an estimated standard deviation per slot; operands are taken to have magnitude 1
-unless values are carried, and with `inject=True` Gaussian noise of the estimated size is added to the values
-wherever `ckks` would add it.
+unless values are carried, and with `inject=True` noise of the estimated size (`slots.noise`) is added to
+the values wherever `ckks` would add it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tacita.slots.bootstraps.harmonics import (
 from tacita.slots.counts import linear_counts, poly_counts
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products, lowest
-from tacita.slots.noise import NoiseModel, combined, row_length, series_slope
+from tacita.slots.noise import Draws, NoiseModel, combined, row_length, series_slope
 from tacita.slots.plain import (
     PlainBackend,
     PlainCt,
@@ -100,7 +100,7 @@ class SimBackend:
         self.used: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
         self._plain = PlainBackend(slots, max_level, rotations)
         self._stage = ""
-        self._rng = np.random.default_rng(seed)
+        self._draws = Draws(self.model, slots, seed) if inject else None
 
     def input(self, level: int | None = None) -> SimCt:
         """A fresh ciphertext of unknown content (zeros when values are carried)."""
@@ -276,7 +276,8 @@ class SimBackend:
             self._count("bootstrap" if kind == "complex" else "bootstrap_real", ct.level)
         plains = self._plain.bootstrap(_plains(cts), kinds) if self.values else [None] * len(cts)
         fresh = self.model.bootstrap
-        return [self._out(self.max_level, ct.noise, fresh, p) for ct, p in zip(cts, plains, strict=True)]
+        found = zip(cts, plains, strict=True)
+        return [self._out(self.max_level, ct.noise, fresh, p, refresh=True) for ct, p in found]
 
     def bootstrap_through(
         self, cts: Sequence[SimCt], kinds: Sequence[Kind], harmonics: Vector
@@ -290,7 +291,8 @@ class SimBackend:
         if self.values:
             plains = self._plain.bootstrap_through(_plains(cts), kinds, harmonics)
         fresh = combined(grown * OF_Z * self.model.bootstrap, self._product_noise)
-        return [self._out(level, PHASE * grown * c.noise, fresh, p) for c, p in zip(cts, plains, strict=True)]
+        found = zip(cts, plains, strict=True)
+        return [self._out(level, PHASE * grown * c.noise, fresh, p, refresh=True) for c, p in found]
 
     def coefficient_product(
         self,
@@ -315,7 +317,7 @@ class SimBackend:
             self._count_harmonics(len(harmonics) - 1, 2 * number, before)
             steep = slope(harmonics)
             grown, fresh = PHASE * steep * grown, combined(steep * OF_Z * fresh, self._product_noise)
-        return [self._out(reached, grown, fresh, p) for p in plains]
+        return [self._out(reached, grown, fresh, p, refresh=True) for p in plains]
 
     def _count_harmonics(self, degree: int, parts: int, top: int) -> None:
         """top: one below the level of z."""
@@ -365,9 +367,11 @@ class SimBackend:
         result: PlainCt = getattr(self._plain, op)(*(a.plain if isinstance(a, SimCt) else a for a in args))
         return result
 
-    def _out(self, level: int, grown: float, fresh: float, plain: PlainCt | None) -> SimCt:
-        if plain is not None and self.inject and fresh:
-            error = self._rng.standard_normal(plain.values.shape, dtype=np.float32)
+    def _out(
+        self, level: int, grown: float, fresh: float, plain: PlainCt | None, *, refresh: bool = False
+    ) -> SimCt:
+        if plain is not None and self._draws and fresh:
+            error = self._draws.like(plain.values, refresh=refresh)
             plain = PlainCt(plain.values + fresh * error, level)
         return SimCt(level, combined(grown, fresh), plain)
 

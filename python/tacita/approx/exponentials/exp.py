@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tacita.slots.base import Backend, Ct
 
 SQUARINGS = (0, 1, 2, 3, 4)
-FLOOR = 2.0**-30  # standard deviation that a product of ciphertexts adds to every slot (`slots.noise`)
+FLOOR = 2.0**-30  # that a product of ciphertexts may add to every slot: n16 adds 2^-34 (`slots.noise`)
 QUIET = 0.01  # of the least mean: noise of an exponential that no row notices
 
 

@@ -109,7 +109,7 @@ def error(case: Case, levels: int, scale_bits: float, bootstrap_bits: float) -> 
     noise = NoiseModel(INFO.slots, scale_bits, 2.0**-bootstrap_bits)
     with patch.object(trial, "noise_of", lambda _info: noise):
         run = placed(case, levels, prices(LIMB_BITS, 1.0))
-        return trial.run_trial(case.model, run, case.circuit, case.shape, case.samples).error
+        return max(trial.run_trial(case.model, run, case.circuit, case.shape, case.samples).errors)
 
 
 def main() -> None:

@@ -129,7 +129,7 @@ def costs(plan: AnyPlan, runs: Sequence[Run]) -> dict[str, Any]:
     clear, and no bytes are sent. peak_GB: of this process, plan and both sides."""
     on_ciphertexts = isinstance(plan, Plan)
     return {
-        "predicted_error": plan.prediction.max_abs_error if on_ciphertexts else None,
+        "predicted_error": plan.prediction.error.bound if on_ciphertexts else None,
         "predicted_seconds": plan.predicted_seconds(),
         "seconds": median(run.seconds for run in runs),
         "predicted_MB": plan.predicted_bytes() / 1e6,

@@ -29,7 +29,8 @@ RULES = (  # the first pattern that matches the path of a figure
     ("seconds/*", QUICKER),
     ("bytes/*", LOWER),
     ("noise", TOLD),
-    ("max_abs_error", TOLD),
+    ("error*", TOLD),
+    ("max_abs_error", TOLD),  # of frozen plans that had it in place of the bound
     ("estimate/seconds/*", QUICKER),
     ("estimate/*", LOWER),
     ("session/operations/*", TOLD),

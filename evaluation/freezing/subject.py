@@ -152,7 +152,7 @@ def plan_facts(plan: Plan) -> Facts:
         "bytes": dict(prediction.bytes),
         "decimals": plan.decimals,
         "noise": plan.noise,
-        "max_abs_error": prediction.max_abs_error,
+        "error": {"bound": prediction.error.bound, "texts": prediction.error.texts},
     }
 
 

@@ -37,7 +37,7 @@ def plan_of(factor: float) -> Plan:
     return make_plan(louder(factor), Wish(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=samples))
 
 
-@pytest.mark.parametrize(("factor", "decimals"), [(1.0, 3), (100.0, 1), (1000.0, 0)])
+@pytest.mark.parametrize(("factor", "decimals"), [(1.0, 3), (1000.0, 1), (5000.0, 0)])
 def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     plan = plan_of(factor)
     assert plan.decimals == decimals
@@ -99,7 +99,7 @@ def test_noise_is_in_the_plans_hash() -> None:
 
 def test_noise_is_noise_alone() -> None:
     """Far below the error of the approximations, which is no secret."""
-    assert real_plan().noise < real_plan().prediction.max_abs_error / QUIET
+    assert real_plan().noise < real_plan().prediction.error.bound / QUIET
 
 
 @pytest.mark.parametrize(("noise", "decimals"), [(0.0, 3), (2.0**-16, 3), (2.0**-15, 2), (2.0**-6, 0)])
@@ -113,7 +113,7 @@ def test_the_step_is_at_least_64_times_the_noise(noise: float, decimals: int) ->
 def test_a_leveled_ring_with_large_answers_has_no_decimals_whatever_was_measured() -> None:
     """Scale 2^38: a rescaling alone leaves 2^-27 of the answer's bound."""
     small = PRESETS["n13_leveled"]
-    assert math.log2(least_noise(small, 1.0)) == pytest.approx(-28, abs=0.5)
+    assert math.log2(least_noise(small, 1.0)) == pytest.approx(-28.6, abs=0.2)
     assert decimals_for(stated_noise(0.0, small, 1.0)) == 3
     assert decimals_for(stated_noise(0.0, small, 2.0**14)) == 2
     with pytest.raises(PlanError):

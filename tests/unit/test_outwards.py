@@ -77,7 +77,7 @@ def test_every_statistic_of_a_ciphertext_plan_has_eight_bits(scheme: str, activa
     data = json.loads(plan.to_text())
     found = list(numbers(data["circuit"]["calibration"] | {"margin": 0.0}))
     assert len(found) > 40 and all(map(has_eight_bits, found))
-    assert has_eight_bits(data["prediction"]["max_abs_error"])
+    assert has_eight_bits(data["prediction"]["error"]["bound"])
     density = data["circuit"]["calibration"]["nodes"]["layer0.feed_forward"]["density"]
     assert bool(density) == (activation == "relu"), "only ReLU's fit asks for the density"
 

@@ -14,6 +14,7 @@ from tacita.front.front import FrontConfig
 from tacita.packings.layouts import Layout
 from tacita.packings.rows.request import RowsRequest
 from tacita.packings.rows.response import RowsResponse
+from tacita.plans.error import ErrorBound
 from tacita.plans.plan import MAX_BYTES, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo, parse
 from tacita.plans.presets import PRESETS
 from tacita.plans.typed_json import from_json, to_json
@@ -55,7 +56,9 @@ def make_plan() -> Plan:
         response=(TensorInfo("logits", 1, 0, "real"),),
         noise=2.0**-20,
         decimals=3,
-        prediction=Prediction("here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, 0.001),
+        prediction=Prediction(
+            "here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, ErrorBound(0.001, 98)
+        ),
     )
 
 
@@ -84,8 +87,8 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 4', '"version": 5'), "plan version 5, this program reads 4"),
-        (lambda text: text.replace('"version": 4', '"version": 3'), "plan version 3, this program reads 4"),
+        (lambda text: text.replace('"version": 5', '"version": 6'), "plan version 6, this program reads 5"),
+        (lambda text: text.replace('"version": 5', '"version": 4'), "plan version 4, this program reads 5"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),

@@ -74,7 +74,7 @@ def test_ciphertext_schemes_answer_as_defined(
     model = model_of(tmp_path, pooling, normalise=normalise)
     plan = api.plan(model, tokens=16, preset=RINGS[scheme], scheme=scheme, texts=TEXTS)
     assert (plan.model.pooling, plan.model.normalise) == (pooling, normalise)
-    assert plan.prediction.max_abs_error < 0.01
+    assert plan.prediction.error.bound < 0.01
     for backend in ("plain", "sim"):
         for text in TEXTS[:2]:
             answer = api.classify_locally(plan, model, text, backend=backend)

@@ -8,8 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.plans.head import Head
-from tacita.plans.quiet import finer
+from tacita.plans.head import Head, shown_step
 from tacita.tasks.embedding import LEAST_LENGTH, finished, length
 
 LARGEST = 1e280  # that is shown; dividing it by a step stays finite
@@ -34,7 +33,7 @@ def rounded(plan: Head, values: NDArray[np.float64]) -> tuple[float, ...]:
 
 def rounding_step(plan: Head, values: NDArray[np.float64]) -> float:
     """That of `rounded`."""
-    return finer(plan.step / _size(values)) if plan.normalise else plan.logit_step
+    return shown_step(plan, _size(values))
 
 
 def _size(values: NDArray[np.float64]) -> float:

@@ -83,18 +83,16 @@ def to_plan(
     *,
     answer: float,
     noise: float,
-    max_abs_error: float,
     scheme: str,
     shape: Shape,
     population: Population = UNKNOWN,
     gap: float = 0.0,
 ) -> Plan:
-    """The plan with its predictions. calibrated: everything from which the circuit can be built again, as
-    JSON data.
-    answer: bound of the answers.
+    """The plan with its predictions but that of the error, for which the plan's step is needed.
 
-    noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no decimals
-    to show. gap: see `Plan`.
+    calibrated: everything from which the circuit can be built again, as JSON data. answer: bound of the
+    answers. noise: of the answers, as `decimals.stated_noise` gives it. Raises PlanError where it leaves no
+    decimals to show. gap: see `Plan`.
     """
     levels = placed.levels
     request = tuple(
@@ -119,7 +117,7 @@ def to_plan(
         kept=kept,
         noise=noise,
         decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST),
-        prediction=_prediction(placed, request, response, prices, max_abs_error),
+        prediction=_prediction(placed, request, response, prices),
         population=population,
         gap=gap,
     )
@@ -130,7 +128,6 @@ def _prediction(
     request: Sequence[TensorInfo],
     response: Sequence[TensorInfo],
     prices: Prices,
-    error: float,
 ) -> Prediction:
     top = placed.parameters.max_level
     return Prediction(
@@ -150,7 +147,6 @@ def _prediction(
             coefficients=any("coefficient_product" in stage.counts for stage in placed.stages),
         ),
         stage_bytes=placed.stage_bytes,
-        max_abs_error=error,
     )
 
 

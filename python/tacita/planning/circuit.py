@@ -14,7 +14,6 @@ from tacita.approx.fit import FitError, Interval
 from tacita.blocks.shapes import function_of
 from tacita.calibrate.calibrate import Calibration, Sample, Survey, survey, texts_for
 from tacita.calibrate.excesses import held_out
-from tacita.calibrate.outwards import up
 from tacita.calibrate.temper import tempered
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import FileError, InputError, PlanError, ShapeError
@@ -33,7 +32,7 @@ from tacita.planning.build import place_circuit, refreshed_nodes, to_plan
 from tacita.planning.check_circuit import require_circuit
 from tacita.planning.fitting import fit_circuit
 from tacita.planning.phases import Phases, phase_label
-from tacita.planning.trial import decided, largest_error, run_trial
+from tacita.planning.trial import approximation_errors, decided, run_trial, stated_error
 from tacita.planning.wish import Wish
 from tacita.plans.commitment import SALT_FILE, commit, draw
 from tacita.plans.decimals import CHOSEN, stated_noise
@@ -45,8 +44,9 @@ from tacita.run.executor import Progress
 from tacita.run.resources import trim
 from tacita.run.steps import beginning
 
-TRIALS = 2  # samples on which `sim` predicts the noise and the error of the answer
-TRIED = 64  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
+TRIALS = 4  # samples on which `sim` predicts the noise of the answer
+BATCHED = 16  # the same of a batch, whose ciphertexts hold as many at no cost
+TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
 STEPS = 8  # of each, where a request is one row: a step is as noisy whatever is behind it
 SEARCHED = 64  # texts, for samples that have a likeliest word
 Input = TypeVar("Input")
@@ -103,18 +103,21 @@ class Calibrated:
     @cached_property
     def samples(self) -> Sequence[Sample]:
         """The first inputs that fit, on which `sim` predicts the error of the answer; for a choice the first
-        that have one. Of a text that is asked row by row, its beginning."""
+        that have one, BATCHED at most. Of a text that is asked row by row, its beginning."""
         given, gap = self.wish.hidden_states, self.wish.told_gap
         if gap:
             found = given or _embedded(in_slots(self.model), self._texts, self.wish.tokens)
             found = map(self._shortened, islice(found, SEARCHED))
-            return decided(in_slots(self.model), found, gap)[:TRIALS]
-        fitting = given[:TRIALS] or _samples(self.model, self.wish.tokens, self._texts)
+            return decided(in_slots(self.model), found, gap)[:BATCHED]
+        fitting = given[:BATCHED] or _samples(self.model, self.wish.tokens, self._texts)
         return [self._shortened(sample) for sample in fitting]
 
     @property
     def tried(self) -> Iterator[Sample]:
-        """Inputs on which the error by approximations is predicted."""
+        """Inputs on which the error by approximations is predicted; none where the answer is a word, or
+        steps, which the trial tells alone."""
+        if self.wish.told_gap or self.wish.cache:
+            return iter(())
         if given := self.wish.hidden_states:
             return iter(_spread(given))
         return _embedded(self.model, _spread(self._texts), self.wish.tokens)
@@ -181,7 +184,7 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         circuit = build(soft, specs, shape)
     placed = place_circuit(circuit, info, table)
     phases.enter("predict", label)
-    samples = calibrated.samples
+    samples = calibrated.samples[: BATCHED if shape.texts > 1 else TRIALS]
     small = shape.shrunk(len(samples))
     trial = circuit if small == shape else build(soft, specs, small)
     seen = run_trial(model, placed, trial, small, samples, gap=wish.told_gap)
@@ -197,20 +200,13 @@ def _plan_on(info: ParameterInfo, calibrated: Calibrated, scheme: str) -> Plan:
         table,
         answer=bound,
         noise=stated_noise(seen.noise, info, bound),
-        max_abs_error=max(seen.error, up(_approximation_error(calibrated, soft, specs))),
         scheme=scheme,
         shape=shape,
         population=survey.counts.population(shape.texts),
         gap=wish.told_gap,
     )
-    return _readable(replace(plan, salt=salt))
-
-
-def _approximation_error(calibrated: Calibrated, soft: Checkpoint, specs: CircuitSpecs) -> float:
-    """Of the texts that are tried; 0 where the answer is a word, or steps, which the trial tells alone."""
-    if calibrated.wish.told_gap or calibrated.wish.cache:
-        return 0.0
-    return largest_error(calibrated.model, soft, specs, calibrated.tried)
+    error = stated_error(plan, [*approximation_errors(model, soft, specs, calibrated.tried)], seen)
+    return _readable(replace(plan, salt=salt, prediction=replace(plan.prediction, error=error)))
 
 
 def _readable(plan: Plan) -> Plan:
@@ -327,7 +323,7 @@ def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Sha
 def _samples(model: Checkpoint, tokens: int, chosen: Sequence[Text]) -> Sequence[Sample]:
     """The first texts that fit, embedded; where none does, the first rows of the first that the model has
     positions for."""
-    fitting = list(islice(_embedded(model, chosen, tokens), TRIALS))
+    fitting = list(islice(_embedded(model, chosen, tokens), BATCHED))
     longer = () if fitting else islice(_embedded(model, chosen, model.config.positions), 1)
     return fitting or [pad_hidden(hidden[:tokens][mask[:tokens] > 0.0], tokens) for hidden, mask in longer]
 

@@ -4,6 +4,10 @@ float model.
 The distance from `plain`, which runs the same circuit without noise, is noise alone; the distance from the
 float model is noise and approximations. What a client may show depends on the first (`decimals`), how good a
 plan is on the second.
+
+What approximations get wrong depends on the text and takes two forward passes to find. So the stated error
+is that of approximations on many texts, to each of which the noise of the trial's noisiest and half a step of
+rounding are added.
 """
 
 from __future__ import annotations
@@ -25,28 +29,33 @@ from tacita.packings.base import Circuit
 from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.build import RESPONSE, Placed
+from tacita.plans.error import ErrorBound, tolerance_bound
+from tacita.plans.head import shown_step
+from tacita.plans.plan import Plan
 from tacita.plans.presets import noise_of
 from tacita.run import executor
 from tacita.run.steps import Steps, prefixes
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
-from tacita.tasks.embedding import finished
+from tacita.tasks.embedding import LEAST_LENGTH, finished
+
+NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a text of 5,000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Over all samples, rounded up to 8 bits as all that a plan publishes.
-
-    error: largest distance of the numbers of an answer from the float model's. noise: the standard deviation
-    of their distance from `plain`'s, in the noisiest answer and token.
+    """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
+    deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
+    vector by its length; shown: the same after it.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
-    a plan has one rounding for all.
+    a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
     """
 
-    error: float
+    errors: tuple[float, ...]
     noise: float
+    shown: float
 
 
 def run_trial(
@@ -84,26 +93,9 @@ def run_trial(
         [quiet[i] for i in judged],
         [samples[i][1] for i in judged],
     )
-    ended = [
-        finished(values, model.config.normalise) for values in noisy
-    ]  # the noise is that before normalising
-    return Trial(up(_distance(ended, wanted, masks)), up(deviation(noisy, quiet, masks)))
-
-
-def largest_error(
-    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
-) -> float:
-    """Over the samples the largest distance of a number of the answer, in its real rows, from the float
-    model's; 0 without a sample. Those that left their intervals are left out, as a client is told of them.
-    soft: the model, tempered as the circuit's."""
-    return max((_apart(model, soft, specs, *sample) for sample in samples), default=0.0)
-
-
-def _apart(model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, hidden: Array, mask: Array) -> float:
-    found = approximated(soft, specs, hidden, mask)
-    if found.outside:
-        return 0.0
-    return _distance([found.answer], [reference(model, hidden, mask, all_rows=False).logits], [mask])
+    ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
+    errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
+    return Trial(errors, up(deviation(noisy, quiet, masks)), up(deviation(ended, still, masks)))
 
 
 def decided(model: Checkpoint, samples: Iterable[Sample], gap: float) -> list[Sample]:
@@ -151,21 +143,51 @@ def _walked(steps: Steps, samples: Sequence[Sample]) -> Iterator[Array]:
         yield steps.answer(sample).values
 
 
-def _distance(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
-    """The largest, over the real rows."""
-    return max(float(np.max(rows)) for rows in _distances(found, wanted, masks))
-
-
 def deviation(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> float:
     """The largest of the rows' standard deviations, of each told by its largest distance: of n numbers from
     one normal distribution that is more than sqrt(2 ln (n / 2)) deviations; of two it counts as one."""
     return max(
         float(np.max(rows)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * rows.shape[-1]))))
-        for rows in _distances(found, wanted, masks)
+        for rows in distances(found, wanted, masks)
     )
 
 
-def _distances(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:
+def distances(found: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:
     """(rows, numbers) of each answer: of its real tokens, where it has a row for each."""
     pairs = zip(found, wanted, masks, strict=True)
     return [np.atleast_2d(np.abs(a - b))[m > 0.0 if a.ndim == 2 else ...] for a, b, m in pairs]
+
+
+@dataclass(frozen=True)
+class TextError:
+    """distance: largest of a number of the answer, in its real rows, from the float model's. length: of the
+    answer by the float model, before a client divides by it."""
+
+    distance: float
+    length: float
+
+
+def approximation_errors(
+    model: Checkpoint, soft: Checkpoint, specs: CircuitSpecs, samples: Iterable[Sample]
+) -> Iterator[TextError]:
+    """One for each sample, but those that left their intervals, of which a client is told. soft: the model,
+    tempered as the circuit's."""
+    for hidden, mask in samples:
+        found = approximated(soft, specs, hidden, mask)
+        if not found.outside:
+            wanted = reference(model, hidden, mask, all_rows=False)
+            (rows,) = distances([found.answer], [wanted.logits], [mask])
+            yield TextError(float(np.max(rows)), float(np.linalg.norm(wanted.trace["answer"])))
+
+
+def stated_error(plan: Plan, found: Sequence[TextError], trial: Trial) -> ErrorBound:
+    """Over the texts that were tried; where approximations were tried on none, over the trial's answers."""
+    noise = NOISE * trial.shown
+    errors = [error.distance + noise + _rounding(plan, error.length) for error in found]
+    tried = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
+    return ErrorBound(up(max(tolerance_bound(errors or tried), *tried)), len(errors or tried))
+
+
+def _rounding(plan: Plan, length: float) -> float:
+    """Half a step of what a client shows of an answer of this length."""
+    return 0.5 * shown_step(plan, max(length, LEAST_LENGTH))

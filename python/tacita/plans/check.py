@@ -244,13 +244,14 @@ def _answer_rules(plan: Plan) -> Rules:
 
 def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
     """The hash does not cover it, and nothing that a client guards itself with is taken from it."""
-    times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.max_abs_error)
+    times = (*prediction.stage_seconds, *prediction.seconds.values(), prediction.error.bound)
     sizes = (*prediction.stage_bytes, *prediction.bytes.values())
     yield "prediction: fields", set(prediction.bytes) == BYTES
     yield "prediction: fields", SECONDS <= set(prediction.seconds) <= SECONDS | PRICED
     yield "prediction: stages", len(prediction.stage_seconds) == len(prediction.stage_bytes) == stages
     yield "prediction: seconds", all(0.0 <= value <= MOST_SECONDS for value in times)
     yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
+    yield "prediction: texts of the error", 0 <= prediction.error.texts <= MOST_COUNT
     yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
     yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tacita.plans.link import LinkSpeed
+from tacita.plans.quiet import finer
 
 
 class Head(Protocol):
@@ -71,3 +72,9 @@ class Head(Protocol):
 
     def predicted_bytes(self) -> int:
         """Sent for a request, both directions together."""
+
+
+def shown_step(plan: Head, length: float) -> float:
+    """What the numbers of an answer are rounded to multiples of. length: of the vector, above zero; it counts
+    where the client divides by it."""
+    return finer(plan.step / length) if plan.normalise else plan.logit_step

@@ -21,6 +21,7 @@ from tacita.omitted import AT_DEFAULT
 from tacita.packings.layouts import Layout
 from tacita.plans import strict_json
 from tacita.plans.commitment import salt_beside
+from tacita.plans.error import NO_TEXTS, ErrorBound
 from tacita.plans.link import LinkSpeed
 from tacita.plans.population import UNKNOWN, Population
 from tacita.plans.quiet import between, finer, finest
@@ -29,7 +30,7 @@ from tacita.tasks.task import CHOICE, is_vector
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
-VERSION = 4
+VERSION = 5
 MAX_BYTES = 64 << 20
 # Counted operations after which tensors are higher than before
 THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")
@@ -113,7 +114,7 @@ class Prediction:
 
     stage_seconds, stage_bytes: one per placed stage, bootstraps
     included, and its working memory beside keys; seconds: step -> seconds; bytes: evaluation_keys,
-    request, response (files) and server_memory, client_memory (peak). max_abs_error: of the logits, by `sim`.
+    request, response (files) and server_memory, client_memory (peak). error: of an answer's numbers.
     """
 
     machine: str
@@ -122,7 +123,7 @@ class Prediction:
     stage_bytes: tuple[int, ...]
     seconds: Mapping[str, float]
     bytes: Mapping[str, int]
-    max_abs_error: float
+    error: ErrorBound = NO_TEXTS
 
 
 @dataclass(frozen=True)

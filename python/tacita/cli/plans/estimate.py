@@ -87,7 +87,7 @@ def _show_ciphertexts(plan: Plan, found: dict[str, Any]) -> None:
     )
     table.add_row("rotation keys", str(len(plan.rotations)))
     table.add_row("bootstraps", str(plan.bootstraps))
-    table.add_row("error of the logits", f"{p.max_abs_error:.4f}, shown in steps of {plan.logit_step:g}")
+    table.add_row("error of the logits", f"{p.error}, shown in steps of {plan.logit_step:g}")
     table.add_row("security", security_line(parameters(plan)))
     out.print(table)
     for line in found["too_large"]:

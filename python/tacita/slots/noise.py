@@ -11,9 +11,9 @@ variance that belongs to that slot and key, and over the slots it has the tail o
 kurtosis 6, beyond 4 deviations 55 times as often as a normal one, the largest of 65,536 at 8 deviations. A
 slot that is noisy stays so in every operation. Measured on the engine (`tests/integration/test_noise.py`).
 
-Bootstrapping is measured, not derived: such a part that grows with N, a little faster than rescaling because
-matrices of larger rings take more rotations, and the error of its series, which is normal enough and the same
-for all rings. It does not depend on the multiple of q0 (`crates/ckks/examples/bootstrap_noise.rs`).
+Bootstrapping is measured, not derived: such a part, which grows with N as rescaling does, and the error of
+its series, which is normal enough and the same for all rings. The tail is there whatever the multiple of q0
+in a slot (`crates/ckks/examples/bootstrap_noise.rs`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST = 1 << 15  # slots of the ring that bootstraps at full security
-GROWN = 2.0**-21.6  # of a bootstrap there
-GROWTH = 1.35  # power of the slots with which it grows: 2^-24.4 at 2^13 slots, 2^-25.4 at 2^12
+GROWN = 2.0**-22.36  # of a bootstrap there; 2^-24.36 was measured at 2^13 slots, 2^-25.35 at 2^12
 SERIES = 2.0**-24.9  # of the series of its modular reduction
 BOOTSTRAP = hypot(GROWN, SERIES)
 DRAWN = 1 << 19  # normal numbers that a run draws
@@ -68,7 +67,7 @@ class NoiseModel:
 
     @property
     def _grown(self) -> float:
-        return float(self.grown * (self.slots / LARGEST) ** GROWTH)
+        return self.grown * self.slots / LARGEST
 
 
 class Draws:

@@ -27,7 +27,7 @@ from tacita.approx.spec import Spec, free_depth
 from tacita.packings.one_text.attention import AttentionSpecs
 from tacita.slots.base import Backend, Ct
 
-REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds, about: 2^-21.6 by `slots.noise`
+REFRESHED = 2.0**-22  # standard deviation that a bootstrap adds (`slots.noise`), rounded up
 NOISY = 0.002  # of the smallest row mean: noise that asks for no iterations before the bootstrap
 QUIET = 0.0002  # that they are to leave, where there are levels
 BETWEEN = 13  # levels after a bootstrap

@@ -28,7 +28,6 @@ import numpy.typing as npt
 LARGEST = 1 << 15  # slots of the ring that bootstraps at full security
 GROWN = 2.0**-22.36  # of a bootstrap there; 2^-24.36 was measured at 2^13 slots, 2^-25.35 at 2^12
 SERIES = 2.0**-24.9  # of the series of its modular reduction
-BOOTSTRAP = hypot(GROWN, SERIES)
 DRAWN = 1 << 19  # normal numbers that a run draws
 
 

@@ -25,7 +25,6 @@ from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.schemes.base import warn_unprotected
-from tacita.tasks.answer import NoAnswer
 from tacita.tasks.classes import Classes
 from tacita.tasks.kinds import require_kind
 from tacita.tasks.regression import Regression
@@ -61,7 +60,7 @@ class Pipeline:
         many = isinstance(inputs, list)
         texts = [task.text(one) for one in (inputs if many else [inputs])]
         answers = ask_all(task.verb, self.model, texts, self.how)
-        found = [None if isinstance(answer, NoAnswer) else task.row(answer, **options) for answer in answers]
+        found = [None if answer.empty else task.row(answer, **options) for answer in answers]
         if many and task.joined and not options:  # the best label of each text: one list
             return [row for rows in found for row in (rows or [None])]
         return found if many else found[0]

@@ -32,7 +32,7 @@ from tacita.planning.wish import Objective
 from tacita.plans.plan import Plan
 from tacita.plans.typed_json import from_json
 from tacita.schemes.choose import Choice, Option
-from tacita.tasks.answer import NoAnswer, withhold_failed
+from tacita.tasks.answer import withhold_failed
 
 EVIL = "[/x]\x1b[2J\u202e\n\x9b31m\udcff[bold]"
 ACTING = ("\x1b", "\u202e", "\x9b", "\udcff")
@@ -139,7 +139,7 @@ def test_every_display_of_an_embedding_has_the_summary(
 
 def test_a_request_that_one_text_spoiled_is_told_with_what_to_do(screen: io.StringIO) -> None:
     fine = Answer("positive", (1.0, -2.0), ())
-    doubted = NoAnswer(None, (), ("do not trust",), trusted=False)
+    doubted = Answer(None, (), ("do not trust",), trusted=False)
 
     def of(answers: list[Answer], request: int) -> list[Classified]:
         return [Classified("text", each, (1.0, -2.0), SECONDS, request=request) for each in answers]
@@ -176,7 +176,7 @@ def test_an_answer_that_failed_its_checks_is_not_shown(
         ([Answer("L0", (1.0,), ()), Answer("L0", (1.0,), ("rounded to multiples of 1",))], True, 1),
         ([Answer("L0", (1.0,), ())], False, 1),
         ([], False, 1),
-        ([Answer("L0", (1.0,), ()), NoAnswer(None, (), ("beyond",), trusted=False)], False, 2),
+        ([Answer("L0", (1.0,), ()), Answer(None, (), ("beyond",), trusted=False)], False, 2),
         ([Answer("L0", (9.0,), ("beyond",), trusted=False)], True, 2),  # shown by --show-anyway
     ],
 )

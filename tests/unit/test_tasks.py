@@ -87,6 +87,10 @@ def test_several_labels_hold_by_themselves() -> None:
     assert isinstance(found, Several)
     assert found.labels == ("c", "a")  # a sigmoid of exactly 0.5 does not hold
     assert found.scores[1].score == pytest.approx(1 / (1 + np.exp(-2.0)))
+    failed = told(Head(problem="multi_label", labels=("a", "b", "c")), [2.0, 0.0, 900.0])
+    assert isinstance(failed, Several) and failed.empty
+    assert (failed.label, failed.labels, failed.scores, failed.logits) == (None, (), (), ())
+    assert failed.anyway.labels == ("c", "a")
     none = told(Head(problem="multi_label", labels=("a", "b")), [-1.0, -900.0]).anyway
     assert (none.label, none.labels, none.told, none.scores[1].score) == (None, (), "no label", 0.0)
 

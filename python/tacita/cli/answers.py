@@ -14,7 +14,7 @@ WORDS = 400  # characters of what an answer says
 
 def said(answer: Answer) -> str:
     """What the answer says, escaped."""
-    return shown(answer.told, WORDS)
+    return shown(answer.summary, WORDS)
 
 
 def numbers(values: Sequence[float], most: int = FEW) -> str:

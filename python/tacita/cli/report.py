@@ -19,7 +19,6 @@ from tacita.front.embed import Text
 from tacita.plans.plan import Plan
 from tacita.schemes.base import AnyPlan
 from tacita.schemes.ciphertext_estimate import parameters
-from tacita.tasks.answer import NoAnswer
 
 TWO_PARTIES = "128 bits, both parties following the protocol"
 STEPS = ("plan", "keygen", "encrypt", "evaluate", "decrypt")
@@ -43,7 +42,7 @@ class Classified:
     @property
     def max_abs_error(self) -> float | None:
         """Largest distance between an answer's logit and the float model's; None where none is shown."""
-        if isinstance(self.answer, NoAnswer):
+        if self.answer.empty:
             return None
         return max(abs(a - b) for a, b in zip(self.answer.logits, self.reference, strict=True))
 
@@ -51,7 +50,7 @@ class Classified:
     def agrees(self) -> bool:
         """Whether the largest logit is the float model's, of an answer about tokens that of each token; not
         where none is shown."""
-        if isinstance(self.answer, NoAnswer):
+        if self.answer.empty:
             return False
         rows = self.answer.rows
         return _largest(self.answer.logits, rows) == _largest(self.reference, rows)

@@ -46,8 +46,8 @@ def judge(plan: Head, values: NDArray[np.float64], *, sound: bool = True, real: 
 
     An input that leaves the calibrated intervals makes polynomials grow. What is left of that after
     decoding shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits
-    beyond their calibrated bound: then no label and no number is told (`NoAnswer`). A warning stands beside
-    an answer whose steps of rounding are hardly smaller than answers are.
+    beyond their calibrated bound: then no label and no number is told (`Answer.empty`). A warning stands
+    beside an answer whose steps of rounding are hardly smaller than answers are.
     """
     values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
     size, told = float(np.max(np.abs(values))), np.nan_to_num(np.ravel(values))
@@ -62,7 +62,7 @@ def understood(plan: Head, answer: Answer, front: Embedder | None, text: Text | 
 
     Raises InputError for a text that the task cannot be about, or with other tokens than the answer has.
     """
-    if not answer.trusted and answer.anyway is not answer:
+    if answer.empty:
         return withhold_failed(understood(plan, answer.anyway, front, text))
     if front is None or front.tokenizer is None or text is None:
         return answer

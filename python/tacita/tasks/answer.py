@@ -8,6 +8,8 @@
 >>> failed = withhold_failed(Answer("positive", (50.8, 56.3), ("beyond its bound",), trusted=False))
 >>> (failed.label, failed.logits, failed.warnings)
 (None, (), ('beyond its bound',))
+>>> failed
+Answer('no answer: its checks failed', privacy='unknown', 1 warnings)
 >>> failed.anyway.label
 'positive'
 """
@@ -15,20 +17,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+A = TypeVar("A", bound="Answer")
+ANYBODY = ("label", "logits", "warnings")  # fields of every answer; a task's own have defaults
 
 
 @dataclass(frozen=True, repr=False)
 class Answer:
     """label: None where the answer is not one label. logits: the model's numbers, rounded to the plan's
     decimals; of a model that answers for every token, row by row. warnings: reasons to doubt them. trusted:
-    whether the answer passed its checks; one that did not is given as a `NoAnswer`. privacy: what protected
+    whether the answer passed its checks; one that did not is `empty`. privacy: what protected
     the text, such as "none: sim encrypts nothing"; empty where that is not known.
     """
 
@@ -37,17 +41,29 @@ class Answer:
     warnings: tuple[str, ...]
     trusted: bool = field(default=True, kw_only=True)
     privacy: str = field(default="", kw_only=True, compare=False)
+    content: Answer | None = field(default=None, kw_only=True, compare=False)
 
     def __repr__(self) -> str:
         """At most 300 characters: the answer in a few words, the protection, the number of warnings."""
         doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
-        return f"{type(self).__name__}({self.told[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
+        return f"{type(self).__name__}({self.summary[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 
     @property
-    def anyway(self) -> Answer:
+    def anyway(self) -> Self:
         """The answer, also where it failed its checks: for who must look at what was decrypted. It may say
         anything, the secret key included, and belongs on no screen that a server can see."""
-        return self
+        found = replace(self.content, privacy=self.privacy) if self.content else self
+        return cast(Self, found)  # of the same class: see `withhold_failed`
+
+    @property
+    def empty(self) -> bool:
+        """Whether it failed its checks and is not shown: it then has no label, no logits and no scores."""
+        return not self.trusted and not self.logits
+
+    @property
+    def summary(self) -> str:
+        """What `told` says, or that there is no answer."""
+        return "no answer: its checks failed" if self.empty else self.told
 
     @property
     def vector(self) -> Array:
@@ -67,37 +83,24 @@ class Answer:
         return f"{len(self.logits)} numbers, norm {np.linalg.norm(self.vector):.3f}"
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain data; a task's class adds its own."""
-        fields = {"label": self.label, "logits": list(self.logits), "warnings": list(self.warnings)}
-        return {**fields, "trusted": self.trusted}
+        """The fields as plain data, with null for label and logits of an answer that is `empty`."""
+        doubts = {"warnings": list(self.warnings), "trusted": self.trusted}
+        return {"label": None, "logits": None, **doubts} if self.empty else {**self.fields(), **doubts}
+
+    def fields(self) -> dict[str, Any]:
+        """What is shown, as plain data; a task's class adds its own."""
+        return {"label": self.label, "logits": list(self.logits)}
 
 
-@dataclass(frozen=True, repr=False)
-class NoAnswer(Answer):
-    """What a failed check leaves: no label, no logits, and warnings that say why. content: see `anyway`."""
-
-    content: Answer | None = field(default=None, compare=False, kw_only=True)
-
-    @property
-    def anyway(self) -> Answer:
-        """The answer as it was decrypted; itself where only a report of it is here."""
-        return replace(self.content, privacy=self.privacy) if self.content else self
-
-    @property
-    def told(self) -> str:
-        """That there is none."""
-        return "no answer: its checks failed"
-
-    def to_json(self) -> dict[str, Any]:
-        """With null for what is not shown."""
-        return {**super().to_json(), "logits": None}
-
-
-def withhold_failed(answer: Answer) -> Answer:
-    """The same where it passed its checks, else a `NoAnswer`."""
+def withhold_failed(answer: A) -> A:
+    """The same where it passed its checks. Else one of its class that is `empty`."""
     if answer.trusted:
         return answer
-    return NoAnswer(None, (), answer.warnings, trusted=False, content=answer)
+    own = [each for each in fields(answer) if not each.kw_only and each.name not in ANYBODY]
+    blank: dict[str, Any] = {
+        each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in own
+    }
+    return replace(answer, label=None, logits=(), content=answer, **blank)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ class Classes(Answer):
 
     scores: tuple[Score, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the scores."""
-        return {**super().to_json(), "scores": [score.to_json() for score in self.scores]}
+        return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
 
 
 def classes(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Classes:

@@ -30,9 +30,9 @@ class Next(Answer):
         """Its number: what it spells, the tokenizer says."""
         return f"token {self.token} of {len(self.logits)}"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the likeliest token."""
-        return {**super().to_json(), "token": self.token}
+        return {**super().fields(), "token": self.token}
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,9 +51,9 @@ class Chosen(Next):
         near = "" if self.share > SURE else ", others are as likely"
         return f"{super().told}{near}"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the token's share in place of all."""
-        kept = {name: value for name, value in super().to_json().items() if name != "logits"}
+        kept = {name: value for name, value in super().fields().items() if name != "logits"}
         return {**kept, "share": self.share}
 
 

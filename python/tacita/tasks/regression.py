@@ -33,9 +33,9 @@ class Regression(Answer):
         """Each name with its number."""
         return ", ".join(f"{name} {value:.3f}" for name, value in self.values.items())
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the numbers by name."""
-        return {**super().to_json(), "values": self.values}
+        return {**super().fields(), "values": self.values}
 
 
 def regression(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Regression:

@@ -27,9 +27,9 @@ class Search(Answer):
         """The nearest so many."""
         return self.scores[:most]
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the scores."""
-        return {**super().to_json(), "scores": [score.to_json() for score in self.scores]}
+        return {**super().fields(), "scores": [score.to_json() for score in self.scores]}
 
 
 def search(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Search:

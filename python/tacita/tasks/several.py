@@ -34,10 +34,10 @@ class Several(Answer):
         """All labels that hold."""
         return ", ".join(self.labels) or "no label"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the labels that hold and all scores."""
         scores = [score.to_json() for score in self.scores]
-        return {**super().to_json(), "labels": list(self.labels), "scores": scores}
+        return {**super().fields(), "labels": list(self.labels), "scores": scores}
 
 
 def several(labels: tuple[str, ...], logits: tuple[float, ...], warnings: tuple[str, ...]) -> Several:

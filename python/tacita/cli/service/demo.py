@@ -53,4 +53,4 @@ def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool)
             answer, cost = service.classify(text, scheme=scheme), service.last
     took = f"{duration(time.monotonic() - began)} with all that is done once"
     sent = f", {size(cost.sent)} sent, {size(cost.received)} received" if cost else ""
-    out.print(f"{scheme}: {text!r} is {answer.label or answer.told}; {took}{sent}", soft_wrap=True)
+    out.print(f"{scheme}: {text!r} is {answer.label or answer.summary}; {took}{sent}", soft_wrap=True)

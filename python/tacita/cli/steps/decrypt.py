@@ -26,7 +26,6 @@ from tacita.cli.steps.step import step
 from tacita.client import Answer, Client
 from tacita.errors import InputError
 from tacita.front.embed import Text
-from tacita.tasks.answer import NoAnswer
 from tacita.tasks.next import Chosen
 
 SHOWN = 16  # numbers of an answer
@@ -84,7 +83,9 @@ def _given(client: Client, texts: Sequence[str], file: Path | None, *, pair: boo
 
 def _show(answer: Answer, place: str) -> None:
     what, which = ("answer", "first") if answer.label is None else ("label", "logits")
-    logits = "" if isinstance(answer, Chosen | NoAnswer) else f"   {which}: {numbers(answer.logits, SHOWN)}"
+    logits = (
+        "" if answer.empty or isinstance(answer, Chosen) else f"   {which}: {numbers(answer.logits, SHOWN)}"
+    )
     out.print(f"{place}{what}: {said(answer)}{logits}", soft_wrap=True)
     for warning in answer.warnings:
         err.print(f"[yellow]warning:[/yellow] {place}{shown(warning)}", soft_wrap=True)

@@ -22,7 +22,6 @@ from tacita.errors import InputError, TacitaError
 from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir
 from tacita.schemes.registry import REGISTRY
-from tacita.tasks.answer import NoAnswer
 
 SENTENCES = (
     "a film of quiet beauty, and the ending stayed with me for days",
@@ -91,8 +90,8 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
     out.print("[bold]client[/bold] decrypts")
     found = steps.call("decrypt", accept=(0, INCOMPLETE, UNTRUSTED))
     taken["decrypt"] = found["seconds"]["decrypt"]
-    answer = api.Answer(found["label"], tuple(found["logits"] or ()), tuple(found["warnings"]))
-    answer = answer if found["trusted"] else NoAnswer(None, (), answer.warnings, trusted=False)
+    logits, trusted = tuple(found["logits"] or ()), found["trusted"]
+    answer = api.Answer(found["label"], logits, tuple(found["warnings"]), trusted=trusted)
     reference = tuple(float(v) for v in api.reference_logits(plan, model, sentence))
     return Classified(sentence, answer, reference, taken, line=number, request=number)
 

@@ -40,9 +40,9 @@ class Extract(Rows):
         """The span's text and score."""
         return f"{self.span.text} ({self.score:.3f})"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the span."""
-        return {**super().to_json(), "span": asdict(self.span)}
+        return {**super().fields(), "span": asdict(self.span)}
 
 
 def extract(answer: Rows, about: Tokens) -> Extract:

@@ -71,10 +71,10 @@ class Fill(Rows):
         each = (", ".join(f"{one.label} {one.score:.3f}" for one in mask.best()) for mask in self.masks)
         return "; ".join(each)
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the candidates of each mask, and the filled text."""
         masks = [mask.to_json() for mask in self.masks]
-        return {**super().to_json(), "masks": masks, "text": self.text}
+        return {**super().fields(), "masks": masks, "text": self.text}
 
 
 def fill(answer: Rows, about: Tokens) -> Fill:

@@ -35,6 +35,6 @@ class Rows(Answer):
         """Sizes: nothing else is known without the text."""
         return f"{self.rows} tokens x {self.outputs} numbers, of a text not given"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With the numbers a token."""
-        return {**super().to_json(), "outputs": self.outputs}
+        return {**super().fields(), "outputs": self.outputs}

@@ -56,10 +56,10 @@ class Tags(Rows):
         """The spans with their labels."""
         return ", ".join(f"{span.text} ({span.label})" for span in self.spans) or "no span"
 
-    def to_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """With spans and tokens."""
         spans, tokens = [asdict(span) for span in self.spans], [asdict(token) for token in self.tokens]
-        return {**super().to_json(), "spans": spans, "tokens": tokens}
+        return {**super().fields(), "spans": spans, "tokens": tokens}
 
 
 def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:

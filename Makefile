@@ -11,7 +11,8 @@
 #   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
-#   make sanitize  AddressSanitizer over the engine (docs/fuzzing.md): rustup toolchain install nightly
+#   make sanitize  AddressSanitizer and Miri over the engine (docs/fuzzing.md); needs
+#                rustup toolchain install nightly --component miri --component rust-src
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -41,6 +42,7 @@ NIGHTLY ?= nightly
 SANITIZE := CARGO_TARGET_DIR=$(BUILD_DIR)/sanitize $(CARGO) +$(NIGHTLY)
 SANITIZE_TARGET := x86_64-unknown-linux-gnu
 SANITIZE_FLAGS := -C debug-assertions --cfg tacita_no_pool
+MIRI_TESTS := aligned:: ahead:: pool:: blocks_come_from a_dropped_stream streams_repeat
 
 # The clients for browsers. Debian's Rust builds it too, from its sources of the standard library:
 # make wasm WASM_CARGO=/usr/bin/cargo WASM_OPTIONS="-Z build-std=std,panic_abort" with RUSTC=/usr/bin/rustc,
@@ -69,7 +71,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
-.PHONY: sanitize sanitize-address lattigo
+.PHONY: sanitize sanitize-address sanitize-miri lattigo
 .PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
@@ -203,11 +205,17 @@ fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
 	$(CARGO) test --release --quiet -p tacita-mpc no_damage_of_any_message -- --ignored
 	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
 
-sanitize: sanitize-address
+sanitize: sanitize-address sanitize-miri
 
 sanitize-address:
 	RUSTFLAGS="-Z sanitizer=address $(SANITIZE_FLAGS)" $(SANITIZE) test --release --locked \
 	  --target $(SANITIZE_TARGET) -p tacita-ring -p tacita-rlwe -p tacita-wire --lib --tests
+
+# Miri knows no vector instructions: the scalar path, and what it can run of modules with unsafe code in a
+# minute or two.
+sanitize-miri:
+	TACITA_SIMD=scalar MIRIFLAGS=-Zmiri-disable-isolation $(SANITIZE) miri test --locked -p tacita-ring --lib \
+	  -- $(MIRI_TESTS)
 
 clean:
 	rm -rf $(VENV) target $(BUILD_DIR) $(WEB) web/node_modules

@@ -44,7 +44,7 @@ from tacita.run.executor import Progress
 from tacita.run.resources import trim
 from tacita.run.steps import beginning
 
-TRIALS = 4  # samples on which `sim` predicts the noise of the answer
+TRIALS = 3  # samples on which `sim` predicts the noise of the answer
 BATCHED = 16  # the same of a batch, whose ciphertexts hold as many at no cost
 TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
 STEPS = 8  # of each, where a request is one row: a step is as noisy whatever is behind it

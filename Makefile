@@ -11,7 +11,7 @@
 #   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
-#   make sanitize  AddressSanitizer and Miri over the engine (docs/fuzzing.md); needs
+#   make sanitize  AddressSanitizer, ThreadSanitizer and Miri over the engine (docs/fuzzing.md); needs
 #                rustup toolchain install nightly --component miri --component rust-src
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
 #                FUZZ_TARGETS=keys,request,... (all)
@@ -71,7 +71,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 
 .DELETE_ON_ERROR:
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
-.PHONY: sanitize sanitize-address sanitize-miri lattigo
+.PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
 .PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
 help:
@@ -205,11 +205,17 @@ fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
 	$(CARGO) test --release --quiet -p tacita-mpc no_damage_of_any_message -- --ignored
 	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
 
-sanitize: sanitize-address sanitize-miri
+sanitize: sanitize-address sanitize-thread sanitize-miri
 
 sanitize-address:
 	RUSTFLAGS="-Z sanitizer=address $(SANITIZE_FLAGS)" $(SANITIZE) test --release --locked \
 	  --target $(SANITIZE_TARGET) -p tacita-ring -p tacita-rlwe -p tacita-wire --lib --tests
+
+# One toy request with several threads: products, a bootstrap, a refresh. The standard library is built along:
+# without it its locks are not seen.
+sanitize-thread:
+	RUSTFLAGS="-Z sanitizer=thread $(SANITIZE_FLAGS)" RAYON_NUM_THREADS=4 $(SANITIZE) test --release --locked \
+	  --target $(SANITIZE_TARGET) -Z build-std -p tacita-coefficients --tests
 
 # Miri knows no vector instructions: the scalar path, and what it can run of modules with unsafe code in a
 # minute or two.

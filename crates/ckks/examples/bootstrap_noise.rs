@@ -19,16 +19,28 @@ fn main() {
     let (e, b) = (&t.evaluator, Bootstrapper::new(&t.evaluator).unwrap());
     let mut found: BTreeMap<u64, (f64, f64, f64, f64)> = BTreeMap::new();
     for salt in 1..=repeats {
-        let x: Vec<Complex64> = values(e.params().slots(), salt, true).iter().map(|v| v * size).collect();
+        let x: Vec<Complex64> = values(e.params().slots(), salt, true)
+            .iter()
+            .map(|v| v * size)
+            .collect();
         let low = t.encrypt(&x, e.params().bottom_level());
-        let raised = b.mod_raise(e, &b.slots_to_coefficients(e, &low).unwrap()).unwrap();
+        let raised = b
+            .mod_raise(e, &b.slots_to_coefficients(e, &low).unwrap())
+            .unwrap();
         let slots = b.coefficients_to_slots(e, raised).unwrap();
         let multiples = t.decrypt(&slots);
         let y = t.decrypt(&b.modular_reduction(e, &slots, Content::Complex).unwrap());
         for ((m, y), x) in multiples.iter().zip(&y).zip(&x) {
             for (m, error) in [(m.re, y.re - x.re), (m.im, y.im - x.im)] {
-                let row = found.entry((2.0 * MOD_RANGE * m).round().abs() as u64).or_default();
-                *row = (row.0 + 1.0, row.1 + error * error, row.2 + error.powi(4), row.3.max(error.abs()));
+                let row = found
+                    .entry((2.0 * MOD_RANGE * m).round().abs() as u64)
+                    .or_default();
+                *row = (
+                    row.0 + 1.0,
+                    row.1 + error * error,
+                    row.2 + error.powi(4),
+                    row.3.max(error.abs()),
+                );
             }
         }
     }

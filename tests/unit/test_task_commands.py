@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,15 @@ from test_cli import run
 import tacita
 from tacita import api
 from tacita.checkpoint.documents import with_documents
+from tacita.cli.ask.core import Outcome
+from tacita.cli.ask.lines import Line
 from tacita.cli.tasks.answer import read_context
+from tacita.cli.tasks.embed import write_vectors
 from tacita.errors import FileError, InputError
 from tacita.front.embed import embed
 from tacita.models.reference import reference
+from tacita.tasks.answer import withhold_failed
+from tacita.tasks.embedding import Embedding
 from tacita.tasks.index import Index
 from tacita.tasks.search import Search
 
@@ -49,6 +55,9 @@ def documents(tmp_path: Path) -> Path:
 def toy(model: Path, documents: Path) -> list[str]:
     small = ["--preset", "insecure_toy_n10", "--tokens", "16", "--backend", "plain", "--scheme", "bumblebee"]
     return [*small, "--model", str(model), "--texts", str(documents)]
+
+
+FAILED = Embedding(None, (9.0,), ("beyond its bound",), trusted=False)
 
 
 def test_an_index_is_made_and_searched(encoder: Path, documents: Path, tmp_path: Path) -> None:
@@ -202,6 +211,21 @@ def test_text_classification_answers_as_transformers_does() -> None:
     assert pipe(["a fine film"], top_k=None) == [both]
     pair = pipe({"text": "a fine film", "text_pair": "bad film"})
     assert pair == pipe(("a fine film", "bad film")) and set(pair[0]) == {"label", "score"}
+
+
+def test_in_place_of_an_answer_that_failed_its_checks_stands_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = [tacita.embed("a fine film", model=ENCODER, **TOY), withhold_failed(FAILED)]
+    pipe = tacita.pipeline("feature-extraction", model=ENCODER, **TOY)
+    monkeypatch.setattr(sys.modules["tacita.pipeline"], "ask_all", lambda *_: found)
+    assert pipe(["a fine film", "bad"]) == [[list(found[0].logits)], None]
+    outcome = Outcome([(Line(n, "text"), each) for n, each in enumerate(found)], "model", "", complete=True)
+    write_vectors(tmp_path / "vectors.npy", outcome)
+    write_vectors(tmp_path / "vectors.json", outcome)
+    vectors = np.load(tmp_path / "vectors.npy")
+    assert vectors[0].tolist() == list(found[0].logits) and np.isnan(vectors[1]).all()
+    assert json.loads((tmp_path / "vectors.json").read_text()) == [list(found[0].logits), None]
 
 
 def test_feature_extraction_gives_the_pooled_row() -> None:

@@ -2,6 +2,7 @@
 //! `python/tacita/slots/noise.py`.
 //!
 //!     cargo run --release -p tacita-ckks --example bootstrap_noise -- insecure_toy_n14 16 1.0
+#[allow(dead_code)] // the tests use all of it
 #[path = "../tests/suite/toy.rs"]
 mod toy;
 use num_complex::Complex64;

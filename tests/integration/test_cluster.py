@@ -34,7 +34,7 @@ from tacita.plans.plan import Plan
 from tacita.run.executor import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
 pytestmark = [
     pytest.mark.native,
     # What Ray itself does is not ours to mend: it warns of its own future, and leaves files and sockets open.

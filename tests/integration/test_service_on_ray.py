@@ -22,7 +22,7 @@ from tacita.protocol.http import wire
 from tacita.schemes import plan_files
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'tacita[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
 pytestmark = pytest.mark.native
 ON_RAY = ("--schemes", "thor", *TOY, "--memory", "4", "--ray", "local")
 TWO = (*ON_RAY, "--ray-nodes", "2")

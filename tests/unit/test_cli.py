@@ -97,7 +97,7 @@ def test_estimate_runs_nothing_and_says_what_a_run_costs(texts: Path, tmp_path: 
     assert status == 0
     assert found["seconds"]["evaluate"] > 0
     assert {"evaluation_keys", "request", "response", "server_memory", "client_memory"} <= set(found["bytes"])
-    assert found["max_abs_error"] < 0.02
+    assert 0.0 < found["error"]["bound"] < 0.03 and found["error"]["texts"] > 0
     assert found["parameters"]["security_bits"] == 7
     assert len(found["stage_seconds"]) > 10
 

@@ -140,4 +140,4 @@ def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(connect, "find_spec", lambda _: None)
     where = ("--https", "127.0.0.1:0", "--data", "D", "--ray", "local", "--insecure-plain-tcp")
     status, _, complaint = run("serve", *where)
-    assert status == 2 and "tacita[ray]" in complaint
+    assert status == 2 and ".[ray]" in complaint

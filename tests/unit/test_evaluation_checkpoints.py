@@ -86,6 +86,10 @@ class Said:
     normalise: bool = False
 
     @property
+    def anyway(self) -> Any:
+        return self
+
+    @property
     def tokenizer(self) -> Any:
         return tokens.smiles_tokenizer(SMILES)
 

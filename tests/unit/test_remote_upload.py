@@ -141,7 +141,7 @@ def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pyt
         first.join(SECONDS)
     assert len(fake.complete) == 1 and PRESET.startswith("insecure")
     (folder,) = {path.parent for path in (tmp_path / "data").rglob("secret.key")}
-    assert {path.name for path in folder.iterdir()} == {"about.json", "lock", "secret.key"}
+    assert {path.name for path in folder.iterdir()} == {"about.json", "lock", "secret.key", "secret.key.use"}
     about = PlanFolder(folder).about
     assert about is not None and {about.key} == fake.complete
 

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-6
 EDGE = 1.0 / 128.0  # of [-1, 1]: what the fit covers beyond it, for inputs that noise moves
-HUMP = 24  # harmonics: 2^-24 of its height remains on [-1, 1]
+HUMP = 24  # harmonics
+REMAINS = 2.0**-24  # of the hump's height on [-1, 1]
 GRID = 6  # points a harmonic in the fit; eight times as many measure its error
 
 
@@ -155,8 +156,10 @@ def fit(
     outside: float = 0.0,
 ) -> Spec:
     """The extension of fewest harmonics with absolute error <= `error` on the whole domain, not only on the
-    interval. outside: see `fourier_spec`. max_depth: of its polynomial in z. Raises FitError when that does
-    not suffice."""
+    interval. outside: see `fourier_spec`, at most what leaves three quarters of the error to the fit.
+    max_depth: of its polynomial in z. Raises FitError when that does not suffice."""
+    size = float(np.max(np.abs(f(np.linspace(*domain, 1024)))))
+    outside = min(outside, error / (4.0 * REMAINS * size))
     return least_degree(
         f"{function} (refreshed)",
         lambda degree: fourier_spec(function, f, interval, domain, degree, outside),

@@ -35,7 +35,14 @@ PORTS = ("7007", "7008", "8443")  # of the commands that are shown
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
 INLINE = re.compile(r"`tacita ([^`]*)`")
-TEXTS = ["a fine film", "the plot is dull", "never boring", "a film of quiet beauty", "a dull plot", "very bad"]
+TEXTS = [
+    "a fine film",
+    "the plot is dull",
+    "never boring",
+    "a film of quiet beauty",
+    "a dull plot",
+    "very bad",
+]
 CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
 
 

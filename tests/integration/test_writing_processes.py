@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupts
 from test_austen import ENDED, WRITTEN
 from test_austen import PROMPT as OPENING
 from test_decoder_folders import LLAMA, WORDS, written
@@ -205,7 +206,8 @@ def test_an_interrupt_ends_a_text_of_a_service(service: Started, token: str) -> 
     whom = ("--connect", service.url, "--trust", str(service.certificate), "--timeout", "60")
     command = [sys.executable, "-m", "tacita", "generate", OPENING, "--max-tokens", "60", *whom]
     own = {**os.environ, "TACITA_TOKEN": token}
-    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
+    with interrupts():
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own)
     assert client.stdout is not None
     while "expected: " not in (line := client.stdout.readline()):
         assert line

@@ -166,8 +166,13 @@ def test_an_action_whose_caller_left_ends_at_its_next_report() -> None:
     asyncio.run(leave())
 
 
-def test_an_interrupted_call_cleans_up_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("handing_over", [True, False])
+def test_an_interrupted_call_cleans_up_before_it_ends(
+    handing_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the interrupt comes while the call is handed to the loop."""
     loop, order, begun = LoopThread(), list[str](), threading.Event()
+    hand_over = loop._loop.call_soon_threadsafe
 
     async def forever() -> None:
         begun.set()
@@ -176,12 +181,18 @@ def test_an_interrupted_call_cleans_up_before_it_ends(monkeypatch: pytest.Monkey
         finally:
             order.append("cleaned")
 
-    def interrupted(self: Any, timeout: float | None = None) -> None:
+    def interrupted(*arguments: Any, **_: Any) -> None:
+        if handing_over:
+            monkeypatch.setattr(loop._loop, "call_soon_threadsafe", hand_over)
+            hand_over(*arguments)
         assert begun.wait(SECONDS)
         raise KeyboardInterrupt
 
+    if handing_over:
+        monkeypatch.setattr(loop._loop, "call_soon_threadsafe", interrupted)
     with monkeypatch.context() as patch:
-        patch.setattr("concurrent.futures.Future.result", interrupted)
+        if not handing_over:
+            patch.setattr("concurrent.futures.Future.result", interrupted)
         with pytest.raises(KeyboardInterrupt):
             loop.run(forever())
         order.append("ended")

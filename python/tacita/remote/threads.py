@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from tacita.errors import InputError
@@ -55,20 +56,30 @@ class LoopThread:
         if self.closed:
             coroutine.close()
             raise InputError("the service was closed", hint="connect again")
+        outcome: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
         over = threading.Event()
 
-        async def told() -> T:
-            try:
-                return await coroutine
-            finally:
-                over.set()
+        def begin() -> None:
+            tasks.append(self._loop.create_task(coroutine))
+            tasks[0].add_done_callback(end)
 
-        future = asyncio.run_coroutine_threadsafe(told(), self._loop)
-        try:
-            return future.result()
+        def end(task: asyncio.Task[T]) -> None:
+            _copy(task, outcome)
+            over.set()
+
+        def stop() -> None:
+            tasks[0].cancel() if tasks else over.set()
+
+        try:  # an interrupt may come at any of these calls, also when `begin` is on its way
+            self._loop.call_soon_threadsafe(begin)
+            return outcome.result()
         except BaseException:
-            if future.cancel():
+            if not outcome.done():
+                self._loop.call_soon_threadsafe(stop)
                 over.wait(SETTLED)
+            if not tasks:
+                coroutine.close()
             raise
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -96,6 +107,16 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _copy(task: asyncio.Task[T], outcome: Future[T]) -> None:
+    """What became of a task, for who waits in another thread."""
+    if task.cancelled():
+        outcome.cancel()
+    elif error := task.exception():
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
 
 
 async def _following(items: AsyncGenerator[T, None]) -> T | None:

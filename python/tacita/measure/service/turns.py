@@ -2,8 +2,8 @@
 
 >>> expected([("a", 2), ("b", 1), ("c", 2)])
 ['a', 'b', 'c', 'a', 'c']
->>> in_turn(["b", "a", "a", "b", "b"])  # as they came: the worker was free for the first
-['b', 'a', 'b', 'a', 'b']
+>>> in_turn(["b", "a", "b", "a", "b"])  # the worker was free for the first
+True
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
 from tacita.errors import ResourceError
 from tacita.measure.service.started import PATIENCE, Started, family
 from tacita.remote.connect import connect_async
-from tacita.service.ledger import requests, tokens
+from tacita.service.ledger import requests
 from tacita.service.ledger.ledger import Ledger
 
 WAITING = (("first", 10), ("second", 6), ("third", 4))  # requests of each client, 20 in all
@@ -30,17 +30,17 @@ LOOKS = 0.05  # seconds between two looks at what has come
 
 def measure_turns(server: Started, scheme: str, texts: Sequence[str], folder: Path) -> dict[str, Any]:
     """All requests have come before the first is evaluated: the server's workers are halted until then."""
-    came, order = asyncio.run(_orders(server, scheme, texts, folder))
+    order = asyncio.run(_order(server, scheme, texts, folder))
     waits = {name: max(_gaps(order, name), default=0) for name, _ in WAITING}
-    same = order == in_turn(came)
-    return {"in_turn": same, "order": order, "most_others_between": waits, "requests": len(order)}
+    return {"in_turn": in_turn(order), "order": order, "most_others_between": waits, "requests": len(order)}
 
 
-def in_turn(came: Sequence[str]) -> list[str]:
-    """Names in the order in which a fair server begins their requests, all of which came in this order
-    before the first was answered."""
-    first, *others = came
-    return [first, *expected(list(Counter(others).items()))]
+def in_turn(order: Sequence[str]) -> bool:
+    """Whether a fair server answers so, when all requests have come before the first is answered. Which of
+    the clients that wait is next is not known: their first requests may pass each other on the way into the
+    queue."""
+    waiting = Counter(order[1:]).items()
+    return any(list(order[1:]) == expected(turns) for turns in permutations(waiting))
 
 
 def expected(waiting: Sequence[tuple[str, int]]) -> list[str]:
@@ -58,10 +58,8 @@ def _gaps(order: Sequence[str], name: str) -> list[int]:
     return [after - before - 1 for before, after in pairwise(at)]
 
 
-async def _orders(
-    server: Started, scheme: str, texts: Sequence[str], folder: Path
-) -> tuple[list[str], list[str]]:
-    """Names as their requests came, and as they were answered."""
+async def _order(server: Started, scheme: str, texts: Sequence[str], folder: Path) -> list[str]:
+    """Names as their requests were answered."""
     answered: list[str] = []
     services = {}
     for name, _ in WAITING:
@@ -77,12 +75,12 @@ async def _orders(
     try:
         with _halted(server):
             asking = [asyncio.ensure_future(asked(name, n)) for name, count in WAITING for n in range(count)]
-            came = await _came(server, len(asking))
+            await _all_came(server, len(asking))
         await asyncio.gather(*asking)
     finally:
         for service in services.values():
             await service.close()
-    return came, answered
+    return answered
 
 
 @contextmanager
@@ -98,13 +96,13 @@ def _halted(server: Started) -> Iterator[None]:
             os.kill(each, signal.SIGCONT)
 
 
-async def _came(server: Started, count: int) -> list[str]:
-    """Clients of so many requests as these came. Raises ResourceError where they do not."""
+async def _all_came(server: Started, count: int) -> None:
+    """Waits for so many requests. Raises ResourceError where they do not come."""
     ledger = Ledger(server.data)
     try:
         for _ in range(int(PATIENCE / LOOKS)):
             if len(rows := requests.unfinished(ledger)) == count:
-                return [tokens.of_id(ledger, row.client).name for row in rows]
+                return
             await asyncio.sleep(LOOKS)
     finally:
         ledger.close()

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def lost(model: Checkpoint, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Of each text that is asked, how many of its draws of noise lose the answer."""
+    """Returns how many draws of noise lose the answer of each text that is asked."""
     given = lines_of(args.texts) if args.texts else texts_of(args.model)
     texts = list(islice(short(model, given, LENGTHS[-1]), args.inputs + args.calibration))
     known, asked = divided(texts, args.inputs, args.calibration)
@@ -98,7 +98,7 @@ def planned(
 
 
 def noises(plan: Plan, model: Checkpoint, texts: Sequence[str]) -> list[Array]:
-    """Of each text what noise adds to its answer, of a vector after it is divided by its length."""
+    """Returns what noise adds to each text's answer; a vector is divided by its length first."""
     raw = unrounded(plan)
     answers = [
         [api.classify_locally(raw, model, text, backend=backend, seed=seed) for backend in ("sim", "plain")]

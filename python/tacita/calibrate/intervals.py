@@ -34,8 +34,8 @@ NATS = 690.0
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of these samples at a margin (see `calibrate`). beyond: nats by which the log means of other samples
-    lie below and above these, by attention with a row estimate (`row_estimates.Found`)."""
+    """The intervals of these samples at a margin (see `calibrate`). beyond: nats by which the log means of
+    other samples lie below and above these, by attention with a row estimate (`row_estimates.Found`)."""
 
     ranges: Ranges
     margin: float
@@ -110,7 +110,8 @@ class Intervals:
         return outwards((seen[0], positive(seen, self.margin, RISE_LINEAR)[1]))
 
     def _exp(self, node: str, logs: Interval, shift: float, factor: float = 1.0) -> Interval:
-        """Of what lies so far beyond the logs as other samples do, less the shift. factor: of the scores."""
+        """Returns the exponentials of the logs, widened as far as other samples lie beyond them, less the
+        shift. factor: of the scores."""
         below, above = self._beyond(node)
         ends = logs[0] - factor * (below + shift), logs[1] + factor * (above - shift)
         low, high = (math.exp(min(max(end, -NATS), NATS)) for end in ends)

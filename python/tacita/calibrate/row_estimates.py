@@ -114,7 +114,7 @@ class RowSamples:
 
     @property
     def beyond(self) -> dict[str, Interval]:
-        """Of each attention, see `Found`; after `fit`."""
+        """How far other samples lie beyond those that fitted each attention (see `Found`); after `fit`."""
         return {name: found.beyond for name, found in self.found.items()}
 
 

@@ -32,7 +32,7 @@ class ErrorBound:
 
     @property
     def share(self) -> float | None:
-        """Of texts that do not exceed the bound; None where there were too few to say."""
+        """The share of texts that do not exceed the bound; None where there were too few to say."""
         return SHARE if self.texts >= FEWEST else None
 
     def __str__(self) -> str:

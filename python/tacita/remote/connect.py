@@ -47,7 +47,7 @@ class WebSockets:
     threads: int
 
     def __call__(self, url: str, token: str | None) -> Party:
-        """To a wss:// address, as who holds the token. Raises PeerError."""
+        """Dials a wss:// address as the holder of the token. Raises PeerError."""
         from tacita.remote.websocket import dial
 
         return dial(

@@ -51,8 +51,8 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up. Raises
-        InputError behind `close`."""
+        """Returns its result. An interrupted wait (Ctrl-C) cancels it, and lasts until it has cleaned up.
+        Raises InputError behind `close`."""
         if self.closed:
             coroutine.close()
             raise InputError("the service was closed", hint="connect again")

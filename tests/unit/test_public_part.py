@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,7 +163,15 @@ def test_another_plan_is_told_to_both(part: PublicPart, tmp_path: Path) -> None:
     assert isinstance(server, PeerError) and "another plan" in str(server)
 
 
-@pytest.mark.parametrize("noise", [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), bytes(4096)])
+NOISE = {
+    "nothing": b"",
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "random": np.random.default_rng(0).bytes(4096),
+    "zeros": bytes(4096),
+}
+
+
+@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
 def test_garbage_ends_with_an_error_on_either_side(part: PublicPart, tmp_path: Path, noise: bytes) -> None:
     def garbage(link: SocketLink) -> None:
         link.send(noise)

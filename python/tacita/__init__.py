@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tacita.ask import answer, classify, embed, fill, search, tag
     from tacita.cluster.many import classify_many
     from tacita.generation.generate import generate
-    from tacita.pipeline import pipeline
+    from tacita.pipelines import pipeline
     from tacita.remote.connect import connect, connect_async
     from tacita.tasks.classes import Classes
     from tacita.tasks.embedding import Embedding
@@ -77,7 +77,7 @@ _HOMES |= {
 }
 _HOMES |= {name: f"tacita.tasks.tokens.{name.lower()}" for name in ("Extract", "Fill", "Tags")}
 _HOMES |= {"classify_many": "tacita.cluster.many"}
-_HOMES |= {"pipeline": "tacita.pipeline", "generate": "tacita.generation.generate"}
+_HOMES |= {"pipeline": "tacita.pipelines", "generate": "tacita.generation.generate"}
 _HOMES |= dict.fromkeys(("connect", "connect_async"), "tacita.remote.connect")
 
 

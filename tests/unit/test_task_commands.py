@@ -218,7 +218,7 @@ def test_in_place_of_an_answer_that_failed_its_checks_stands_nothing(
 ) -> None:
     found = [tacita.embed("a fine film", model=ENCODER, **TOY), withhold_failed(FAILED)]
     pipe = tacita.pipeline("feature-extraction", model=ENCODER, **TOY)
-    monkeypatch.setattr(sys.modules["tacita.pipeline"], "ask_all", lambda *_: found)
+    monkeypatch.setattr(sys.modules["tacita.pipelines"], "ask_all", lambda *_: found)
     assert pipe(["a fine film", "bad"]) == [[list(found[0].logits)], None]
     outcome = Outcome([(Line(n, "text"), each) for n, each in enumerate(found)], "model", "", complete=True)
     write_vectors(tmp_path / "vectors.npy", outcome)

@@ -50,6 +50,15 @@ def test_the_names_are_these() -> None:
         tacita.predict  # noqa: B018
 
 
+def test_no_module_takes_the_place_of_a_name() -> None:
+    """An imported module becomes an attribute of its package, before `tacita.NAME` looks for a function."""
+    folder = Path(tacita.__file__).parent
+    modules = {
+        path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert modules & NAMES == {"errors"}
+
+
 def test_importing_it_imports_no_library() -> None:
     """What is used is imported when it is first used: numpy alone takes longer than all of this may."""
     code = "import sys, tacita; sys.exit(' '.join(sys.modules.keys() & {'numpy', 'typer', 'tacita.api'}))"

@@ -8,6 +8,7 @@ import queue
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,9 +80,11 @@ def served(folder: Path, standing: StandIn, **options: Any) -> Iterator[Running]
         found = Running(folder / "sock", standing, told)
         yield found
         standing.action = _interrupt
-        with contextlib.suppress(PeerError):
-            all_of(found.ask())
-        thread.join(PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while thread.is_alive() and time.monotonic() < end:  # asked in vain while there are many newcomers
+            with contextlib.suppress(PeerError):
+                all_of(found.ask())
+            thread.join(0.1)
         assert not thread.is_alive()
 
 

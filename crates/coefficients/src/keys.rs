@@ -3,9 +3,7 @@ use crate::evaluate::{log_small, LIMBS};
 use crate::{Arrangement, CoefficientError, Result};
 use tacita_bfv::keys::Automorphism;
 use tacita_ckks::bootstrap::dft;
-use tacita_ckks::encoding::Encoder;
 use tacita_ckks::keys::{galois_of_rotation, KeySpec};
-use tacita_ckks::linear::required_rotations;
 use tacita_ckks::{CkksParameters, KeyKind};
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::{Parameters, RingPair, RingSwitchingKeys, SecretKey, SwitchingKey};
@@ -13,16 +11,11 @@ use tacita_rlwe::{Parameters, RingPair, RingSwitchingKeys, SecretKey, SwitchingK
 /// The rotations of slots-to-coefficients and the highest native level of each: one limb more than a
 /// bootstrap has there.
 pub fn required_steps(p: &CkksParameters) -> Vec<(i64, usize)> {
-    let encoder = Encoder::new(p.slots());
-    let matrices = dft::slots_to_coefficients(&encoder, p.slots());
-    let levels = (LIMBS..LIMBS + matrices.len()).rev();
-    let steps = matrices.iter().zip(levels);
+    let rotations = dft::rotations_to_coefficients(p.slots());
+    let levels = (LIMBS..LIMBS + rotations.len()).rev();
+    let steps = rotations.into_iter().zip(levels);
     steps
-        .flat_map(|(matrix, level)| {
-            required_rotations(matrix)
-                .into_iter()
-                .map(move |step| (step, level))
-        })
+        .flat_map(|(rotations, level)| rotations.into_iter().map(move |step| (step, level)))
         .collect()
 }
 

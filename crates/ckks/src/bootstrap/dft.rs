@@ -12,7 +12,7 @@
 use crate::encoding::Encoder;
 use crate::linear::{LinearTransform, Term};
 use num_complex::Complex64;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A matrix as diagonals: out = sum_d v_d * rot(x, d), with periodic v_d.
 #[derive(Clone, Debug)]
@@ -160,42 +160,148 @@ fn babies_for(bits: u32) -> i64 {
     1 << bits.div_ceil(2)
 }
 
+/// One factor of the product: merged butterflies, and how its rotations are made non-negative and split.
+struct Group {
+    /// The first, and the one after the last.
+    butterflies: (u32, u32),
+    /// The input arrives rotated left by so much.
+    arrives: i64,
+    /// The result leaves rotated left by so much.
+    leaves: i64,
+    /// Whether rotations are taken modulo the slots.
+    wraps: bool,
+    /// Of which all rotations are multiples.
+    stride: i64,
+    babies: i64,
+}
+
+impl Group {
+    fn matrix(&self, encoder: &Encoder, slots: usize, inverse: bool, factor: f64) -> LinearTransform {
+        let (lo, hi) = self.butterflies;
+        let merged = group(encoder, lo, hi, inverse).scaled(factor);
+        let shifted = merged.shift_input(self.arrives).shift_output(self.leaves);
+        let whole = if self.wraps {
+            shifted.wrapped(slots as i64)
+        } else {
+            shifted
+        };
+        whole.baby_giant(self.stride, self.babies)
+    }
+
+    /// What [`required_rotations`](crate::linear::required_rotations) says of the matrix, which is not made.
+    fn rotations(&self, slots: usize) -> BTreeSet<i64> {
+        let step = self.stride * self.babies;
+        let diagonals = self.diagonals(slots);
+        let babies = diagonals.iter().map(|d| d % step);
+        let giant = diagonals.iter().any(|&d| d >= step).then_some(step);
+        babies.chain(giant).filter(|&d| d != 0).collect()
+    }
+
+    fn diagonals(&self, slots: usize) -> BTreeSet<i64> {
+        let (lo, hi) = self.butterflies;
+        let merged = (lo..hi).fold(BTreeSet::from([self.leaves - self.arrives]), |all, l| {
+            let half = 1i64 << l;
+            all.iter().flat_map(|d| [d - half, *d, d + half]).collect()
+        });
+        let wrap = |d: i64| if self.wraps { d.rem_euclid(slots as i64) } else { d };
+        merged.into_iter().map(wrap).collect()
+    }
+}
+
 /// Slots-to-coefficients in two groups, smallest strides first.
-pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTransform> {
+fn towards_coefficients(slots: usize) -> [Group; 2] {
     let runs = cuts(slots.trailing_zeros(), crate::params::STC_LEVELS as u32);
     let (a, b) = (runs[0], runs[1]);
     let offset = 1i64 << b.0;
-    let first = group(encoder, a.0, a.1, false).shift_output(offset);
-    let second = group(encoder, b.0, b.1, false)
-        .shift_input(offset)
-        .wrapped(slots as i64);
-    vec![
-        first.baby_giant(1, babies_for(a.1 - a.0 + 1)),
-        second.baby_giant(offset, babies_for(b.1 - b.0)),
+    [
+        Group {
+            butterflies: a,
+            arrives: 0,
+            leaves: offset,
+            wraps: false,
+            stride: 1,
+            babies: babies_for(a.1 - a.0 + 1),
+        },
+        Group {
+            butterflies: b,
+            arrives: offset,
+            leaves: 0,
+            wraps: true,
+            stride: offset,
+            babies: babies_for(b.1 - b.0),
+        },
     ]
 }
 
-/// Coefficients-to-slots in three groups, largest strides first; every group is multiplied by the cube root
-/// of `factor`.
-pub fn coefficients_to_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<LinearTransform> {
+/// Coefficients-to-slots in three groups, largest strides first.
+fn towards_slots(slots: usize) -> [Group; 3] {
     let runs = cuts(slots.trailing_zeros(), crate::params::CTS_LEVELS as u32);
-    let c = factor.powf(1.0 / runs.len() as f64);
-    let matrix = |r: (u32, u32)| group(encoder, r.0, r.1, true).scaled(c);
     let (small, middle, large) = (runs[0], runs[1], runs[2]);
     let (o3, o2) = (1i64 << middle.0, 1i64 << large.0);
-    let first = matrix(large).shift_output(-o2).wrapped(slots as i64);
-    let second = matrix(middle).shift_input(-o2).shift_output(-o3);
-    let third = matrix(small).shift_input(-o3);
-    vec![
-        first.baby_giant(o2, babies_for(large.1 - large.0)),
-        second.baby_giant(o3, babies_for(middle.1 - middle.0 + 1)),
-        third.baby_giant(1, babies_for(small.1 - small.0 + 1)),
+    [
+        Group {
+            butterflies: large,
+            arrives: 0,
+            leaves: -o2,
+            wraps: true,
+            stride: o2,
+            babies: babies_for(large.1 - large.0),
+        },
+        Group {
+            butterflies: middle,
+            arrives: -o2,
+            leaves: -o3,
+            wraps: false,
+            stride: o3,
+            babies: babies_for(middle.1 - middle.0 + 1),
+        },
+        Group {
+            butterflies: small,
+            arrives: -o3,
+            leaves: 0,
+            wraps: false,
+            stride: 1,
+            babies: babies_for(small.1 - small.0 + 1),
+        },
     ]
+}
+
+/// Slots-to-coefficients, the matrix that acts first in front.
+pub fn slots_to_coefficients(encoder: &Encoder, slots: usize) -> Vec<LinearTransform> {
+    let matrix = |group: &Group| group.matrix(encoder, slots, false, 1.0);
+    towards_coefficients(slots).iter().map(matrix).collect()
+}
+
+/// Coefficients-to-slots, the matrix that acts first in front; every one is multiplied by the cube root of
+/// `factor`.
+pub fn coefficients_to_slots(encoder: &Encoder, slots: usize, factor: f64) -> Vec<LinearTransform> {
+    let groups = towards_slots(slots);
+    let c = factor.powf(1.0 / groups.len() as f64);
+    let matrix = |group: &Group| group.matrix(encoder, slots, true, c);
+    groups.iter().map(matrix).collect()
+}
+
+/// The rotations that each matrix of [`slots_to_coefficients`] needs, without making it: at 2^15 slots all
+/// matrices take two seconds.
+pub fn rotations_to_coefficients(slots: usize) -> Vec<BTreeSet<i64>> {
+    towards_coefficients(slots)
+        .iter()
+        .map(|group| group.rotations(slots))
+        .collect()
+}
+
+/// The same for [`coefficients_to_slots`].
+pub fn rotations_to_slots(slots: usize) -> Vec<BTreeSet<i64>> {
+    towards_slots(slots)
+        .iter()
+        .map(|group| group.rotations(slots))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linear::required_rotations;
 
     fn apply(t: &LinearTransform, x: &[Complex64]) -> Vec<Complex64> {
         let n = x.len() as i64;
@@ -210,6 +316,25 @@ mod tests {
         }
         let _ = n;
         out
+    }
+
+    #[test]
+    fn rotations_are_those_of_the_matrices() {
+        for log in 6u32..=13 {
+            let slots = 1usize << log;
+            let e = Encoder::new(slots);
+            let of = |matrices: Vec<LinearTransform>| -> Vec<BTreeSet<i64>> {
+                matrices.iter().map(required_rotations).collect()
+            };
+            assert_eq!(
+                rotations_to_coefficients(slots),
+                of(slots_to_coefficients(&e, slots))
+            );
+            assert_eq!(
+                rotations_to_slots(slots),
+                of(coefficients_to_slots(&e, slots, 0.5))
+            );
+        }
     }
 
     #[test]

@@ -22,13 +22,13 @@ pub mod eval_mod;
 pub mod refresh;
 
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind, KeySpec};
-use crate::linear::{required_rotations, EncodedTransform, LinearTransform};
+use crate::linear::{EncodedTransform, LinearTransform};
 use crate::params::{CTS_LEVELS, DOUBLINGS, MOD_RANGE};
 use crate::sums::Sum;
 use crate::{sparse, Ciphertext, CkksError, CkksParameters, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tacita_rlwe::{keyswitch, RnsPoly};
 
 /// What the slots of an input hold.
@@ -67,22 +67,21 @@ pub fn required_keys(p: &CkksParameters) -> Vec<KeySpec> {
             .map(|kind| KeySpec { kind, limbs: all })
             .into();
     }
-    let encoder = crate::encoding::Encoder::new(p.slots());
     let mut limbs: BTreeMap<KeyKind, usize> = BTreeMap::new();
     let mut need = |kind: KeyKind, l: usize| {
         let e = limbs.entry(kind).or_insert(l);
         *e = (*e).max(l);
     };
-    let mut steps = |matrix: &LinearTransform, kind: fn(u64) -> KeyKind, limbs: usize| {
-        for step in required_rotations(matrix) {
+    let mut steps = |rotations: BTreeSet<i64>, kind: fn(u64) -> KeyKind, limbs: usize| {
+        for step in rotations {
             need(kind(galois_of_rotation(p, step)), limbs);
         }
     };
-    for (i, matrix) in stc_matrices(&encoder, p).iter().enumerate() {
-        steps(matrix, KeyKind::LowGalois, p.bottom_level() + 1 - i);
+    for (i, rotations) in dft::rotations_to_coefficients(p.slots()).into_iter().enumerate() {
+        steps(rotations, KeyKind::LowGalois, p.bottom_level() + 1 - i);
     }
-    for (i, matrix) in cts_matrices(&encoder, p).iter().enumerate() {
-        steps(matrix, KeyKind::Galois, all - i);
+    for (i, rotations) in dft::rotations_to_slots(p.slots()).into_iter().enumerate() {
+        steps(rotations, KeyKind::Galois, all - i);
     }
     need(KeyKind::Galois(galois_of_conjugation(p)), all - CTS_LEVELS);
     need(KeyKind::Relinearise, all - CTS_LEVELS);

@@ -167,6 +167,10 @@ class EvaluationKeys:
     ) -> EvaluationKeys:
         """Raises FormatError for other keys than exactly those that `keygen` makes for these rotations, and
         for coefficient products of so many tokens."""
+    @staticmethod
+    def file_bytes(params: Parameters, rotations: _Rotations, coefficients: int | None = None) -> int:
+        """Bytes of the file of these keys, exactly; no key is made. Raises TacitaError for a level above the
+        top."""
     @property
     def key_id(self) -> str: ...
     @property

@@ -15,6 +15,7 @@ from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
 from tacita.protocol.public_folder import open_public
 from tacita.run.executor import Progress
+from tacita.service.core.sweep import REST
 from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Quota
 
@@ -91,7 +92,7 @@ def test_keys_come_in_pieces_and_go_on_where_they_stood(there: World) -> None:
         ({"Content-Range": "bytes 0-1/2"}, 400),
         ({"Content-Range": "bytes 0--1/15000"}, 400),
         ({"Content-Range": "bytes ٣-٤/٥"}, 400),
-        ({"Content-Range": f"bytes 0-{len(KEYS) - 1}/{10**14}"}, 413),
+        ({"Content-Range": f"bytes 0-{len(KEYS) - 1}/{10**14}"}, 422),
         ({wire.SHA256: "0" * 64}, 422),
         ({wire.SHA256: "x"}, 400),
         ({wire.WHOLE_SHA256: "0" * 64}, 422),
@@ -110,10 +111,18 @@ def test_keys_that_are_not_as_they_say_are_refused(
     )
 
 
-@pytest.mark.parametrize(("count", "status"), [(1000, 422), (len(KEYS) // 2 - 1, 422), (10**7, 413)])
-def test_keys_of_another_size_than_the_plans_are_refused(there: World, count: int, status: int) -> None:
-    assert there.put_keys(bytes(count)).status_code == status
-    assert there.call("GET", "/v1/keys").json()["keys"] == []
+@pytest.mark.parametrize("count", [1000, len(KEYS) - 1, len(KEYS) + 1, 10**7])
+def test_keys_of_another_length_than_the_plans_are_refused_before_others_make_room(
+    count: int, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    with world(tmp_path / "data", monkeypatch, most_keys=len(KEYS)) as there:
+        assert there.put_keys(id="cd" * 16).status_code == 201
+        there.sweep(after=REST + 1)
+        problem(there.put_keys(bytes(count)), 422, "bad-file")
+        (kept,) = there.call("GET", "/v1/keys").json()["keys"]
+        assert (kept["id"], kept["complete"]) == ("cd" * 16, True)
+        assert there.put_keys().status_code == 201  # those of the right length take its place
+        assert [each["id"] for each in there.call("GET", "/v1/keys").json()["keys"]] == [KEY]
 
 
 def test_keys_are_no_keys_without_their_header(there: World, monkeypatch: Patch) -> None:

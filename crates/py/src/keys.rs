@@ -68,6 +68,22 @@ impl EvaluationKeys {
         })
     }
 
+    /// Bytes of the file that `keygen` writes of these rotations and coefficients. Nothing in it is
+    /// compressed or optional, so every client's file of a plan has exactly this length. Cost: microseconds;
+    /// no key is made. Raises TacitaError for a level above the top.
+    #[staticmethod]
+    #[pyo3(signature = (params, rotations, coefficients = None))]
+    fn file_bytes(
+        params: &Parameters,
+        rotations: Vec<(i64, usize)>,
+        coefficients: Option<usize>,
+    ) -> PyResult<usize> {
+        let specs = specs(&params.0, &rotations, coefficients)?;
+        let large = tacita_wire::key_file_bytes(&params.0, &specs);
+        let small = coefficients.map(|tokens| SmallKeys::file_bytes(&params.0, tokens));
+        Ok(large + small.transpose()?.unwrap_or(0))
+    }
+
     /// Random public id shared by all files of one client.
     #[getter]
     fn key_id(&self) -> String {

@@ -28,6 +28,12 @@ impl SmallKeys {
         tacita_wire::write_switching_keys(out, hash, owner, &parts, &wired(&shapes)).map_err(error::wire)
     }
 
+    /// Bytes of what [`Self::write`] appends.
+    pub fn file_bytes(params: &CkksParameters, tokens: usize) -> PyResult<usize> {
+        let shapes = KeyShapes::new(params, tokens).map_err(coefficients)?;
+        Ok(tacita_wire::switching_keys_bytes(&wired(&shapes)))
+    }
+
     /// Reads what stands behind the evaluation keys, to the end of the file.
     pub fn read(mut r: impl Read, params: &CkksParameters, owner: Owner, tokens: usize) -> PyResult<Self> {
         let shapes = KeyShapes::new(params, tokens).map_err(coefficients)?;

@@ -17,6 +17,7 @@ import numpy as np
 from tacita.measure.clock import best_ms
 from tacita.measure.memory import spill_seconds_per_gb, touch_seconds_per_gb
 from tacita.placement.cost import Sizes
+from tacita.protocol import compiled
 from tacita.run.processor import processor
 
 if TYPE_CHECKING:
@@ -211,6 +212,5 @@ def _sizes(bench: Bench) -> Sizes:
     """Formulas, with the bootstrapping keys as this engine has them."""
     sizes = Sizes.of_ring(bench.params.log_n)
     memory = int(bench.params.bootstrap_key_bytes)
-    rotations = sum(sizes.key(bench.params.max_level, LIMBS_AT_LEVEL_0)[0] for _ in HOIST_STEPS)
-    file = max(0, bench.key_bytes - rotations)
+    file = compiled.native.EvaluationKeys.file_bytes(bench.params, [])
     return dataclasses.replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tacita.placement.cost import Prices, Sizes
+from tacita.placement.key_bytes import key_file_bytes
 from tacita.placement.leveled import prices_of
-from tacita.plans.plan import Plan, TensorInfo
+from tacita.plans.plan import ParameterInfo, Plan, TensorInfo
 from tacita.slots.bootstraps.coefficients import INPUT_LEVEL
 
 COEFFICIENT_KEYS = 34  # of slots-to-coefficients 32, in place of smaller ones, and the small ring's
@@ -14,10 +15,22 @@ CONJUGATION_AND_RELINEARISATION = 2  # keys at the top level beside the rotation
 
 
 def evaluation_key_bytes(
-    rotations: Iterable[tuple[int, int]], top: int, prices: Prices, *, coefficients: bool = False
+    info: ParameterInfo, rotations: Sequence[tuple[int, int]], prices: Prices, tokens: int | None = None
 ) -> tuple[int, int]:
-    """(file, memory) bytes of all evaluation keys, those of bootstrapping included. coefficients: whether
-    those of coefficient products, too."""
+    """(file, memory) bytes of all evaluation keys, those of bootstrapping included. tokens: of coefficient
+    products, where there are any.
+
+    The file's are exact, as the engine counts them. The memory's are an upper bound by the table's sizes:
+    keys that a circuit shares with bootstrapping count twice, and all primes as 50 bits. Where the engine was
+    not built, the file's are of the table, too, and some percent off.
+    """
+    file, memory = _bytes_by_table(rotations, info.max_level, prices, coefficients=tokens is not None)
+    return key_file_bytes(info, rotations, tokens) or file, memory
+
+
+def _bytes_by_table(
+    rotations: Iterable[tuple[int, int]], top: int, prices: Prices, *, coefficients: bool
+) -> tuple[int, int]:
     sizes, base = prices.sizes, prices.limbs_at_level_0
     keys = [sizes.key(level, base) for _, level in rotations]
     if coefficients:  # the small ring's are less than two of these
@@ -34,23 +47,22 @@ def ciphertext_bytes(tensors: Sequence[TensorInfo], prices: Prices) -> tuple[int
 
 
 def run_bytes(
+    info: ParameterInfo,
     rotations: Sequence[tuple[int, int]],
     request: Sequence[TensorInfo],
     response: Sequence[TensorInfo],
-    top: int,
     working: int,
     prices: Prices,
-    *,
-    coefficients: bool = False,
+    tokens: int | None = None,
 ) -> dict[str, int]:
     """Files (evaluation_keys, request, response) and peak memory (server_memory, client_memory).
 
-    working: bytes of the ciphertexts that the server holds at its peak. coefficients: see
-    `evaluation_key_bytes`; its matrices are taken for as large as a bootstrap's, an upper bound.
+    working: bytes of the ciphertexts that the server holds at its peak. tokens: see `evaluation_key_bytes`;
+    the matrices of coefficient products are taken for as large as a bootstrap's, an upper bound.
     """
     sizes = prices.sizes
-    keys_file, keys_memory = evaluation_key_bytes(rotations, top, prices, coefficients=coefficients)
-    matrices = sizes.bootstrap_matrices * (2 if coefficients else 1)
+    keys_file, keys_memory = evaluation_key_bytes(info, rotations, prices, tokens)
+    matrices = sizes.bootstrap_matrices * (1 if tokens is None else 2)
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half
@@ -61,30 +73,23 @@ def run_bytes(
 
 
 def file_bytes(plan: Plan) -> dict[str, int]:
-    """Sizes of evaluation_keys, request and response from parameters, keys and tensors of the plan, by this
-    program's own table: what a party checks its disk with, since nothing holds a plan's prediction to the
-    truth."""
-    info = plan.parameters
-    tensors, more = (plan.request, plan.response), plan.coefficients is not None
-    found = run_bytes(plan.rotations, *tensors, info.max_level, 0, prices_of(info), coefficients=more)
+    """Sizes of evaluation_keys (exact), request and response from parameters, keys and tensors of the plan,
+    by this program's own figures: what a party checks its disk and an upload with, since nothing holds a
+    plan's prediction to the truth."""
+    info, tensors = plan.parameters, (plan.request, plan.response)
+    found = run_bytes(info, plan.rotations, *tensors, 0, prices_of(info), plan.coefficients)
     return {name: found[name] for name in ("evaluation_keys", "request", "response")}
 
 
-def keygen_seconds(rotations: Iterable[tuple[int, int]], top: int, prices: Prices) -> float:
-    """Key generation writes at a measured rate."""
-    return evaluation_key_bytes(rotations, top, prices)[0] / 1e9 * prices.keygen_seconds_per_gb
-
-
-def run_seconds(
-    rotations: Iterable[tuple[int, int]], top: int, evaluate: float, working: int, prices: Prices
-) -> dict[str, float]:
-    """Seconds of steps here: keygen, evaluate (warm: in memory that the process has touched before).
+def run_seconds(keys: int, evaluate: float, working: int, prices: Prices) -> dict[str, float]:
+    """Seconds of steps here: keygen, which writes a file of so many bytes of keys at a measured rate, and
+    evaluate (warm: in memory that the process has touched before).
 
     Where the table prices them, also touch and spill: seconds that a new process takes for touching its
     working memory, and that a request would take if all of it went to disk and back once. What a stage has of
     them follows from its bytes: `ciphertext_estimate.stage_estimates`.
     """
-    seconds = {"keygen": keygen_seconds(rotations, top, prices), "evaluate": evaluate}
+    seconds = {"keygen": keys / 1e9 * prices.keygen_seconds_per_gb, "evaluate": evaluate}
     seconds |= {
         name: working / 1e9 * per_gb
         for name, per_gb in (("touch", prices.touch_seconds_per_gb), ("spill", prices.spill_seconds_per_gb))

@@ -117,7 +117,7 @@ def to_plan(
         kept=kept,
         noise=noise,
         decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST),
-        prediction=_prediction(placed, request, response, prices),
+        prediction=_prediction(placed, request, response, tokens, prices),
         population=population,
         gap=gap,
     )
@@ -127,25 +127,20 @@ def _prediction(
     placed: Placed,
     request: Sequence[TensorInfo],
     response: Sequence[TensorInfo],
+    tokens: int,
     prices: Prices,
 ) -> Prediction:
-    top = placed.parameters.max_level
+    info, working = placed.parameters, max(placed.stage_bytes)
+    coefficients = any("coefficient_product" in stage.counts for stage in placed.stages)
+    multiplied = tokens if coefficients else None
+    sizes = predict.run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
+    keys, evaluate = sizes["evaluation_keys"], placed.placement.seconds
     return Prediction(
         machine=prices.named,
         threads=prices.threads,
         stage_seconds=tuple(prices.scale * (s.seconds + s.bootstrap_seconds) for s in placed.placement.steps),
-        seconds=predict.run_seconds(
-            placed.rotations, top, placed.placement.seconds, max(placed.stage_bytes), prices
-        ),
-        bytes=predict.run_bytes(
-            placed.rotations,
-            request,
-            response,
-            top,
-            max(placed.stage_bytes),
-            prices,
-            coefficients=any("coefficient_product" in stage.counts for stage in placed.stages),
-        ),
+        seconds=predict.run_seconds(keys, evaluate, working, prices),
+        bytes=sizes,
         stage_bytes=placed.stage_bytes,
     )
 

@@ -36,7 +36,6 @@ from tacita.version import __version__
 
 PUBLIC, PROGRAM, CLIENT = "public", "program.json", "client.json"
 MADE_OF, FOLDER = "made-of.json", "offers"
-KEYS_SLACK = 2  # times or part of what this program's own table says of their file
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,6 @@ class Offered:
         """What a client without packings encrypts and reads (`planning.client`), where pages have a form for
         it."""
         return self.folder / CLIENT
-
-    @property
-    def most_keys(self) -> int:
-        """Bytes of evaluation keys, at most."""
-        return KEYS_SLACK * self.offer.keys_bytes + (1 << 20)
-
-    @property
-    def least_keys(self) -> int:
-        """Bytes of evaluation keys, at least."""
-        return self.offer.keys_bytes // KEYS_SLACK
 
     @property
     def most_request(self) -> int:

@@ -95,12 +95,8 @@ def _piece(request: Request, found: Offered) -> tuple[files.Piece, int]:
     first, last, total = (int(each) for each in match.groups())
     if last - first + 1 != count or not count or last >= total:
         raise Fault(400, "bad-call", f"{count} bytes are not those from {first} to {last} of {total}", "")
-    if total > found.most_keys:
-        raise Fault(
-            413, "too-large", f"keys of {total} bytes, this plan's have at most {found.most_keys}", ""
-        )
-    if total < found.least_keys:
-        said = f"keys of {total} bytes, this plan's have at least {found.least_keys}"
+    if total != (wanted := found.offer.keys_bytes):  # of every client: `placement.key_bytes`
+        said = f"keys of {total} bytes, this plan's have {wanted}"
         raise Fault(422, "bad-file", said, "make them anew with this plan")
     return files.Piece(first, count, sha256_of(request.headers)), total
 

@@ -28,10 +28,13 @@ TEST_WORKERS ?= 2
 SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
 
 # Fuzzing: tools of these versions, in the build folder. libFuzzer comes with both and needs a C++ compiler.
+# A sanitizer needs nightly Rust, watches Rust's targets alone, and sees what comes from the allocator.
 FUZZ_RUNS ?= 10000000
 FUZZ_TARGETS ?=
 FUZZ_OPTIONS ?=
 FUZZ_SANITIZER ?= none
+FUZZ_WATCHED = RUSTUP_TOOLCHAIN=$(NIGHTLY) RUSTFLAGS="--cfg tacita_no_pool"
+FUZZ_BUILD = $(if $(filter none,$(FUZZ_SANITIZER)),,$(FUZZ_WATCHED))
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := $(BUILD_DIR)/tools/bin/cargo-fuzz
 ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
@@ -200,10 +203,11 @@ $(ATHERIS): requirements/fuzz.txt $(DEPS)
 	touch $@
 
 fuzz: setup $(CARGO_FUZZ) $(ATHERIS)
-	cd fuzz && ../$(CARGO_FUZZ) build --fuzz-dir . --sanitizer $(FUZZ_SANITIZER) \
+	cd fuzz && $(FUZZ_BUILD) ../$(CARGO_FUZZ) build --fuzz-dir . --sanitizer $(FUZZ_SANITIZER) \
 	  --target-dir ../$(BUILD_DIR)/fuzz/target
 	$(CARGO) test --release --quiet -p tacita-mpc no_damage_of_any_message -- --ignored
-	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" $(FUZZ_OPTIONS)
+	$(BIN)/python fuzz/campaign.py --runs $(FUZZ_RUNS) --targets "$(FUZZ_TARGETS)" \
+	  --sanitizer $(FUZZ_SANITIZER) $(FUZZ_OPTIONS)
 
 sanitize: sanitize-address sanitize-thread sanitize-miri
 

@@ -9,6 +9,9 @@ under build/fuzz/found and the campaign exits with status 1.
 
 `--more` adds to what earlier logs say was run, up to `--runs` in all: a slow target is fuzzed over several
 days. An interrupted run counts for what it did.
+
+`--sanitizer address` says what Rust's targets were built with: they alone are then run, since no sanitizer
+watches those in Python, and their logs lie in a folder of their own, out of the table's.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ MOST_KEPT = 48 << 10  # bytes of a target's inputs in the tree
 
 def main() -> int:
     arguments = parsed()
+    arguments.logs = arguments.logs or BUILD / f"logs{suffix(arguments)}"
     arguments.logs.mkdir(parents=True, exist_ok=True)
-    kinds = targets()
+    kinds = {name: found for name, found in targets().items() if found[0] == "rust" or not suffix(arguments)}
     chosen = [name for name in arguments.targets.split(",") if name] or list(kinds)
     if unknown := [name for name in chosen if name not in kinds]:
         sys.exit(f"no fuzz target {unknown[0]!r}; there are {', '.join(kinds)}")
@@ -50,10 +54,16 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=10_000_000, help="executions of each target")
     parser.add_argument("--seconds", type=int, default=0, help="at most so many for each target; 0: no limit")
     parser.add_argument("--targets", default="", help="names, with commas; default: all")
-    parser.add_argument("--logs", type=Path, default=BUILD / "logs")
+    parser.add_argument("--logs", type=Path, help="default: build/fuzz/logs, by sanitizer")
+    parser.add_argument("--sanitizer", default="none", help="of Rust's targets as they are built")
     parser.add_argument("--more", action="store_true", help="go on from the logs of earlier runs")
     parser.add_argument("--minimise", action="store_true", help="rewrite the corpus in the tree")
     return parser.parse_args()
+
+
+def suffix(arguments: argparse.Namespace) -> str:
+    """Of the folder of logs; empty without a sanitizer."""
+    return "" if arguments.sanitizer == "none" else f"-{arguments.sanitizer}"
 
 
 def targets() -> dict[str, tuple[str, int]]:
@@ -105,7 +115,8 @@ def fuzz(name: str, target: tuple[str, int], arguments: argparse.Namespace) -> b
     options += [f"-rss_limit_mb={MEGABYTES}", f"-artifact_prefix={found}/{name}-", "-print_final_stats=1"]
     options += [f"-max_total_time={arguments.seconds}"] if arguments.seconds else []
     program = [*command(name, kind), *map(str, folders)]
-    good = run([*program, *options], new_log(name, arguments.logs, arguments.more), kind)
+    version = versions(arguments)[kind]
+    good = run([*program, *options], new_log(name, arguments.logs, arguments.more), kind, version)
     if good and arguments.minimise:
         minimise(name, kind, folders[1], folders)
     return good
@@ -133,9 +144,14 @@ def new_log(name: str, logs: Path, more: bool) -> Path:
     return logs / f"{name}.log"
 
 
-def run(words: list[str], log: Path, kind: str) -> bool:
+def versions(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Commands that name the toolchain of each language's targets."""
+    nightly = [f"+{os.environ.get('NIGHTLY', 'nightly')}"] if suffix(arguments) else []
+    return {"rust": ["rustc", *nightly, "--version"], "python": [sys.executable, "--version"]}
+
+
+def run(words: list[str], log: Path, kind: str, version: list[str]) -> bool:
     """Runs it, with what the table needs at the head of the log: language, toolchain, day."""
-    version = ["rustc", "--version"] if kind == "rust" else [sys.executable, "--version"]
     toolchain = subprocess.run(version, capture_output=True, text=True).stdout.strip()
     with log.open("w", encoding="utf-8") as file:
         day = time.strftime("%Y-%m-%d")

@@ -21,7 +21,7 @@ from tacita.planning.wish import Wish
 from tacita.plans.decimals import decimals_for, least_noise, stated_noise
 from tacita.plans.plan import Plan
 from tacita.plans.presets import PRESETS
-from tacita.plans.quiet import MOST, QUIET, between, quiet
+from tacita.plans.quiet import MOST_DECIMALS, QUIET, between, quiet
 
 
 def louder(factor: float) -> Checkpoint:
@@ -42,7 +42,7 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
     plan = plan_of(factor)
     assert plan.decimals == decimals
     assert 10.0**-decimals >= QUIET * plan.noise
-    assert decimals == MOST or 10.0 ** -(decimals + 1) < QUIET * plan.noise
+    assert decimals == MOST_DECIMALS or 10.0 ** -(decimals + 1) < QUIET * plan.noise
     assert math.frexp(plan.noise)[0] * 8 % 1 == 0
     assert plan.step == max(QUIET * plan.noise, 0.001)  # 1.95e-3 and not 0.01, say
     assert dataclasses.replace(plan, noise=0.0, decimals=12).step == 1e-12
@@ -52,7 +52,7 @@ def test_large_answers_get_fewer_decimals(factor: float, decimals: int) -> None:
 def test_logits_are_rounded_as_finely_as_is_quiet_at_1_2_or_5(noise: float) -> None:
     step = between(noise, decimals_for(noise))
     assert QUIET * noise <= step <= 10.0 ** -decimals_for(noise)
-    assert step < 2.5 * QUIET * noise or step == 10.0**-MOST
+    assert step < 2.5 * QUIET * noise or step == 10.0**-MOST_DECIMALS
 
 
 @pytest.mark.parametrize("noise", [2.2e-4, 3.1e-4, 6e-3])

@@ -20,7 +20,7 @@ from tacita.placement.simulate import StageSimulator
 from tacita.plans.decimals import CHOICE_DECIMALS, decimals_for
 from tacita.plans.plan import ModelInfo, ParameterInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import UNKNOWN, Population
-from tacita.plans.quiet import MOST
+from tacita.plans.quiet import MOST_DECIMALS
 from tacita.run.steps import RESPONSE as RESPONSE
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
@@ -116,7 +116,7 @@ def to_plan(
         response=response,
         kept=kept,
         noise=noise,
-        decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST),
+        decimals=decimals_for(noise, CHOICE_DECIMALS if gap else MOST_DECIMALS),
         prediction=_prediction(placed, request, response, tokens, prices),
         population=population,
         gap=gap,

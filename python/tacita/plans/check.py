@@ -22,7 +22,7 @@ from tacita.plans.decimals import CHOICE_DECIMALS, CHOSEN, least_noise
 from tacita.plans.plan import REMAKE, ModelInfo, PlacedStage, Plan, Prediction, TensorInfo
 from tacita.plans.population import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.presets import PRESETS, can_bootstrap
-from tacita.plans.quiet import MOST, quiet
+from tacita.plans.quiet import MOST_DECIMALS, quiet
 from tacita.plans.rules import Rules, made, require
 from tacita.plans.scheme import SCHEMES, shape_of
 from tacita.tasks.task import EVERY_TOKEN, NEXT, PROBLEMS, TASKS, WORDS, labelled
@@ -238,7 +238,10 @@ def _counts(layout: Layout) -> tuple[dict[str, int], list[int]]:
 def _answer_rules(plan: Plan) -> Rules:
     least = least_noise(plan.parameters, plan.answer)
     yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
-    yield f"decimals (0 to {MOST})", 0 <= plan.decimals <= (CHOICE_DECIMALS if plan.gap else MOST)
+    yield (
+        f"decimals (0 to {MOST_DECIMALS})",
+        0 <= plan.decimals <= (CHOICE_DECIMALS if plan.gap else MOST_DECIMALS),
+    )
     yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
 
 

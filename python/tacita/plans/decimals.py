@@ -8,13 +8,13 @@ from math import ceil, frexp, ldexp
 from tacita.errors import PlanError
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import noise_of
-from tacita.plans.quiet import MOST, quiet
+from tacita.plans.quiet import MOST_DECIMALS, quiet
 
 CHOSEN = 1.25  # bound of a word's share of a choice, which is 1 at most
 CHOICE_DECIMALS = 1  # of such a share: more would say more of two logits that are near
 
 
-def decimals_for(noise: float, most: int = MOST) -> int:
+def decimals_for(noise: float, most: int = MOST_DECIMALS) -> int:
     """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""
     found = [decimals for decimals in range(most + 1) if quiet(decimals, noise)]
     if not found:

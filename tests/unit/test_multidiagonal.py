@@ -3,12 +3,14 @@ matrices."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from tacita.errors import PlanError, ShapeError
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
-from tacita.packings.multidiagonal.linear import Affine, residual
+from tacita.packings.multidiagonal.linear import Affine, plan_of, residual
 from tacita.packings.multidiagonal.products.product import Product
 from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.packings.shape import Shape, rules_of
@@ -80,6 +82,50 @@ def test_dense_maps_there_and_back(sizes, outputs):
     z = Affine(up.T, np.zeros(layout.size), wide, layout).apply(be, y)
     assert np.allclose(decrypt(be, layout, z), (x @ up.T + bias) @ up)
     assert be.level(y[0]) == 19
+
+
+def slot_by_slot(affine, output, operand, turn, moved, giant):
+    """The vector by which an operand is multiplied, its diagonals turned and its heads moved, before
+    `giant`."""
+    shape, weight = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
+    _, _, z = shape.coordinates
+    inside, total = (z + moved >= 0) & (z + moved < shape.batch), np.zeros(shape.period, complex)
+    parts = [(operand, turn, 0.5), (affine.operands + operand, turn, -0.5j)]
+    if affine.src.count == 1:
+        parts = [(0, turn, 0.5), (0, turn + affine.turns, -0.5j)] if affine.halved else [(0, turn, 1.0)]
+    for ct, by, factor in parts:
+        if ct < affine.src.count:
+            brought = np.roll(affine.src.index[ct], -(by * shape.diagonal + moved))
+            total += factor * weight[affine.dst.index[output], np.where(inside, brought, -1)]
+    return np.roll(total, giant * shape.diagonal)
+
+
+@pytest.mark.parametrize("sizes", [*SHAPES, (8, 4, 2, 1), (64, 16, 2, 4)], ids=str)
+@pytest.mark.parametrize("times", [1, 3])
+def test_vectors_are_those_made_slot_by_slot(sizes, times):
+    """Exactly, though they are made for one slot of each kind and then spread."""
+    layout = Features.hidden(*sizes)
+    src, dst = layout.inner(times * layout.size), layout.stacked(2)
+    affine = Affine(RNG.normal(size=(dst.size, src.size)), np.zeros(dst.size), src, dst)
+    for group, giant in product(range(dst.groups), range(0, affine.turns, affine.babies)):
+        plan = plan_of(affine, group, giant)
+        for j, _, source, _, v in plan.terms.tolist():
+            (rest, move), output = divmod(source, len(affine.moves)), group * layout.shape.count + j
+            operand, baby = divmod(rest, affine.babies)
+            wanted = slot_by_slot(affine, output, operand, giant + baby, affine.moves[move], giant)
+            assert np.array_equal(plan.vectors[v], wanted)
+            assert np.isrealobj(plan.vectors) == (sizes == (8, 4, 2, 1) and times == 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((1 << 15, 128, 2, 64), 128), ((1 << 15, 128, 12, 64), 1 << 14)]
+)
+def test_a_vector_of_a_dense_map_has_few_kinds_of_slots(sizes, count):
+    """A row of a matrix each where all rows are in one ciphertext: 128 numbers of 16,384 for the default
+    model."""
+    slots, kinds = Features.hidden(*sizes).shape.kinds
+    assert slots.size == count
+    assert np.array_equal(kinds[slots], np.arange(count))
 
 
 @every_shape

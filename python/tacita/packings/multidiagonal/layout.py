@@ -80,6 +80,18 @@ class MultiDiagonal:
         slot = np.arange(self.period)
         return slot // self.diagonal, slot // self.batch % self.columns, slot % self.batch
 
+    @cached_property
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """(one slot of each kind, the kind of every slot of a period).
+
+        Slots of a kind hold the same row of the same matrix however the diagonals are turned, for one token
+        or another. A ciphertext with all rows has one kind for each; in others turning brings other rows.
+        """
+        q, t, z = self.coordinates
+        row = (q + t) % self.rows if self.places == self.rows else q * self.rows + t % self.rows
+        kind = row * self.batch + z
+        return np.unique(kind, return_index=True)[1], kind
+
     def with_rows(self, rows: int) -> MultiDiagonal:
         """The same for matrices of another height."""
         return replace(self, rows=rows)
@@ -144,6 +156,12 @@ class Features:
         """As `index`, for token 0 alone: -1 elsewhere."""
         _, t, _ = self.shape.coordinates
         return [np.where(t == 0, row, -1) for row in self.index]
+
+    @cached_property
+    def matrices(self) -> tuple[frozenset[int], ...]:
+        """Those that each ciphertext holds features of."""
+        _, _, z = self.shape.coordinates
+        return tuple(frozenset(z[row >= 0].tolist()) for row in self.index)
 
     def vectors(self, per_feature: Array) -> list[Array]:
         """One vector of a period per ciphertext: per_feature[f] where feature f is, zero elsewhere."""

@@ -23,6 +23,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
+AT_ONCE = 1 << 14  # numbers of different slots that are made at once, before they are spread over all
 KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
 
 
@@ -125,7 +126,7 @@ def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
 
 def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
     """Those in which a head of the output meets one of the input."""
-    outputs, inputs = _heads(affine.dst), _heads(affine.src)
+    outputs, inputs = affine.dst.matrices, affine.src.matrices
     for head in affine.moves:
         for operand in range(affine.operands):
             for turn in range(giant, giant + affine.babies):
@@ -135,26 +136,32 @@ def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
                 yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & given)
 
 
-def _heads(layout: Features) -> list[set[int]]:
-    """The places of heads that each ciphertext uses."""
-    _, _, z = layout.shape.coordinates
-    return [set(z[row >= 0].tolist()) for row in layout.index]
-
-
 def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
-    """The vector of each term, moved as the giant wants it."""
-    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
-    kind = np.float64 if affine.turns == shape.places and affine.src.count == 1 else np.complex128
-    vectors, (_, _, z) = np.zeros((len(terms), shape.period), kind), shape.coordinates
-    there = {head: (z + head >= 0) & (z + head < shape.batch) for head in affine.moves}
-    for v, (j, operand, turn, head) in enumerate(terms):
-        rows = np.roll(affine.dst.index[j], giant * shape.diagonal)
-        for ct, by, factor in _halves(affine, operand, turn):
-            brought = np.roll(affine.src.index[ct], -(by * shape.diagonal + head))
-            columns = np.roll(np.where(there[head], brought, -1), giant * shape.diagonal)
-            part = vectors[v].imag if factor.imag else vectors[v].real
-            part += (factor.imag or factor.real) * padded[rows, columns]
+    """The vector of each term, moved as the giant wants it: made for one slot of each kind, then spread."""
+    shape, (slots, kinds) = affine.src.shape, affine.src.shape.kinds
+    real, block = affine.turns == shape.places and affine.src.count == 1, max(1, AT_ONCE // slots.size)
+    vectors = np.empty((len(terms), shape.period), np.float64 if real else np.complex128)
+    for first in range(0, len(terms), block):
+        made, here = _of_kinds(affine, terms[first : first + block], giant), vectors[first : first + block]
+        np.take(made.real if real else made, kinds, axis=1, out=here, mode="clip")  # others copy `here`
     return vectors
+
+
+def _of_kinds(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
+    """What the vectors hold in one slot of each kind, (terms, kinds)."""
+    shape, (slots, _) = affine.src.shape, affine.src.shape.kinds
+    made, z = np.zeros((len(terms), slots.size), np.complex128), slots % shape.batch
+    halves = [
+        (v, j, ct, by - giant, head, factor)
+        for v, (j, operand, turn, head) in enumerate(terms)
+        for ct, by, factor in _halves(affine, operand, turn)
+    ]
+    v, j, ct, by, head, factor = (np.array(column)[:, None] for column in zip(*halves, strict=True))
+    rows = affine.dst.index[j, (slots - giant * shape.diagonal) % shape.period]
+    columns = affine.src.index[ct, (slots + by * shape.diagonal + head) % shape.period]
+    there = (z + head >= 0) & (z + head < shape.batch) & (rows >= 0) & (columns >= 0)
+    np.add.at(made, v[:, 0], factor * np.where(there, affine.weight[rows, columns], 0.0))
+    return made
 
 
 def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, complex]]:

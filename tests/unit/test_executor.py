@@ -4,6 +4,8 @@ planned."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,11 +60,14 @@ def placed(placement: Placement) -> list[PlacedStage]:
     ]
 
 
-def execute(be: Any, placement: Placement, **options: Any) -> Any:
-    rng = np.random.default_rng(7)
+def request(be: Any, placement: Placement, seed: int = 7) -> Any:
+    rng = np.random.default_rng(seed)
     x, mask = rng.uniform(-0.5, 0.5, SLOTS), (rng.random(SLOTS) < 0.5).astype(float)
-    live = {"x": (be.encrypt(x, placement.request["x"]),), "mask": (be.encrypt(mask),)}
-    return executor.run(placed(placement), circuit(), be, live, **options)
+    return {"x": (be.encrypt(x, placement.request["x"]),), "mask": (be.encrypt(mask),)}
+
+
+def execute(be: Any, placement: Placement, **options: Any) -> Any:
+    return executor.run(placed(placement), circuit(), be, request(be, placement), **options)
 
 
 @pytest.mark.parametrize("how", [place, place_greedily])
@@ -126,9 +131,45 @@ def test_progress_ends_with_nothing_left_and_inspect_sees_each_stage() -> None:
     assert reports[-1].left == 0.0
 
 
+def test_requests_that_run_together_answer_as_by_themselves_stage_by_stage() -> None:
+    placement = place(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
+    order: list[tuple[str, int]] = []
+
+    class Told(SimBackend):
+        number = 0
+
+        @contextmanager
+        def stage(self, name: str) -> Iterator[None]:
+            order.append((name, self.number))
+            with super().stage(name):
+                yield
+
+    def backend(number: int) -> Any:
+        be = Told(SLOTS, MAX, inject=True, seed=number)
+        be.number = number
+        return be
+
+    steps = placed(placement)
+    alone = [
+        (be, executor.run(steps, circuit(), be, request(be, placement, be.number)))
+        for be in map(backend, range(3))
+    ]
+    order.clear()
+    given = [(be, request(be, placement, be.number)) for be in map(backend, range(3))]
+    found = executor.run_together(steps, circuit(), given)
+    for (one, wanted), (other, _), out in zip(alone, given, found, strict=True):
+        assert one.counts == other.counts
+        assert np.array_equal(one.decrypt(wanted["y"][0]), other.decrypt(out["y"][0]))
+    stages = [(name, number) for name, number in order if not name.endswith("/bootstrap")]
+    assert stages == [(stage.name, number) for stage in circuit() for number in range(3)]
+    assert not any(live for _, live in given)  # dead ciphertexts of the requests are freed early
+
+
 def test_another_circuit_is_refused() -> None:
     with pytest.raises(PlanError, match="other stages"):
         executor.run([], circuit(), PlainBackend(SLOTS, MAX), {})
+    with pytest.raises(PlanError, match="other stages"):
+        executor.run_together([], circuit(), [(PlainBackend(SLOTS, MAX), {})])
 
 
 def test_pairs_that_have_no_level_left_are_a_level_error() -> None:

@@ -13,7 +13,7 @@ rounding are added.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,16 +124,22 @@ def _answers(
     levels = placed.levels
     if circuit.kept:
         return list(_walked(Steps(placed.stages, circuit, levels, make()), samples))
+    groups = [samples[at : at + shape.texts] for at in range(0, len(samples), shape.texts)]
+    backends: list[Any] = [make() for _ in groups]
+    requests = [
+        (be, _request(circuit, group, be, levels)) for be, group in zip(backends, groups, strict=True)
+    ]
     found: list[Array] = []
-    for group in (samples[at : at + shape.texts] for at in range(0, len(samples), shape.texts)):
-        be: Any = make()
-        live: Live = {
-            n: tuple(be.encrypt(v, levels[n]) for v in vs) for n, vs in circuit.request.pack(group).items()
-        }
-        out = executor.run(placed.stages, circuit.stages, be, live)
+    outs = executor.run_together(placed.stages, circuit.stages, requests)
+    for be, group, out in zip(backends, groups, outs, strict=True):
         answers = circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         found += [answer.values for answer in answers[: len(group)]]
     return found
+
+
+def _request(circuit: Circuit, group: Sequence[Sample], be: Any, levels: Mapping[str, int]) -> Live:
+    packed = circuit.request.pack(group)
+    return {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}
 
 
 def _walked(steps: Steps, samples: Sequence[Sample]) -> Iterator[Array]:

@@ -63,27 +63,57 @@ def run(
     needs to go on from there: its `live`, index as `begin`, `complex_names`. Raises PlanError when stages and
     plan differ.
     """
-    names = [stage.name for stage in stages]
-    if names != [step.name for step in placed]:
-        raise PlanError(
-            "the plan was made for other stages than this circuit has", hint="make the plan again"
-        )
-    clock = _Clock(predicted or [1.0] * len(names), begin)
+    _require_stages(placed, stages)
+    clock = _Clock(predicted or [1.0] * len(stages), begin)
     live, given = dict(live), live
     given.clear()
     for index, (step, stage) in islice(enumerate(zip(placed, stages, strict=True)), begin, None):
         progress(clock.report(stage.name, index))
-        _enter(step, be, live, complex_names)
-        before = live
-        with be.stage(stage.name):
-            live = stage.run(be, dict(live))
-        complex_names = {n for n in complex_names if live.get(n) is before.get(n)} | stage.complex_outputs
-        del before  # what is dead now is freed before the next stage, not after it
+        # rebound at once: what is dead now is freed before the next stage, not after it
+        live, complex_names = _after(step, stage, be, live, complex_names)
         inspect(stage.name, dict(live))
-        if index + 1 < len(names):
+        if index + 1 < len(stages):
             reached(Reached(index + 1, dict(live), frozenset(complex_names)))
-    progress(clock.report("done", len(names)))
+    progress(clock.report("done", len(stages)))
     return live
+
+
+def run_together(
+    placed: Sequence[PlacedStage], stages: Sequence[Stage], requests: Sequence[tuple[Backend, Live]]
+) -> list[Live]:
+    """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
+    them.
+
+    All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
+    few enough are kept. The live tensors of all are there at once; those given are taken over and emptied.
+    Raises PlanError as `run` does.
+    """
+    _require_stages(placed, stages)
+    lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
+    for _, given in requests:
+        given.clear()
+    for step, stage in zip(placed, stages, strict=True):
+        for i, (be, _) in enumerate(requests):
+            lives[i], names[i] = _after(step, stage, be, lives[i], names[i])
+    return lives
+
+
+def _require_stages(placed: Sequence[PlacedStage], stages: Sequence[Stage]) -> None:
+    if [stage.name for stage in stages] != [step.name for step in placed]:
+        raise PlanError(
+            "the plan was made for other stages than this circuit has", hint="make the plan again"
+        )
+
+
+def _after(
+    step: PlacedStage, stage: Stage, be: Backend, live: Live, complex_names: Set[str]
+) -> tuple[Live, frozenset[str]]:
+    """The live tensors after a stage and those with independent parts. live: those before it, changed."""
+    _enter(step, be, live, complex_names)
+    with be.stage(stage.name):
+        found = stage.run(be, dict(live))
+    carried = {name for name in complex_names if found.get(name) is live.get(name)}
+    return found, frozenset(carried | stage.complex_outputs)
 
 
 def _enter(step: PlacedStage, be: Backend, live: Live, complex_names: Set[str]) -> None:

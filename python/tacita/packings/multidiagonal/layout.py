@@ -80,17 +80,17 @@ class MultiDiagonal:
         slot = np.arange(self.period)
         return slot // self.diagonal, slot // self.batch % self.columns, slot % self.batch
 
-    @cached_property
-    def kinds(self) -> tuple[IntArray, IntArray]:
-        """(one slot of each kind, the kind of every slot of a period).
+    @property
+    def whole(self) -> bool:
+        """Whether one ciphertext holds all rows."""
+        return self.places == self.rows
 
-        Slots of a kind hold the same row of the same matrix however the diagonals are turned, for one token
-        or another. A ciphertext with all rows has one kind for each; in others turning brings other rows.
-        """
+    @cached_property
+    def at_first(self) -> IntArray:
+        """Where a ciphertext is whole, for every slot of a period, which one of the first tokens has the same
+        row of the same matrix, however the diagonals are turned."""
         q, t, z = self.coordinates
-        row = (q + t) % self.rows if self.places == self.rows else q * self.rows + t % self.rows
-        kind = row * self.batch + z
-        return np.unique(kind, return_index=True)[1], kind
+        return (q + t) % self.rows * self.batch + z
 
     def with_rows(self, rows: int) -> MultiDiagonal:
         """The same for matrices of another height."""
@@ -156,6 +156,12 @@ class Features:
         """As `index`, for token 0 alone: -1 elsewhere."""
         _, t, _ = self.shape.coordinates
         return [np.where(t == 0, row, -1) for row in self.index]
+
+    def twice(self, tokens: int) -> IntArray:
+        """The index at the first tokens of every diagonal, two periods of it: slices of one are turned
+        ciphertexts."""
+        shape = (self.count, self.shape.places, self.shape.columns, self.shape.batch)
+        return np.tile(self.index.reshape(shape)[:, :, :tokens].reshape(self.count, -1), 2)
 
     @cached_property
     def matrices(self) -> tuple[frozenset[int], ...]:

@@ -23,7 +23,6 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
-AT_ONCE = 1 << 14  # numbers of different slots that are made at once, before they are spread over all
 KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
 
 
@@ -137,30 +136,30 @@ def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
 
 
 def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
-    """The vector of each term, moved as the giant wants it: made for one slot of each kind, then spread."""
-    shape, (slots, kinds) = affine.src.shape, affine.src.shape.kinds
-    real, block = affine.turns == shape.places and affine.src.count == 1, max(1, AT_ONCE // slots.size)
-    vectors = np.empty((len(terms), shape.period), np.float64 if real else np.complex128)
-    for first in range(0, len(terms), block):
-        made, here = _of_kinds(affine, terms[first : first + block], giant), vectors[first : first + block]
-        np.take(made.real if real else made, kinds, axis=1, out=here, mode="clip")  # others copy `here`
-    return vectors
+    """The vector of each term, moved as the giant wants it.
+
+    Where a ciphertext holds all rows, tokens differ in the place of a row alone: it is made for the first
+    token, and spread.
+    """
+    shape = affine.src.shape
+    made = _made(affine, terms, giant, 1 if shape.whole else shape.columns)
+    return made[:, shape.at_first] if shape.whole else made
 
 
-def _of_kinds(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
-    """What the vectors hold in one slot of each kind, (terms, kinds)."""
-    shape, (slots, _) = affine.src.shape, affine.src.shape.kinds
-    made, z = np.zeros((len(terms), slots.size), np.complex128), slots % shape.batch
-    halves = [
-        (v, j, ct, by - giant, head, factor)
-        for v, (j, operand, turn, head) in enumerate(terms)
-        for ct, by, factor in _halves(affine, operand, turn)
-    ]
-    v, j, ct, by, head, factor = (np.array(column)[:, None] for column in zip(*halves, strict=True))
-    rows = affine.dst.index[j, (slots - giant * shape.diagonal) % shape.period]
-    columns = affine.src.index[ct, (slots + by * shape.diagonal + head) % shape.period]
-    there = (z + head >= 0) & (z + head < shape.batch) & (rows >= 0) & (columns >= 0)
-    np.add.at(made, v[:, 0], factor * np.where(there, affine.weight[rows, columns], 0.0))
+def _made(affine: Affine, terms: Sequence[Term], giant: int, tokens: int) -> Array:
+    """What the vectors hold at the first tokens of every diagonal."""
+    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
+    step, real = tokens * shape.batch, affine.turns == shape.places and affine.src.count == 1
+    z = np.arange(shape.places * step) % shape.batch
+    made = np.zeros((len(terms), z.size), np.float64 if real else np.complex128)
+    there = {head: (z + head >= 0) & (z + head < shape.batch) for head in affine.moves}
+    outputs, inputs = affine.dst.twice(tokens), affine.src.twice(tokens)
+    for vector, (j, operand, turn, head) in zip(made, terms, strict=True):
+        rows = outputs[j, -giant * step % z.size :][: z.size]
+        for ct, by, factor in _halves(affine, operand, turn):
+            brought = inputs[ct, ((by - giant) * step + head) % z.size :][: z.size]
+            part = vector.imag if factor.imag else vector.real
+            part += (factor.imag or factor.real) * padded[rows, np.where(there[head], brought, -1)]
     return made
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from math import inf, isfinite
 
@@ -71,7 +72,7 @@ class Boundary:
     complex_tensors: frozenset[str]
     fixed: frozenset[str]
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         return tuple(name for name in self.shape if name not in self.fixed)
 

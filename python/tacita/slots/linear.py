@@ -58,7 +58,8 @@ class LinearPlan:
     @cached_property
     def powers(self) -> npt.NDArray[np.float64]:
         """Mean squared magnitude of each vector, (n_vectors,)."""
-        return np.asarray(np.mean(np.abs(self.vectors) ** 2, axis=1))
+        wide = np.ascontiguousarray(self.vectors, np.result_type(self.vectors, np.float64)).view(np.float64)
+        return np.asarray(np.einsum("vp,vp->v", wide, wide) / self.period)
 
     @cached_property
     def babies(self) -> dict[int, tuple[int, ...]]:

@@ -131,6 +131,7 @@ def replica_plan(product: Product, group: int) -> LinearPlan:
     shape, babies = product.right, product.babies
     # sums pass into the next ciphertext by the places of A, of which B may have fewer and repeat them
     q, _, _ = (product.left if product.split else shape).coordinates
+    q = q if product.split else q[: babies * shape.diagonal]  # which is a period of all vectors
     diagonals = {}
     for v in range(babies):
         for place in range(babies):
@@ -138,7 +139,5 @@ def replica_plan(product: Product, group: int) -> LinearPlan:
             diagonals[v, 0, turn] = here.astype(np.float64)
             if product.split:
                 diagonals[babies + v, 0, turn] = (here & (q < group * babies + v)).astype(np.float64)
-    if not product.split:
-        diagonals = {key: v[: babies * shape.diagonal] for key, v in diagonals.items()}
     outputs = babies * (2 if product.split else 1)
     return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=outputs, split="baby")

@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from tacita.errors import PlanError, ShapeError
+from tacita.packings.multidiagonal import linear
 from tacita.packings.multidiagonal.layout import Features, MultiDiagonal
 from tacita.packings.multidiagonal.linear import Affine, plan_of, residual
 from tacita.packings.multidiagonal.products.product import Product
 from tacita.packings.multidiagonal.products.transpose import transpose
 from tacita.packings.shape import Shape, rules_of
+from tacita.plans.plan import PlacedStage
+from tacita.run import executor
 from tacita.slots.plain import PlainBackend
+from tacita.slots.stage import Stage
 
 RNG = np.random.default_rng(0)
 # (slots, tokens, heads, head size): several ciphertexts; one; room for more; heads and sizes that are padded
@@ -115,6 +119,24 @@ def test_vectors_are_those_made_slot_by_slot(sizes, times):
             wanted = slot_by_slot(affine, output, operand, giant + baby, affine.moves[move], giant)
             assert np.array_equal(plan.vectors[v], wanted)
             assert np.isrealobj(plan.vectors) == (sizes == (8, 4, 2, 1) and times == 1)
+
+
+def mapped(affine, name):
+    return Stage(name, lambda be, live: {"x": live["x"], "y": affine.apply(be, live["x"])})
+
+
+def test_texts_that_run_together_make_each_map_once(monkeypatch):
+    """Of two stages whose plans are kept each by itself, but not both."""
+    layout, _ = features((256, 16, 2, 8))
+    wide, made, original = layout.stacked(12), [], linear.vectors_of
+    affines = [Affine(RNG.normal(size=(wide.size, 16)), np.zeros(wide.size), layout, wide) for _ in "ab"]
+    monkeypatch.setattr(linear, "vectors_of", lambda *given: made.append(given) or original(*given))
+    steps = [PlacedStage(name, (), (), {"x": 1}, {"x": 1, "y": 0}, {}) for name in "ab"]
+    backends = [PlainBackend(256, 1) for _ in range(3)]
+    requests = [(be, {"x": tuple(encrypt(be, layout, RNG.normal(size=(16, 16))))}) for be in backends]
+    executor.run_together(steps, [mapped(*each) for each in zip(affines, "ab", strict=True)], requests)
+    plans = wide.groups * affines[0].turns // affines[0].babies
+    assert len(made) == 2 * plans > linear.KEPT >= plans
 
 
 @every_shape

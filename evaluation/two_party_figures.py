@@ -1,10 +1,11 @@
-"""Writes the two-party tables of docs/benchmarks.md from measured JSON.
+"""Writes the two-party tables of docs/benchmarks.md and docs/benchmarks/two-party.md from measured JSON.
 
     tacita bench two-party --json two-party.json
     python evaluation/two_party_peer.py --python DIR/bin/python --json peer.json
     python evaluation/two_party_figures.py --bench two-party.json [--peer peer.json]
 
-Replaces the lines between the two markers in docs/benchmarks.md; a case that was not measured has no row.
+Replaces the lines between the markers of both pages: the first has a short table, the second all cases and
+columns, and the peer. A case that was not measured has no row; without --peer the peer's table stays.
 `make two-party` does the first and last.
 """
 
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from figures import PAGE, replaced
 
 BEGIN, END = "<!-- two-party: begin -->\n", "<!-- two-party: end -->\n"
+PEER_BEGIN, PEER_END = "<!-- peer: begin -->\n", "<!-- peer: end -->\n"
+ALL = PAGE.parent / "benchmarks" / "two-party.md"
 
 TITLES = {
     "matmul_128_768_768": "(128 x 768) shares times (768 x 768) weights",
@@ -31,6 +34,7 @@ TITLES = {
     "minilm": "MiniLM-L6, real weights, 128 tokens",
     "bert_base_shape": "BERT-base's shape, random weights, 128 tokens",
 }
+SHORT = ("matmul_128_768_768", "gelu_65536", "softmax_960_180", "default_model", "minilm", "bert_base_shape")
 ASKED = {
     "matmul_128_768_768": "2 CPU-s, 5.0 MB, 0.5 GB",
     "matmul_1_50257_768": "2 CPU-s, 1.4 MB",
@@ -48,14 +52,42 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, required=True)
     parser.add_argument("--peer", type=Path)
     options = parser.parse_args()
-    lines = list(ours(json.loads(options.bench.read_text())))
+    report = json.loads(options.bench.read_text())
+    write(PAGE, short(report), BEGIN, END)
+    write(ALL, ours(report), BEGIN, END)
     if options.peer:
-        lines += ["", *beside(json.loads(options.peer.read_text()))]
-    PAGE.write_text(replaced(PAGE.read_text(), "\n".join(lines) + "\n", BEGIN, END))
+        write(ALL, beside(json.loads(options.peer.read_text())), PEER_BEGIN, PEER_END)
+
+
+def write(page: Path, lines: Iterable[str], begin: str, end: str) -> None:
+    """Replaces what stands between two markers of a page."""
+    page.write_text(replaced(page.read_text(), "\n".join(lines) + "\n", begin, end))
+
+
+def short(report: Mapping[str, Any]) -> Iterator[str]:
+    """Markdown lines of our own figures: the columns that the first page has."""
+    cases = report["cases"]
+    yield (
+        f"{report['machine']}, {report['cores']} cores, a process a party, {report['transport']} over "
+        f"loopback; Y = {report['yardstick_ms']:.2f} ms. LAN: 1 Gbit/s, 0.5 ms; WAN: 400 Mbit/s, 4 ms; "
+        "computed, and measured where a second figure stands.\n"
+    )
+    yield "| case | seconds | MB | rounds | error | LAN, WAN s | asked for |"
+    yield "|---|---|---|---|---|---|---|"
+    for name in SHORT:
+        if name in cases:
+            cells = _cells_of(name, cases[name])
+            yield f"| {' | '.join(cells[i] for i in (0, 1, 3, 4, 5, 7, 8))} |"
+    if "accuracy" in cases:
+        f = cases["accuracy"]
+        yield (
+            f"\nBy the protocol itself {100 * f['protocol_agreement']:.2f} % of {f['protocol_sentences']} "
+            f"validation sentences have the label of float, logits within {f['max_abs_error']:.4f}."
+        )
 
 
 def ours(report: Mapping[str, Any]) -> Iterator[str]:
-    """Markdown lines of our own figures."""
+    """Markdown lines of our own figures, all columns."""
     cases = report["cases"]
     yield (
         f"{report['machine']}, {report['cores']} cores; a process a party, {report['threads']} thread(s) "
@@ -72,7 +104,7 @@ def ours(report: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for name in TITLES:
         if name in cases:
-            yield _row(name, cases[name])
+            yield f"| {' | '.join(_cells_of(name, cases[name]))} |"
     if "ferret" in cases:
         f = cases["ferret"]
         yield (
@@ -100,8 +132,8 @@ def beside(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"| {title} | {_cells(mine)} | {_cells(theirs)} | {less[0]:.1f} | {less[1]:.1f} |"
 
 
-def _row(name: str, f: Mapping[str, Any]) -> str:
-    cells = [
+def _cells_of(name: str, f: Mapping[str, Any]) -> list[str]:
+    return [
         TITLES[name],
         f"{f['wall_seconds']:.2f}",
         "{:.2f}, {:.2f}".format(*f["cpu_seconds"]),
@@ -112,7 +144,6 @@ def _row(name: str, f: Mapping[str, Any]) -> str:
         ", ".join(_link(f, link) for link in ("lan", "wan")),
         ASKED.get(name, "-"),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _link(f: Mapping[str, Any], link: str) -> str:

@@ -111,6 +111,39 @@ def test_the_architecture_fits_two_screens() -> None:
     assert len(text.splitlines()) <= 110
 
 
+def test_the_benchmarks_fit_a_page() -> None:
+    """The newest runs alone; older ones and long comparisons stand in docs/benchmarks/."""
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) < 2000
+
+
+def test_decisions_are_short_and_listed() -> None:
+    """Details of a decision that is longer stand in docs/decisions/details/."""
+    folder = ROOT / "docs" / "decisions"
+    notes = sorted(folder.glob("0*.md"))
+    assert len(notes) >= 39
+    assert not [note.name for note in notes if len(note.read_text(encoding="utf-8").split()) > 1400]
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    for note in notes:
+        assert f"]({note.name})" in index
+        history = note.read_text(encoding="utf-8").split("\n")[2].startswith("*History")
+        assert history == (f"]({note.name}) (history" in index), note.name
+
+
+def test_the_changelog_has_a_line_a_change() -> None:
+    """Headings as https://keepachangelog.com has them, and bullets of one line."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert releases[0] == "[Unreleased]" and releases[1:]
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", release) for release in releases[1:])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+    body = text.partition("## [Unreleased]")[2]
+    walls = [line for line in body.splitlines() if line.startswith("  ")]
+    assert body.count("\n- ") > 50 and not walls, walls
+
+
 def test_each_word_has_one_meaning() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     words = [

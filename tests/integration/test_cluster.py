@@ -31,7 +31,7 @@ from tacita.cluster.flight import Done, Lost, in_order, spread
 from tacita.cluster.where import where_of
 from tacita.errors import InputError, PeerError
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")

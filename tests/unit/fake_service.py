@@ -34,7 +34,7 @@ from tacita.protocol.party import fingerprint
 from tacita.protocol.public_folder import MANIFEST
 from tacita.remote.blocking import Service
 from tacita.remote.http.retries import Patience
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 TOKEN = "token-of-a-test-0123456789abcdef"
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]

@@ -11,7 +11,7 @@ from tacita import api
 from tacita.plans.plan import Plan
 from tacita.protocol import envelope
 from tacita.protocol.files import Workdir
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes import plan_files
 from tacita.service.dispatch.base import Job, Lane
 from tacita.service.workers.messages import Done, Evaluate, Failed, Order, Passed, Stop, Stopped, Told

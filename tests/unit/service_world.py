@@ -23,7 +23,7 @@ from tacita.plans.plan import Plan
 from tacita.protocol import envelope, key_file
 from tacita.protocol.files import Workdir
 from tacita.protocol.http import wire
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes.base import silent
 from tacita.server.session import Usage
 from tacita.service.app import app_of

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tacita.run import bar
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 
 def test_it_counts_down_between_reports_and_says_when_a_step_takes_longer(

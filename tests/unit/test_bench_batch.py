@@ -15,7 +15,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from tacita.cli import main
 from tacita.measure.batch import StageClock, quality
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 FIELDS = {
     "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy",

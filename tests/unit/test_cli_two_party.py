@@ -15,7 +15,7 @@ from tacita.front.embed import embed
 from tacita.planning.two_party import make_two_party_plan
 from tacita.planning.wish import Wish
 from tacita.plans.two_party.plan import TwoPartyPlan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.two_party.fixed import FixedTensors
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]

@@ -18,7 +18,7 @@ from tacita.cluster.evaluator import Kit, kit_of, weights_of
 from tacita.cluster.serving import forward
 from tacita.cluster.serving.forward import Forward, LostError
 from tacita.cluster.serving.node import Node
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import GB
 from tacita.server.budget import server_bytes
 from tacita.service.dispatch.base import REFUSED, RESOURCES, Job

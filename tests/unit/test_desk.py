@@ -18,7 +18,7 @@ import pytest
 
 from tacita.errors import FileError, GoneError, InputError, LateError, PeerError
 from tacita.protocol.lines import ASKED_BYTES, TOLD_BYTES, VERSION, Lines, connect
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.standing import desk
 from tacita.server.standing.desk import Desk, listening
 

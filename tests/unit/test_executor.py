@@ -17,6 +17,7 @@ from tacita.placement.placement import Placement, place, place_greedily
 from tacita.placement.simulate import StageSimulator
 from tacita.plans.plan import PlacedStage
 from tacita.run import executor
+from tacita.run.progress import Progress
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Stage
@@ -119,7 +120,7 @@ def test_planned_counts_are_executed_counts() -> None:
 def test_progress_ends_with_nothing_left_and_inspect_sees_each_stage() -> None:
     placement = place(circuit(), {"x": 1, "mask": 1}, sim(), formula_prices(10))
     seen: list[str] = []
-    reports: list[executor.Progress] = []
+    reports: list[Progress] = []
     execute(
         PlainBackend(SLOTS, MAX),
         placement,

@@ -31,7 +31,7 @@ from tacita.plans.plan import Plan, parse
 from tacita.plans.presets import noise_of
 from tacita.protocol.files import digest_of
 from tacita.protocol.public_folder import public_of
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.steps import Steps, beginning, prefixes
 from tacita.server import Server
 from tacita.server.kept import FOLDER

@@ -24,7 +24,7 @@ from tacita.errors import InputError, KeyBudgetWarning, PeerError, PlanError, Re
 from tacita.protocol.http.wire import State, Status
 from tacita.protocol.party import Party, over_socket
 from tacita.remote.connect import connect_async
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.two_party import TwoPartyServer
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")

@@ -19,7 +19,7 @@ from tacita.protocol.http.wire import CHUNK_BYTES
 from tacita.remote.files import keys
 from tacita.remote.store import PlanFolder
 from tacita.remote.threads import LoopThread, in_thread
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native

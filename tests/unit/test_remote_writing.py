@@ -20,7 +20,7 @@ from tacita.protocol.http.wire import Offer
 from tacita.protocol.party import Party
 from tacita.remote.connected import Connected, connected
 from tacita.remote.cost import Meter
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes.loopback import Address, dialled, listening
 from tacita.server.two_party import TwoPartyServer
 

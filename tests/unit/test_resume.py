@@ -18,6 +18,7 @@ from tacita.errors import FileError
 from tacita.plans.plan import PlacedStage
 from tacita.run import executor
 from tacita.run.executor import Reached
+from tacita.run.progress import Progress
 from tacita.server import resume
 from tacita.server.resume import MANIFEST, Checkpoints, Run
 from tacita.server.spill import SpillStore
@@ -229,7 +230,7 @@ def test_progress_of_a_resumed_run_counts_all_stages(tmp_path: Path) -> None:
     be, live = start(store, 2)
     point: list[Reached] = []
     executor.run(PLACED, STAGES, be, dict(live), reached=point.append)
-    seen: list[executor.Progress] = []
+    seen: list[Progress] = []
     executor.run(
         PLACED,
         STAGES,

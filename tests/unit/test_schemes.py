@@ -16,7 +16,7 @@ from tacita.planning.wish import Objective, Wish
 from tacita.plans.link import LinkSpeed, link_of
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import NAMES
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes import plan_files
 from tacita.schemes.base import AnyPlan, Place
 from tacita.schemes.choose import UNWEIGHED, choose_plan

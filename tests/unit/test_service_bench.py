@@ -18,7 +18,7 @@ from service_dispatch import STAGE, World, make_world
 
 from tacita.errors import FileError, PeerError
 from tacita.protocol.key_file import require_keys_of
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import GB
 from tacita.server.budget import server_bytes
 from tacita.service.dispatch.base import Job

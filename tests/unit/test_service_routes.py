@@ -14,7 +14,7 @@ from tacita.protocol import key_file
 from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
 from tacita.protocol.public_folder import open_public
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.service.core.sweep import REST
 from tacita.service.ledger import tokens, usage
 from tacita.service.ledger.rows import Quota

@@ -14,7 +14,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 import tacita
 from tacita import api, ask
 from tacita.errors import CheckpointError, InputError, PlanError
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 NAMES = {
     *("Answer", "Client", "PrivacyWarning", "Server", "TacitaError", "Wish", "__version__"),

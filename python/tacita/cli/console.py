@@ -17,7 +17,7 @@ from tacita.protocol.files import write_text
 from tacita.run.bar import drawn
 from tacita.run.bar import duration as duration
 from tacita.run.bar import shown as shown
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 # Exit statuses beside 0, all answered, and those of `app`
 INCOMPLETE = 1  # lines were left out, or an answer has a warning

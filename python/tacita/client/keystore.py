@@ -15,7 +15,7 @@ from tacita.plans import strict_json
 from tacita.plans.plan import Plan
 from tacita.protocol import compiled, engine
 from tacita.protocol.files import Workdir, replacing, require
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import require_disk
 
 if TYPE_CHECKING:

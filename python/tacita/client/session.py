@@ -24,7 +24,7 @@ from tacita.plans.key_budget import budget_warning
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import Public, open_public
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import require_disk
 from tacita.tasks.task import CHOICE, NEXT
 

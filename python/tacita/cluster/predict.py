@@ -22,7 +22,7 @@ from typing import Any
 
 from tacita.plans.link import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import GB
 from tacita.schemes.ciphertext_estimate import stage_estimates
 from tacita.server.session import MEMORY_GB

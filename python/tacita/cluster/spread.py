@@ -33,7 +33,7 @@ from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import public_of
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes.base import AnyPlan, Place, Seconds
 
 Group = Sequence[Text]  # of one request

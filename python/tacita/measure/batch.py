@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.schemes.ciphertext_estimate import stage_estimates
 from tacita.server.session import MEMORY_GB
 

@@ -27,7 +27,7 @@ from tacita.measure.prices import (
 from tacita.measure.two_party.pace import measure_pace
 from tacita.placement.cost import Sizes
 from tacita.protocol import compiled, engine
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb, require_disk, threads
 
 BENCH_LEVEL = 9  # 12 limbs

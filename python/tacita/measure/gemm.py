@@ -17,7 +17,7 @@ import numpy as np
 
 from tacita.measure.clock import best_ms
 from tacita.protocol import compiled, engine
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb, threads
 
 PRESET, LIMBS = "n16_leveled", 10

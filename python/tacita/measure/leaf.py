@@ -28,7 +28,7 @@ from tacita.packings.pairs import doubled_parts, joined
 from tacita.packings.rows.layout import FeatureLayout, RowsShape
 from tacita.packings.rows.linear import Affine
 from tacita.protocol import compiled, engine
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb, require_disk, threads
 from tacita.slots.base import Kind
 from tacita.slots.bootstraps.coefficients import CoefficientLayout

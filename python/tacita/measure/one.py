@@ -22,7 +22,7 @@ from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan
 from tacita.protocol.files import Workdir
 from tacita.protocol.public_folder import public_of
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.schemes.ciphertext_estimate import parameters
 from tacita.schemes.ciphertexts import Ciphertexts

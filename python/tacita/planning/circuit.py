@@ -40,7 +40,7 @@ from tacita.plans.plan import ModelInfo, ParameterInfo, Plan, parse
 from tacita.plans.scheme import first_shape, shape_of
 from tacita.plans.strict_json import printable
 from tacita.run.doubles import within_doubles
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import trim
 from tacita.run.steps import beginning
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tacita.errors import PlanError
 from tacita.plans.scheme import BUMBLEBEE, scheme_named
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 CALIBRATE = 6.0
 ONE: Mapping[str, float] = {"fit": 0.3, "place": 0.5, "predict": 8.0}

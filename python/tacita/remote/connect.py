@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tacita.extras import needing
 from tacita.remote.http.address import address_of
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 if TYPE_CHECKING:
     from tacita.protocol.party import Party

@@ -28,7 +28,7 @@ from tacita.protocol.party import Party
 from tacita.remote.cost import Meter
 from tacita.remote.renewable import RenewableSession
 from tacita.remote.threads import Report, in_thread
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 T = TypeVar("T")
 Dial = Callable[[], Party]

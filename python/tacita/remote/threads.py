@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from tacita.errors import InputError
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 T = TypeVar("T")
 Report = Callable[[Progress], None]

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextCo
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 Report = Callable[[Progress], None]
 QUIET_SECONDS = 2.0  # shorter steps show no bar

@@ -10,24 +10,13 @@ from itertools import islice
 from tacita.errors import LevelError, PlanError
 from tacita.packings.pairs import doubled_parts
 from tacita.plans.plan import PlacedStage
+from tacita.run.progress import Progress
 from tacita.slots.base import Backend, Ct, Kind
 from tacita.slots.stage import Live, Stage
 
 AT_ONCE = (
     2  # bootstraps in one call: one shares its work over two threads, so more would only hold more memory
 )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Reported before each stage and once at the end. index counts finished stages; left: predicted
-    seconds."""
-
-    stage: str
-    index: int
-    total: int
-    seconds: float
-    left: float
 
 
 @dataclass(frozen=True)

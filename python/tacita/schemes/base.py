@@ -35,7 +35,7 @@ from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.plans.two_party.plan import TwoPartyPlan
 from tacita.protocol.engine import require_secure
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import GB
 from tacita.server.budget import server_bytes
 from tacita.server.session import MEMORY_GB

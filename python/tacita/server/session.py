@@ -21,7 +21,7 @@ from tacita.plans.plan import Plan, TensorInfo
 from tacita.protocol import compiled, engine, envelope
 from tacita.protocol.files import Workdir, digest_of, require
 from tacita.run import executor
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import GB, require_disk, threads
 from tacita.server import resume
 from tacita.server.budget import (

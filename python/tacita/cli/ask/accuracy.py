@@ -29,7 +29,7 @@ from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.front.embed import Text
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
 from tacita.schemes.base import AnyPlan, Place, Private

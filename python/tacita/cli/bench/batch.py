@@ -50,7 +50,7 @@ from tacita.planning.wish import Wish
 from tacita.plans.plan import Plan
 from tacita.protocol import engine
 from tacita.protocol.files import Workdir
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.run.resources import threads as all_threads
 from tacita.schemes.ciphertext_estimate import parameters

@@ -9,7 +9,7 @@ from typing import Any
 from tacita.api import Server
 from tacita.cli.console import size
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.session import Usage
 
 

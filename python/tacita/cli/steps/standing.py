@@ -15,7 +15,7 @@ from tacita.cli.steps.step import step
 from tacita.errors import PeerError, TacitaError
 from tacita.protocol.files import Workdir, require
 from tacita.protocol.lines import TOLD_BYTES, VERSION, Lines, connect
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.server.standing.desk import Desk, listening
 from tacita.server.standing.standing import Standing

@@ -18,7 +18,7 @@ from tacita.client.two_party import TwoPartyClient
 from tacita.errors import TacitaError
 from tacita.protocol.party import Identity, Party, dial
 from tacita.remote.renewable import RenewableSession
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.tasks.kinds import GIVES, kind_of, require_kind
 

@@ -23,7 +23,7 @@ from tacita.plans.two_party.failure import failure_log2, in_words
 from tacita.plans.two_party.plan import TwoPartyPlan, counted
 from tacita.plans.two_party.writing_cost import Writing
 from tacita.protocol.party import Identity
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.tasks.task import NEXT
 
 Certificate = Annotated[

@@ -25,7 +25,7 @@ from tacita.cluster.evaluator import (
 )
 from tacita.errors import TacitaError
 from tacita.protocol.files import Workdir
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.service.workers.bench import Bench, EndedError
 from tacita.service.workers.keys import Keys
 from tacita.service.workers.log import Log

@@ -26,7 +26,7 @@ from tacita.protocol.http.wire import CHUNK_BYTES, PLAN, SHA256, WHOLE_SHA256, K
 from tacita.remote.http.channel import Channel, Reply
 from tacita.remote.store import About, PlanFolder, private
 from tacita.remote.threads import Report, in_thread
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 READ = 1 << 20
 CLASHES = 4  # answers 409 in a row that change nothing, after which we give up

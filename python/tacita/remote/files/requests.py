@@ -35,7 +35,7 @@ from tacita.remote.http.events import ended
 from tacita.remote.http.problems import told
 from tacita.remote.store import Errand
 from tacita.remote.threads import Report, in_thread
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
 DROPPING = 5.0  # seconds that telling the server so may take

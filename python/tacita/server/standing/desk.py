@@ -23,7 +23,7 @@ from typing import Any
 
 from tacita.errors import FileError, GoneError, PeerError, TacitaError
 from tacita.protocol.lines import ASKED_BYTES, Lines, asked, socket_name
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.standing.standing import Standing
 
 GREETING_SECONDS = 10.0  # an asker has so long to say what it wants

@@ -15,7 +15,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.session import MEMORY_GB, SAVE_EVERY, Server
 from tacita.server.standing.keyring import KeyRing
 

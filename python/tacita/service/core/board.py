@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 
 @dataclass

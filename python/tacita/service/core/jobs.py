@@ -18,7 +18,7 @@ from tacita.errors import ResourceError, TacitaError
 from tacita.protocol.files import Workdir, sha256_of
 from tacita.protocol.http import receipt, wire
 from tacita.protocol.http.wire import State
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.service.core.board import Board
 from tacita.service.core.offers import Offers
 from tacita.service.dispatch.base import DEADLINE, INTERNAL, REFUSED, RESOURCES, WORKER, Job

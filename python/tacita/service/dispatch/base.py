@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker", "resources", "internal"
 

@@ -12,7 +12,7 @@ from tacita.errors import CheckpointError, FileError, InputError, ResourceError,
 from tacita.plans.plan import Plan
 from tacita.protocol import envelope
 from tacita.protocol.files import Workdir, require
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.server.standing.standing import Standing
 from tacita.service.dispatch.base import INTERNAL, REFUSED, RESOURCES
 from tacita.service.workers.figures import figures

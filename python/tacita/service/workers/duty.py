@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.service.workers.bench import EndedError, Report, opened
 from tacita.service.workers.channel import Channel
 from tacita.service.workers.log import Log, where

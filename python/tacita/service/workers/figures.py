@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 from tacita.run.resources import peak_memory_gb
 from tacita.server.session import Usage
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from tacita.errors import PeerError
 from tacita.plans.typed_json import from_json, to_json
 from tacita.protocol.lines import TOLD_BYTES, parsed
-from tacita.run.executor import Progress
+from tacita.run.progress import Progress
 
 ORDER_BYTES = 1 << 16  # of a line to a worker: five paths
 MOST_BYTES = TOLD_BYTES  # of a line from it: the seconds of all stages

@@ -103,6 +103,7 @@ def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 130
     assert len(text.split()) <= 900
+    assert 1000 * len(re.findall(r"\d", text)) < 20 * len(text), "figures stand in docs/benchmarks.md"
     assert len(re.findall(r"^\|(?!---|-)", text, re.MULTILINE)) == 6, "one table: a head and five rows"
 
 

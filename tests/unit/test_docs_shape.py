@@ -152,6 +152,7 @@ def test_each_word_has_one_meaning() -> None:
     ]
     twice = {word for word in words if words.count(word) > 1}
     assert len(words) > 60 and not twice, twice
+    assert len(text.splitlines()) <= 80
 
 
 def test_written_figures_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,15 @@ def test_the_architecture_fits_two_screens() -> None:
     assert len(text.splitlines()) <= 110
 
 
+def test_the_threat_model_fits_a_page() -> None:
+    """A table of what is protected comes first; appendices stand in docs/threat-model/."""
+    text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 2500
+    assert text.index("| asset | adversary | protected |") < text.index("\n## ")
+    appendices = {page.name for page in (ROOT / "docs" / "threat-model").glob("*.md")}
+    assert appendices and appendices == set(re.findall(r"\(threat-model/([\w-]+\.md)\)", text))
+
+
 def test_the_benchmarks_fit_a_page() -> None:
     """The newest runs alone; older ones and long comparisons stand in docs/benchmarks/."""
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ four fifths (row estimates and temperatures are those of all): the plan's own in
 and are a little wider. A text is *outside* when any value that the circuit bounds leaves its interval at all;
 then its own answer may be off. It is *far* outside when a value lies beyond FAR times the interval's
 half-width, where a bootstrap of its ciphertext no longer holds and every other text in that ciphertext can be
-spoiled too (docs/threat-model.md, "Common fate").
+spoiled too (docs/threat-model/ciphertexts.md, "Common fate").
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def _of_another_version(data: bytes, suffix: str) -> bytes:
     """The file as a later release might write it: see plan.py, envelope.py and the wire crate for the
     places."""
     if suffix == ".json":
-        return data.replace(b'"version": 5', b'"version": 6').replace(b'"version":1', b'"version":2')
+        return data.replace(b'"version": 6', b'"version": 7').replace(b'"version":1', b'"version":2')
     place = 10 if suffix == ".ct" else 7
     return data[:place] + bytes([data[place] + 1]) + data[place + 1 :]
 

@@ -15,6 +15,7 @@ from tacita.packings.approximated import approximated
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.circuit import TRIED, _spread
 from tacita.planning.trial import approximation_errors
+from tacita.plans.error import OF_BATCHES, SHARE
 
 TOKENS, COUNT = 8, 24
 
@@ -56,6 +57,14 @@ def test_a_text_outside_its_intervals_is_told_and_predicts_nothing() -> None:
     assert approximated(model, specs, *far).outside
     (found,) = approximation_errors(model, model, specs, [far, (hidden, mask)])
     assert found.distance > 0.0
+
+
+def test_a_batch_states_what_one_of_five_hundred_exceeds() -> None:
+    model = tiny.checkpoint(hidden=16, heads=2, ff=32)
+    samples = [tiny.inputs(model, TOKENS, 3 + n % 6, seed=n) for n in range(COUNT)]
+    one, batch = (planned(model, samples, scheme=scheme).prediction.error for scheme in ("thor", "arion"))
+    assert (one.share, batch.share) == (SHARE, OF_BATCHES)
+    assert batch.texts == COUNT and str(batch).endswith(f"for 99.8 of 100 texts (from {COUNT} texts)")
 
 
 def planned(model, samples, **how):

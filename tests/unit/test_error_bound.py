@@ -1,13 +1,17 @@
-"""The stated error is exceeded by one of a hundred texts at most, whatever the texts it rests on."""
+"""The stated error is exceeded by one of a hundred texts at most, of a batch by one of five hundred, whatever
+the texts it rests on."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tacita.plans.error import FEWEST, SHARE, ErrorBound, tolerance_bound
+from tacita.plans.error import FEWEST, OF_BATCHES, SHARE, ErrorBound, share_of, tolerance_bound
 
-QUANTILES = {"normal": 2.5758, "exponential": 4.6052, "lognormal": 10.240}  # where one of a hundred is left
+QUANTILES = {  # where one of a hundred is left, and one of five hundred
+    SHARE: {"normal": 2.5758, "exponential": 4.6052, "lognormal": 10.240},
+    OF_BATCHES: {"normal": 3.0902, "exponential": 6.2146, "lognormal": 17.783},
+}
 
 
 def drawn(name: str, size: tuple[int, int]) -> np.ndarray:
@@ -16,12 +20,15 @@ def drawn(name: str, size: tuple[int, int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("texts", [50, 100, 300])
-@pytest.mark.parametrize("name", QUANTILES)
-def test_nineteen_of_twenty_bounds_leave_one_text_of_a_hundred(name: str, texts: int) -> None:
+@pytest.mark.parametrize("name", QUANTILES[SHARE])
+@pytest.mark.parametrize("share", QUANTILES)
+def test_nineteen_of_twenty_bounds_leave_the_stated_share(share: float, name: str, texts: int) -> None:
     """The largest error of 100 texts, which a plan stated before, fails in six of ten cases."""
-    bounds = np.array([tolerance_bound([*errors]) for errors in drawn(name, (400, texts))])
-    assert np.mean(bounds >= QUANTILES[name]) >= (0.93 if name != "lognormal" else 0.8)
-    assert np.median(bounds) < 1.8 * QUANTILES[name]
+    least = QUANTILES[share][name]
+    bounds = np.array([tolerance_bound([*errors], share) for errors in drawn(name, (400, texts))])
+    enough = 0.93 if name != "lognormal" else {SHARE: 0.8, OF_BATCHES: 0.5}[share]
+    assert np.mean(bounds >= least) >= enough
+    assert np.median(bounds) < 1.8 * least
 
 
 def test_the_largest_error_that_was_seen_is_within_the_bound() -> None:
@@ -29,8 +36,9 @@ def test_the_largest_error_that_was_seen_is_within_the_bound() -> None:
 
 
 def test_few_texts_state_no_share() -> None:
-    few, many = ErrorBound(0.5, FEWEST - 1), ErrorBound(0.5, FEWEST)
-    assert (few.share, many.share) == (None, SHARE)
+    assert (share_of(FEWEST - 1, 64), share_of(FEWEST, 1), share_of(FEWEST, 64)) == (None, SHARE, OF_BATCHES)
+    few, many, batch = (ErrorBound(0.5, FEWEST - (not share), share) for share in (None, SHARE, OF_BATCHES))
     assert str(few) == "at most 0.5000 of 19 texts, too few to bound others"
     assert str(many) == "at most 0.5000 for 99 of 100 texts (from 20 texts)"
+    assert str(batch) == "at most 0.5000 for 99.8 of 100 texts (from 20 texts)"
     assert tolerance_bound([0.1, 0.3, 0.2]) == 0.3

@@ -57,7 +57,7 @@ def make_plan() -> Plan:
         noise=2.0**-20,
         decimals=3,
         prediction=Prediction(
-            "here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, ErrorBound(0.001, 98)
+            "here", 2, (1.5,), (1 << 30,), {"evaluate": 1.5}, {"request": 100}, ErrorBound(0.001, 98, 0.99)
         ),
     )
 
@@ -87,8 +87,8 @@ def test_json_of_every_field_type() -> None:
     [
         (lambda text: text[: len(text) // 2], "not a complete plan"),
         (lambda text: text.replace('"tacita-plan"', '"other"'), "not a plan file"),
-        (lambda text: text.replace('"version": 5', '"version": 6'), "plan version 6, this program reads 5"),
-        (lambda text: text.replace('"version": 5', '"version": 4'), "plan version 4, this program reads 5"),
+        (lambda text: text.replace('"version": 6', '"version": 7'), "plan version 7, this program reads 6"),
+        (lambda text: text.replace('"version": 6', '"version": 5'), "plan version 5, this program reads 6"),
         (lambda text: text.replace('"tokens": 128', '"tokens": 64'), "does not match its hash"),
         (lambda text: text.replace('"tokens": 128', '"tokens": "128"'), "expected int, found str"),
         (lambda text: text.replace('"tokens": 128', '"length": 128'), "unknown field 'length'"),

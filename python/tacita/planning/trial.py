@@ -29,7 +29,7 @@ from tacita.packings.base import Circuit
 from tacita.packings.shape import Shape
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.build import RESPONSE, Placed
-from tacita.plans.error import ErrorBound, tolerance_bound
+from tacita.plans.error import ErrorBound, share_of, tolerance_bound
 from tacita.plans.head import shown_step
 from tacita.plans.plan import Plan
 from tacita.plans.presets import noise_of
@@ -191,7 +191,9 @@ def stated_error(plan: Plan, found: Sequence[TextError], trial: Trial) -> ErrorB
     noise = NOISE * trial.shown
     errors = [error.distance + noise + _rounding(plan, error.length) for error in found]
     tried = [error + (0.0 if plan.normalise else _rounding(plan, 1.0)) for error in trial.errors]
-    return ErrorBound(up(max(tolerance_bound(errors or tried), *tried)), len(errors or tried))
+    texts = len(errors or tried)
+    share = share_of(texts, plan.batch)
+    return ErrorBound(up(max(tolerance_bound(errors or tried, share), *tried)), texts, share)
 
 
 def _rounding(plan: Plan, length: float) -> float:

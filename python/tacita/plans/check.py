@@ -255,6 +255,8 @@ def _prediction_rules(prediction: Prediction, stages: int) -> Rules:
     yield "prediction: seconds", all(0.0 <= value <= MOST_SECONDS for value in times)
     yield "prediction: bytes", all(0 <= value <= MOST_BYTES for value in sizes)
     yield "prediction: texts of the error", 0 <= prediction.error.texts <= MOST_COUNT
+    share = prediction.error.share
+    yield "prediction: share of texts", share is None or 0.0 < share < 1.0
     yield "prediction: threads", 1 <= prediction.threads <= 1 << 16
     yield "prediction: memory", max(prediction.stage_bytes) <= prediction.bytes["server_memory"]
 

@@ -30,7 +30,7 @@ from tacita.tasks.task import CHOICE, is_vector
 
 FORMAT = "tacita-plan"
 TWO_PARTIES = "tacita-two-party"  # of the other kind: `plans.two_party.plan`
-VERSION = 5
+VERSION = 6
 MAX_BYTES = 64 << 20
 # Counted operations after which tensors are higher than before
 THROUGH = ("bootstrap_through", "bootstrap_through_real", "coefficient_refresh")

@@ -71,7 +71,7 @@ def estimate(
         "bootstraps": plan.bootstraps,
         "key_switches": sum(key_switches(stage) for stage in plan.stages),
         "rotation_keys": len(plan.rotations),
-        "error": {**asdict(plan.prediction.error), "share": plan.prediction.error.share},
+        "error": asdict(plan.prediction.error),
         "parameters": parameters(plan),
         "machine": plan.prediction.machine,
         "threads": plan.prediction.threads,

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ pytestmark = pytest.mark.native
 
 ROOT = Path(__file__).parents[2]
 PORTS = ("7007", "7008", "8443")  # of the commands that are shown
+PORT = re.compile("|".join(PORTS))
 COMMAND = re.compile(r"^    tacita (.*)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n +")
 INLINE = re.compile(r"`tacita ([^`]*)`")
@@ -91,13 +91,13 @@ def test_commands_run(
     pairs = [f"{text}\t{other}" for text, other in itertools.pairwise(TEXTS)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
-    ports = {port: free_port() for port in PORTS}
+    ports = dict.fromkeys(PORTS, "0")  # a free one, until the server says which
     with contextlib.ExitStack() as servers:
         for command in shown(page):
             given = shlex.split(command, comments=True)
             words = [replaced(word, ports) for word in small(given, models(given[0]))]
             if words[0] == "serve":
-                servers.enter_context(serving(words))
+                ports.update(dict.fromkeys(PORT.findall(command), servers.enter_context(serving(words))))
                 continue
             status, _, err = run(*words)
             assert status == 0, f"tacita {command}\n{err}"
@@ -112,8 +112,8 @@ def test_options_in_sentences_and_tables_exist(page: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving(words: list[str]) -> Iterator[None]:
-    """A server in a process of its own, from when it listens on."""
+def serving(words: list[str]) -> Iterator[str]:
+    """The port of a server in a process of its own, from when it listens on."""
     command = [sys.executable, "-u", "-m", "tacita", *words]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
@@ -125,22 +125,14 @@ def serving(words: list[str]) -> Iterator[None]:
                 if "listening" in line:
                     break
             assert "listening" in "".join(said[-1:]), "".join(said)
-            yield
+            yield said[-1].partition(",")[0].rpartition(":")[2]
         finally:
             server.kill()
             server.wait()
 
 
-def free_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return str(taken.getsockname()[1])
-
-
 def replaced(word: str, ports: dict[str, str]) -> str:
-    for shown_port, port in ports.items():
-        word = word.replace(shown_port, port)
-    return word
+    return PORT.sub(lambda shown_port: ports[shown_port[0]], word)
 
 
 def small(words: list[str], model: Path) -> list[str]:

@@ -140,7 +140,10 @@ def small(words: list[str], model: Path) -> list[str]:
     written = {"generate", DEFAULT_DECODER.name} & set(words)
     if written and "--scheme" in words:
         ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
-        return [*words, "--preset", f"insecure_toy_{ring}", "--allow-insecure"]
+        sizes = {"--tokens": "16", "--max-tokens": "1" if "--reveal" in words else "2"}
+        values = {name: value for name, value in sizes.items() if name in words}
+        values["--preset"] = f"insecure_toy_{ring}"
+        return [*without(words, values), *itertools.chain(*values.items()), "--allow-insecure"]
     if any(word.startswith("https://") for word in words):
         return [*words, "--allow-insecure"]
     if words[:2] == ["plan", "show"] or "--connect" in words or written:

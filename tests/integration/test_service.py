@@ -270,11 +270,11 @@ def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> Non
 
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    words = ["bench", "service", "--clients", "2", "--callers", "6", "--no-thor", "--json", str(report)]
-    run = [sys.executable, "-m", "tacita", *words]
+    words = ["--clients", "2", "--callers", "6", "--asked", "3", "--waiting", "10", "--no-thor"]
+    run = [sys.executable, "-m", "tacita", "bench", "service", *words, "--json", str(report)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["many"]["right"] == found["many"]["texts"] == 8
-    assert found["turns"]["in_turn"] and found["turns"]["requests"] == 20
+    assert found["turns"]["in_turn"] and found["turns"]["requests"] == 10
     assert set(found["hostile"]["tries"].values()) != {0}

@@ -22,6 +22,12 @@ def service(
     json: Json = None,
     clients: Annotated[int, typer.Option("--clients", help="At once, by bumblebee.", min=1)] = 50,
     callers: Annotated[int, typer.Option("--callers", help="That mean harm.", min=1)] = 200,
+    asked: Annotated[
+        int, typer.Option("--asked", help="Texts of an honest client, without them and beside them.", min=1)
+    ] = 12,
+    waiting: Annotated[
+        int, typer.Option("--waiting", help="Requests of three clients, in one queue.", min=10)
+    ] = 20,
     thor: Annotated[
         bool, typer.Option("--thor/--no-thor", help="Also requests at full security: minutes and 8 GB.")
     ] = True,
@@ -30,7 +36,8 @@ def service(
     with needing("service", "bench service"):
         from tacita.measure.service.load import measure_service
     texts, labels = zip(*TEXTS, strict=True)
-    found = measure_service(texts, labels, clients=clients, callers=callers, thor=thor, told=out.print)
+    sizes = {"clients": clients, "callers": callers, "asked": asked, "waiting": waiting}
+    found = measure_service(texts, labels, **sizes, thor=thor, told=out.print)
     with reporting(json, found):
         for part, figures in found.items():
             _show(part, figures)

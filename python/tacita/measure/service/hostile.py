@@ -25,7 +25,6 @@ from tacita.remote.connect import connect
 
 PAUSE = 0.5  # seconds between two tries of one that was hung up on
 SLOW = 1.0  # seconds between two bytes
-ASKED = 12  # texts of the honest client, each time
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,11 @@ class Target:
 Caller = Callable[[Target], Awaitable[None]]
 
 
-def measure_hostile(server: Started, texts: Sequence[str], folder: Path, *, callers: int) -> dict[str, Any]:
-    """The honest client's seconds a text, alone and beside so many callers of each kind in turn."""
+def measure_hostile(
+    server: Started, texts: Sequence[str], folder: Path, *, callers: int, asked: int
+) -> dict[str, Any]:
+    """The honest client's seconds a text, alone and beside so many callers of each kind in turn. asked: how
+    many texts, each time."""
     token = server.token("honest", "--per-minute", "100000")
     with connect(server.url, token=token, trust=server.certificate, data=folder) as honest:
 
@@ -57,9 +59,9 @@ def measure_hostile(server: Started, texts: Sequence[str], folder: Path, *, call
             return honest.classify(texts[0], scheme=BUMBLEBEE)
 
         ask()
-        alone = _seconds(ask)
-        beside, counts = asyncio.run(_beside(_target(server), callers, lambda: _seconds(ask)))
-        again = _seconds(ask)
+        alone = _seconds(ask, asked)
+        beside, counts = asyncio.run(_beside(_target(server), callers, lambda: _seconds(ask, asked)))
+        again = _seconds(ask, asked)
     quiet = statistics.median([*alone, *again])
     return {
         "callers": callers,
@@ -70,9 +72,9 @@ def measure_hostile(server: Started, texts: Sequence[str], folder: Path, *, call
     }
 
 
-def _seconds(ask: Callable[[], object]) -> list[float]:
+def _seconds(ask: Callable[[], object], asked: int) -> list[float]:
     found = []
-    for _ in range(ASKED):
+    for _ in range(asked):
         began = time.monotonic()
         ask()
         found.append(time.monotonic() - began)

@@ -27,18 +27,27 @@ Told = Callable[[str], None]
 
 
 def measure_service(
-    texts: Sequence[str], labels: Sequence[str], *, clients: int, callers: int, thor: bool, told: Told
+    texts: Sequence[str],
+    labels: Sequence[str],
+    *,
+    clients: int,
+    callers: int,
+    asked: int,
+    waiting: int,
+    thor: bool,
+    told: Told,
 ) -> dict[str, Any]:
-    """Figures by part. thor: also requests at full security, which take minutes and 8 GB."""
+    """Figures by part. asked: texts of the honest client beside the callers. waiting: requests of three
+    clients. thor: also requests at full security, which take minutes and 8 GB."""
     found: dict[str, Any] = {}
     with _server("--schemes", BUMBLEBEE, "--clients", str(clients + 2)) as (server, folder):
         told(f"{clients} clients by {BUMBLEBEE}")
         found["many"] = measure_many(server, texts, labels, clients=clients)
         told(f"{callers} hostile callers")
-        found["hostile"] = measure_hostile(server, texts, folder / "honest", callers=callers)
+        found["hostile"] = measure_hostile(server, texts, folder / "honest", callers=callers, asked=asked)
     with _server("--schemes", "thor", *TOY) as (server, folder):
-        told("20 requests of 3 clients, on a toy ring")
-        found["turns"] = measure_turns(server, "thor", texts, folder)
+        told(f"{waiting} requests of 3 clients, on a toy ring")
+        found["turns"] = measure_turns(server, "thor", texts, folder, waiting=waiting)
     if thor:
         with _server("--schemes", "thor") as (server, folder):
             told("requests by thor at full security")

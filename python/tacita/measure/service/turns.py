@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -24,14 +24,19 @@ from tacita.remote.connect import connect_async
 from tacita.service.ledger import requests
 from tacita.service.ledger.ledger import Ledger
 
-WAITING = (("first", 10), ("second", 6), ("third", 4))  # requests of each client, 20 in all
+FIRST, SECOND = 0.5, 0.3  # of all requests; the third client has the rest
 LOOKS = 0.05  # seconds between two looks at what has come
 
 
-def measure_turns(server: Started, scheme: str, texts: Sequence[str], folder: Path) -> dict[str, Any]:
-    """All requests have come before the first is evaluated: the server's workers are halted until then."""
-    order = asyncio.run(_order(server, scheme, texts, folder))
-    waits = {name: max(_gaps(order, name), default=0) for name, _ in WAITING}
+def measure_turns(
+    server: Started, scheme: str, texts: Sequence[str], folder: Path, *, waiting: int
+) -> dict[str, Any]:
+    """All requests have come before the first is evaluated: the server's workers are halted until then.
+    waiting: how many, of three clients."""
+    counts = {"first": int(waiting * FIRST), "second": int(waiting * SECOND)}
+    counts["third"] = waiting - sum(counts.values())
+    order = asyncio.run(_order(server, scheme, texts, folder, counts))
+    waits = {name: max(_gaps(order, name), default=0) for name in counts}
     return {"in_turn": in_turn(order), "order": order, "most_others_between": waits, "requests": len(order)}
 
 
@@ -58,11 +63,13 @@ def _gaps(order: Sequence[str], name: str) -> list[int]:
     return [after - before - 1 for before, after in pairwise(at)]
 
 
-async def _order(server: Started, scheme: str, texts: Sequence[str], folder: Path) -> list[str]:
+async def _order(
+    server: Started, scheme: str, texts: Sequence[str], folder: Path, counts: Mapping[str, int]
+) -> list[str]:
     """Names as their requests were answered."""
     answered: list[str] = []
     services = {}
-    for name, _ in WAITING:
+    for name in counts:
         token = server.token(name, "--per-minute", "100000")
         how: dict[str, Any] = {"token": token, "trust": server.certificate, "data": folder / name}
         services[name] = connect_async(server.url, **how, allow_insecure=True)
@@ -74,7 +81,9 @@ async def _order(server: Started, scheme: str, texts: Sequence[str], folder: Pat
 
     try:
         with _halted(server):
-            asking = [asyncio.ensure_future(asked(name, n)) for name, count in WAITING for n in range(count)]
+            asking = [
+                asyncio.ensure_future(asked(name, n)) for name, count in counts.items() for n in range(count)
+            ]
             await _all_came(server, len(asking))
         await asyncio.gather(*asking)
     finally:

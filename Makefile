@@ -4,6 +4,8 @@
 #   make demo    encrypt real sentences, classify them encrypted, decrypt     make test   the test suites
 #   make demo-service  a server and two clients that ask it
 #   make wheel   an installable file in build/wheels
+#   make check   of what differs from main: formatting, types, import rules, the nearest unit tests; one
+#                sentence encrypted on a toy ring. For between two commits; CI runs lint and test
 #   make lint    formatting, types, import rules, clippy
 #   make bench   engine figures, as JSON
 #   make figures measure, write docs/benchmarks.md
@@ -23,6 +25,7 @@ BUILD_DIR := build
 
 # Processes of the unit tests, each of which takes a core and 1 GB. Other tests start processes of their own.
 TEST_WORKERS ?= 2
+PYTHON_CODE := .ci python tests evaluation fuzz training deploy docs/examples
 
 # Of `make two-party`: labelled sentences for its accuracy, which is left out where the file is absent.
 SENTENCES ?= $(wildcard ../shared/data/sst2/validation.tsv)
@@ -73,7 +76,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 	$(wildcard Cargo.toml Cargo.lock)
 
 .DELETE_ON_ERROR:
-.PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration lint lint-rust
+.PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
 .PHONY: lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
 
@@ -161,6 +164,9 @@ lattigo:
 	  echo "Lattigo cannot be downloaded: tests against it are left out"; \
 	else cd bench/lattigo && go build -o ../../$(BUILD_DIR)/lattigo/lattigo .; fi
 
+check: setup
+	PYTHONPATH=python $(BIN)/python .ci/check.py
+
 lint: lint-rust lint-python
 
 lint-rust:
@@ -168,8 +174,8 @@ lint-rust:
 	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
 lint-python: setup
-	$(BIN)/ruff check python tests evaluation fuzz training deploy docs/examples
-	$(BIN)/ruff format --check python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/mypy --strict tests/typing
 	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest tacita._native
@@ -177,8 +183,8 @@ lint-python: setup
 
 fmt: $(DEPS)
 	$(CARGO) fmt --all
-	$(BIN)/ruff check --fix python tests evaluation fuzz training deploy docs/examples
-	$(BIN)/ruff format python tests evaluation fuzz training deploy docs/examples
+	$(BIN)/ruff check --fix $(PYTHON_CODE)
+	$(BIN)/ruff format $(PYTHON_CODE)
 
 bench: setup
 	mkdir -p $(BUILD_DIR)

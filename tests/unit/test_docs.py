@@ -28,6 +28,7 @@ DOCTESTED = [
     for path in sorted(PACKAGE.rglob("*.py"))
     if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
+DOCTESTED.append("check")  # of .ci
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -78,7 +79,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", DOCTESTED)
-def test_the_examples_of_docstrings_run(name: str) -> None:
+def test_the_examples_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted and not found.failed

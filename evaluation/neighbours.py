@@ -1,0 +1,161 @@
+"""Whose nearest document changes between the float model's vectors and those that a client shows, and why.
+
+    python evaluation/neighbours.py --model DIR --texts dev.tsv --documents train.tsv --asked 248
+
+The `--asked` texts and the first `--of` documents are different sentences; documents are embedded by the
+float model. Vectors are those of `noise_margins.py --unseen`: the float model's with the circuit's
+approximations, noise of `--inputs` texts on `sim`, rounded as a client does. `same` counts the texts whose
+nearest document stays: by approximations alone, with noise, as shown, and with the steps of `--steps`, in
+multiples of the noise (the plan's is 64 to 90). Of each text that changes, `gap`: by how much the nearest
+document's cosine exceeds the one's that took its place, `moved`: by how much their difference changed,
+`margin`: the same gap over the distance of both documents, which is how far the vector may move, and
+`likeness`: the cosine of both documents. Texts outside their intervals, of which a client is told, are left
+out. Nothing is encrypted. Prints lines of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from families import lines_of, short
+from noise_margins import noises, planned
+
+import tacita
+from tacita import api
+from tacita.calibrate.calibration import Calibration
+from tacita.calibrate.temper import tempered
+from tacita.checkpoint import Checkpoint, embed
+from tacita.client.rounding import rounding_step
+from tacita.models.reference import reference
+from tacita.packings.approximated import approximated
+from tacita.packings.specs import CircuitSpecs
+from tacita.plans.plan import Plan
+
+TOKENS = 64
+Array = np.ndarray
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--model", type=Path, required=True, help="a folder of a sentence encoder")
+    options.add_argument("--texts", type=Path, required=True, help="lines, or a table's first column")
+    options.add_argument("--documents", type=Path, required=True, help="the same")
+    options.add_argument("--asked", type=int, default=248)
+    options.add_argument("--of", type=int, default=1000, help="documents")
+    options.add_argument("--inputs", type=int, default=8, help="texts whose noise is measured")
+    options.add_argument("--steps", type=float, nargs="*", default=[32.0, 16.0, 8.0])
+    options.add_argument("--packing", default="multidiagonal")
+    options.add_argument("--functions", default="thor")
+    args = options.parse_args()
+    model = tacita.load(args.model)
+    asked = list(islice(short(model, lines_of(args.texts), TOKENS), args.asked))
+    plan, known = planned(model, args, asked, None), {*asked}
+    others = (text for text in short(model, lines_of(args.documents), plan.tokens) if text not in known)
+    seen = list(vectors(plan, model, asked, noises(plan, model, asked[: args.inputs])))
+    documents = Documents.of(plan, model, list(islice(others, args.of)))
+    for row in documents.changes(seen):
+        print(json.dumps(row), flush=True)
+    print(json.dumps(summary(plan, documents, seen, args.steps)), flush=True)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A text's vectors of length 1: the float model's, with approximations, with noise besides, and as shown.
+    step: of what is shown."""
+
+    text: str
+    wanted: Array
+    near: Array
+    noisy: Array
+    step: float
+
+    def shown(self, factor: float = 1.0) -> Array:
+        """In multiples of the step times a factor."""
+        size = self.step * factor
+        return np.asarray(np.round(self.noisy / size) * size)
+
+
+def vectors(plan: Plan, model: Checkpoint, texts: Sequence[str], noise: Sequence[Array]) -> Iterator[Seen]:
+    soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    for number, text in enumerate(texts):
+        sample = embed(model, text, plan.tokens)
+        found, wanted = approximated(soft, specs, *sample), reference(model, *sample, all_rows=False)
+        if found.outside:  # the client is told, and the polynomials mean nothing
+            continue
+        noisy = unit(found.answer + noise[number % len(noise)])
+        step = rounding_step(plan, noisy * np.linalg.norm(wanted.trace["answer"]))
+        yield Seen(text, unit(wanted.logits), unit(found.answer), noisy, step)
+
+
+def unit(vector: Array) -> Array:
+    return np.asarray(vector / np.linalg.norm(vector))
+
+
+@dataclass(frozen=True)
+class Documents:
+    """texts; vectors: (texts, features), of length 1."""
+
+    texts: Sequence[str]
+    vectors: Array
+
+    @classmethod
+    def of(cls, plan: Plan, model: Checkpoint, texts: Sequence[str]) -> Documents:
+        return cls(texts, np.array([unit(api.reference_logits(plan, model, text)) for text in texts]))
+
+    def nearest(self, vector: Array) -> int:
+        return int(np.argmax(self.vectors @ vector))
+
+    def changes(self, seen: Sequence[Seen]) -> Iterator[dict[str, Any]]:
+        """Of each text that gets another nearest document."""
+        for one in seen:
+            first, second = self.nearest(one.wanted), self.nearest(one.shown())
+            if first != second:
+                apart = self.vectors[first] - self.vectors[second]
+                gap = float(apart @ one.wanted)
+                moved = [one.near - one.wanted, one.noisy - one.near, one.shown() - one.noisy]
+                causes = zip(("approximations", "noise", "rounding"), moved, strict=True)
+                yield {
+                    **{"text": one.text, "documents": [self.texts[first], self.texts[second]]},
+                    **{"gap": gap, "moved": -float(apart @ (one.shown() - one.wanted))},
+                    **{name: -float(apart @ change) for name, change in causes},
+                    **{"margin": gap / float(np.linalg.norm(apart)), "step": one.step},
+                    **{"likeness": float(self.vectors[first] @ self.vectors[second])},
+                }
+
+
+def summary(plan: Plan, documents: Documents, seen: Sequence[Seen], steps: Sequence[float]) -> dict[str, Any]:
+    """How many nearest documents stay, and the least cosine, by what is done to the float model's vectors."""
+    ratio = plan.step / plan.noise
+    kinds = {
+        "approximations": [one.near for one in seen],
+        "with noise": [one.noisy for one in seen],
+        "shown": [one.shown() for one in seen],
+        **{f"step {size:g}": [one.shown(size / ratio) for one in seen] for size in steps},
+    }
+    wanted = [documents.nearest(one.wanted) for one in seen]
+    found: dict[str, Any] = {"within": len(seen)}
+    found |= {
+        "noise": plan.noise,
+        "step": plan.step,
+        "steps": [min(s.step for s in seen), max(s.step for s in seen)],
+    }
+    for name, each in kinds.items():
+        same = sum(documents.nearest(v) == w for v, w in zip(each, wanted, strict=True))
+        least = min(float(unit(v) @ one.wanted) for v, one in zip(each, seen, strict=True))
+        found[name] = {"same": same, "cosine": least}
+    gaps = np.array([np.subtract(*np.sort(documents.vectors @ one.wanted)[:-3:-1]) for one in seen])
+    return found | {"gaps": [float(gap) for gap in np.sort(gaps)[:10]]}
+
+
+if __name__ == "__main__":
+    main()

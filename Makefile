@@ -23,7 +23,8 @@ BIN := $(VENV)/bin
 CARGO ?= cargo
 BUILD_DIR := build
 
-# Processes of the unit tests, each of which takes a core and 1 GB. Other tests start processes of their own.
+# Processes of the unit tests, each of which takes a core and 1 GB, and of the other tests: 2 GB, but for the
+# one at full security, which takes 9. Those start processes of their own, and wait for them.
 TEST_WORKERS ?= 2
 PYTHON_CODE := .ci python tests evaluation fuzz training deploy docs/examples
 
@@ -155,7 +156,7 @@ test-unit: setup
 	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile
 
 test-integration: setup wheel lattigo
-	$(BIN)/python -m pytest tests --ignore tests/unit
+	$(BIN)/python -m pytest tests --ignore tests/unit -n $(TEST_WORKERS) --dist worksteal
 
 # The program that tests/known_answers asks, where Go is installed.
 lattigo:
